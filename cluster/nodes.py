@@ -31,7 +31,7 @@ class Nodes:
         self._namespace = namespace
         ray.init(address=address, namespace=namespace, log_to_driver=False, configure_logging=False)
         self._actors: dict[str, Any] = {}
-        self._asked: dict[str, Any] = {}
+        self._pending: dict[str, Any] = {}
 
     def names(self) -> list[str]:
         """Return the names of all replicas, including those of earlier processes."""
@@ -56,16 +56,16 @@ class Nodes:
         """Return the available answers of replicas: their reports, or `Gone` for those that have ended."""
         found: dict[str, Answer] = {}
         for name in names:
-            if name not in self._asked:
+            if name not in self._pending:
                 try:
-                    self._asked[name] = self._actor(name).report.remote()
+                    self._pending[name] = self._actor(name).report.remote()
                 except ValueError:  # no actor has the name
                     found[name] = Gone("its actor does not exist any more")
-        asked = {self._asked[name]: name for name in names if name in self._asked}
-        done, _ = ray.wait(list(asked), num_returns=len(asked), timeout=_POLL_S) if asked else ([], [])
+        pending = {self._pending[name]: name for name in names if name in self._pending}
+        done, _ = ray.wait(list(pending), num_returns=len(pending), timeout=_POLL_S) if pending else ([], [])
         for reference in done:
-            name = asked[reference]
-            del self._asked[name]
+            name = pending[reference]
+            del self._pending[name]
             try:
                 report: Report = ray.get(reference)
                 found[name] = report
@@ -82,7 +82,7 @@ class Nodes:
         with contextlib.suppress(ValueError):  # the actor does not exist
             ray.kill(self._actor(name), no_restart=True)
         self._actors.pop(name, None)
-        self._asked.pop(name, None)
+        self._pending.pop(name, None)
 
     def close(self) -> None:
         """Disconnect from the cluster; the replicas keep running."""

@@ -35,7 +35,7 @@ def _tool(name: str, server: Server) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _asked(server: Server, choice: Any) -> dict[str, Any]:
+def _tool_request(server: Server, choice: Any) -> dict[str, Any]:
     """Return the fields of a request with two tools and this tool_choice."""
     return {
         "messages": [{"role": "user", "content": QUESTION}],
@@ -97,7 +97,7 @@ def _(server: Server) -> str:
 
 @claim("tools.required", "required calls a function, a strict one with arguments of its schema", "tool_choice")
 def _(server: Server) -> str:
-    answer = server.ask(**_asked(server, "required"))
+    answer = server.ask(**_tool_request(server, "required"))
     reason = at(answer, "choices.0.finish_reason")
     calls = items(answer, "choices.0.message.tool_calls")
     seen = _check_calls(server, calls, {"weather", "traffic"}, reason)
@@ -107,14 +107,14 @@ def _(server: Server) -> str:
 
 @claim("tools.named", "A function that tool_choice names is called, and no other", "tool_choice")
 def _(server: Server) -> str:
-    answer = server.ask(**_asked(server, _named("traffic")))
+    answer = server.ask(**_tool_request(server, _named("traffic")))
     calls = items(answer, "choices.0.message.tool_calls")
     return _check_calls(server, calls, {"traffic"}, at(answer, "choices.0.finish_reason"))
 
 
 @claim("tools.none", "tool_choice none calls nothing", "tool_choice")
 def _(server: Server) -> str:
-    answer = server.ask(**_asked(server, "none") | {"max_tokens": 32})
+    answer = server.ask(**_tool_request(server, "none") | {"max_tokens": 32})
     calls = at(answer, "choices.0.message", dict).get("tool_calls")
     hold(not calls, f"tool_calls {shown(calls)}")
     return shown(answer["choices"][0]["message"])
@@ -122,7 +122,7 @@ def _(server: Server) -> str:
 
 @claim("tools.one", "With parallel_tool_calls false there is one call", "parallel_tool_calls", ("openai",))
 def _(server: Server) -> str:
-    answer = server.ask(**_asked(server, "required"), parallel_tool_calls=False)
+    answer = server.ask(**_tool_request(server, "required"), parallel_tool_calls=False)
     calls = items(answer, "choices.0.message.tool_calls")
     hold(len(calls) == 1, shown(calls))
     return shown(calls)
@@ -146,7 +146,7 @@ def _(server: Server) -> str:
 
 @claim("tools.stream", "A streamed call has id and name first, then pieces of its arguments", "stream: tool_calls")
 def _(server: Server) -> str:
-    parts = parts_of(chunks_of(server.events(**_asked(server, "required"))))
+    parts = parts_of(chunks_of(server.events(**_tool_request(server, "required"))))
     calls: dict[int, Any] = {}
     for part in parts:
         for piece in at(part, "delta", dict).get("tool_calls") or ():

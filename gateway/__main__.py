@@ -25,7 +25,7 @@ from process.logs.logs import configure_logs
 from process.network.tls import TlsError, server_files
 from process.settings.process_settings import read_settings
 
-_SWITCH_INTERVAL_S = 0.001  # longest wait of the event loop while another thread parses a large body
+_SWITCH_INTERVAL_S = 0.001  # the longest wait of the event loop for a thread that parses a large body
 
 
 def main() -> None:

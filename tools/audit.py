@@ -24,12 +24,12 @@ def python_findings(audit: dict[str, Any]) -> tuple[list[str], str]:
         for package in packages
         for each in package.get("vulns", [])
     ]
-    asked = sum("skip_reason" not in package for package in packages)
-    if asked == 0:
+    num_audited = sum("skip_reason" not in package for package in packages)
+    if num_audited == 0:
         return findings, NO_ANSWER
     return (
         findings,
-        f"known vulnerabilities: {len(findings)} in {asked} packages; no data for {len(packages) - asked}",
+        f"known vulnerabilities: {len(findings)} in {num_audited} packages; no data for {len(packages) - num_audited}",
     )
 
 

@@ -16,7 +16,7 @@ import sluice_native
 from numpy.typing import NDArray
 
 from bench.engine.random_blocks import SCALES, numbers_of, random_blocks
-from service.engine.models.native.plan import AttentionPlan, DecoderPlan, DensePlan, LayerPlan, RotaryPlan
+from service.engine.models.plans.plan import AttentionPlan, DecoderPlan, DensePlan, LayerPlan, RotaryPlan
 
 _HEAD_DIM = 64
 _VOCABULARY = 4_096

@@ -18,8 +18,8 @@ import numpy as np
 import sluice_native
 
 from bench.engine.native_step import BLOCK_SIZE, blocks_of, step_arrays
-from service.engine.models.native.expert_sources import is_expert_tensor
-from service.engine.models.native.plan import AttentionPlan, DecoderPlan, ExpertsPlan, LayerPlan, RotaryPlan
+from service.engine.models.plans.expert_sources import is_expert_tensor
+from service.engine.models.plans.plan import AttentionPlan, DecoderPlan, ExpertsPlan, LayerPlan, RotaryPlan
 
 # Qwen3-30B-A3B's layers with fewer experts: 0.4 B parameters in all.
 _HIDDEN, _HEADS, _KV_HEADS, _HEAD_DIM, _LAYERS, _VOCABULARY = 2_048, 32, 4, 128, 2, 32_768

@@ -22,7 +22,7 @@ import sluice_native
 from numpy.typing import NDArray
 
 from bench.engine.random_blocks import SCALES, random_blocks
-from service.engine.models.native.plan import AttentionPlan, DecoderPlan, DensePlan, HeadNorm, LayerPlan, RotaryPlan
+from service.engine.models.plans.plan import AttentionPlan, DecoderPlan, DensePlan, HeadNorm, LayerPlan, RotaryPlan
 
 BATCH_SIZES = (1, 4, 16, 64)
 CONTEXTS = (32, 512)

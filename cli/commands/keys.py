@@ -6,20 +6,19 @@ A key is printed once, when it is created; the file stores only its hash. Errors
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
 from cli.calls.options import AsJson, fail, print_json, print_table, print_text
+from cli.commands.key_options import LIMIT_NAMES, changed_limits, instant
 from cli.commands.key_usage import usage
 from service.auth.key import digest, new_id, new_key
 from service.auth.key_entry import KeyEntry, KeysError, to_entry, to_plain
 from service.auth.key_location import change_keys, keys_at
-from service.generation.caller import Limits, Scope
+from service.generation.caller import Scope
 
 Result = TypeVar("Result")
 
@@ -27,8 +26,6 @@ APP = typer.Typer(help="API keys of the service.", no_args_is_help=True, rich_ma
 APP.command()(usage)
 
 _DEFAULT_SCOPES = [Scope.GENERATE, Scope.EMBED, Scope.TOKENIZE, Scope.ENDPOINTS_READ]
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_LIMITS = [field.name for field in fields(Limits)]
 
 File: TypeAlias = Annotated[
     str,
@@ -51,7 +48,8 @@ def create(
     model: Annotated[list[str], typer.Option(help="Pattern of model names, such as 'llama-*'.")] = ["*"],
     endpoint: Annotated[list[str], typer.Option(help="Pattern of endpoint names.")] = ["*"],
     limit: Annotated[
-        list[str], typer.Option(metavar="[MODEL:]NAME=N", help=f"A limit, in total or per model: {', '.join(_LIMITS)}.")
+        list[str],
+        typer.Option(metavar="[MODEL:]NAME=N", help=f"A limit, in total or per model: {', '.join(LIMIT_NAMES)}."),
     ] = [],
     min_priority: Annotated[int, typer.Option(help="The best queue priority it can request, -100 to 100.")] = 0,
     weight: Annotated[float, typer.Option(help="Its weight in fair sharing between keys.")] = 1.0,
@@ -68,7 +66,7 @@ def create(
     """Create a key and print it; it can't be shown again. Creates the file if it does not exist."""
     key_id = key_id or new_id()
     key = new_key(key_id)
-    in_all, by_model = _limits(limit, {}, {})
+    in_all, by_model = changed_limits(limit, {}, {})
     given = {
         "id": key_id,
         "name": name,
@@ -83,7 +81,7 @@ def create(
         "cache_group": cache_group,
         "slo_first_token_seconds": slo_first_token_seconds,
         "slo_token_seconds": slo_token_seconds,
-        "expires": _instant(expires),
+        "expires": instant(expires),
     }
 
     def add(entries: list[KeyEntry]) -> tuple[list[KeyEntry], KeyEntry]:
@@ -185,14 +183,14 @@ def edit(
     given: dict[str, Any] = {field: value for field, value in lists.items() if value}
     given |= {field: value for field, value in values.items() if value is not None}
     if expires is not None:
-        given["expires"] = None if expires == "never" else _instant(expires)
+        given["expires"] = None if expires == "never" else instant(expires)
     if not given and not limit:
         raise typer.BadParameter("nothing to change; give an option such as --limit or --expires")
 
     def change(entries: list[KeyEntry]) -> tuple[list[KeyEntry], KeyEntry]:
         entry = _find(entries, key_id)
         plain = to_plain(entry)
-        in_all, by_model = _limits(limit, plain.get("limits", {}), plain.get("limits_by_model", {}))
+        in_all, by_model = changed_limits(limit, plain.get("limits", {}), plain.get("limits_by_model", {}))
         return _replaced(entries, entry, {**given, "limits": in_all, "limits_by_model": by_model})
 
     _show_entry(_changed(file, change), as_json=as_json)
@@ -214,7 +212,7 @@ def rotate(
             update={
                 "sha256": digest(key),
                 "previous_sha256": entry.sha256,
-                "previous_expires": _instant(overlap) or datetime.now(UTC),
+                "previous_expires": instant(overlap) or datetime.now(UTC),
             }
         )
         return [rotated if each is entry else each for each in entries], rotated
@@ -248,43 +246,6 @@ def _replaced(entries: Iterable[KeyEntry], entry: KeyEntry, values: dict[str, An
     """Return `entries` with new values of `entry`, and the new entry. Raise KeysError for invalid values."""
     changed = to_entry({**to_plain(entry), **values}, "the key")
     return [changed if each is entry else each for each in entries], changed
-
-
-def _limits(
-    given: Iterable[str], in_all: Mapping[str, int], by_model: Mapping[str, Mapping[str, int]]
-) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
-    """Return limits in total and per model, changed by texts such as `max_n=4` and `llama-3:max_tokens=512`.
-
-    A text without a number removes a limit.
-    """
-    changed = dict(in_all)
-    changed_by_model = {model: dict(limits) for model, limits in by_model.items()}
-    for each in given:
-        target, _, value = each.rpartition("=")
-        model, colon, name = target.rpartition(":")
-        if name not in _LIMITS or not (value.isdecimal() or (not value and "=" in each)):
-            raise typer.BadParameter(f"{each!r} must be NAME=N or MODEL:NAME=N; the names are {', '.join(_LIMITS)}")
-        limits = changed_by_model.setdefault(model, {}) if colon else changed
-        if value:
-            limits[name] = int(value)
-        else:
-            limits.pop(name, None)
-    return changed, {model: limits for model, limits in changed_by_model.items() if limits}
-
-
-def _instant(text: str) -> datetime | None:
-    """Parse a duration from now such as `90d`, or a date; return None for an empty text."""
-    if not text:
-        return None
-    if found := re.fullmatch(r"([0-9]{1,5})([mhdw])", text):
-        return datetime.now(UTC).replace(microsecond=0) + timedelta(**{_UNITS[found[2]]: int(found[1])})
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(
-            f"{text!r} must be a date such as 2027-01-31, or a time from now such as 90d"
-        ) from None
-    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
 def _show_new(key: str, entry: KeyEntry, *, as_json: bool) -> None:

@@ -36,9 +36,9 @@ def check_versions() -> Iterator[Finding]:
 
 
 def check_instruction_set() -> Finding:
-    """Return the instruction sets of the native backend on this CPU, the one it uses first.
+    """Return the instruction sets of the native backend on this CPU; the first one is in use.
 
-    The module is loaded in a process of its own, since one that was built for another CPU ends its process.
+    The module is loaded in a separate process, because a module that was built for another CPU crashes the process.
     """
     try:
         installed = version(_NATIVE)
@@ -55,7 +55,7 @@ def check_instruction_set() -> Finding:
 
 
 def check_memory(settings: Settings) -> Iterator[Finding]:
-    """Yield the available memory, or what the models' files leave of it."""
+    """Yield the available memory, compared with the size of the models' files."""
     available = available_host_bytes()
     weights = sum(_weight_bytes(Path(model)) for model in settings.served().values() if not is_hub_id(model))
     text = f"{available / _GIB:.1f} GiB available"
@@ -70,7 +70,7 @@ def check_memory(settings: Settings) -> Iterator[Finding]:
 
 
 def check_ports(settings: Settings) -> Iterator[Finding]:
-    """Yield for each port whether a process can listen on it."""
+    """Yield a finding for each port: whether a process can listen on it."""
     used: dict[int, str] = {}
     for name, port in settings.ports().items():
         address = host_port(settings.host, port)
@@ -87,7 +87,7 @@ def check_ports(settings: Settings) -> Iterator[Finding]:
 
 
 def _weight_bytes(folder: Path) -> int:
-    """Return the size of a model's files of weights; of the first format that it has."""
+    """Return the size of a model's weight files, in the first format that is present."""
     for pattern in _WEIGHTS:
         if files := list(folder.glob(pattern)):
             return sum(file.stat().st_size for file in files)

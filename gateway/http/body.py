@@ -52,7 +52,7 @@ async def disconnected(receive: Receive) -> None:
 
 def _check_type(headers: Mapping[str, str]) -> None:
     """Raise Failure unless the content type is JSON in UTF-8."""
-    # Without a content type, browsers send the requests of any site's pages.
+    # Browsers let pages of any site send requests without a content type.
     content_type, _, parameters = headers.get("content-type", "").partition(";")
     if content_type.strip().lower() != "application/json":
         raise Failure(Reason.NOT_JSON, "the content-type must be application/json")

@@ -1,6 +1,6 @@
-"""HTTP connections with limits of headers: their size, and the time until they are complete.
+"""HTTP connections that limit the size of headers and the time until they are complete.
 
-uvicorn limits neither. Behind Envoy, its own limits apply first.
+uvicorn limits neither. Behind Envoy, Envoy's limits apply first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class HttpConnection(HttpToolsProtocol):
     headers_timeout_s: ClassVar[float]
 
     _num_header_bytes = 0
-    _num_pending_bytes = 0  # received since the parser last reported progress, so that it buffers them
+    _num_pending_bytes = 0  # bytes that the parser buffers: received since it last reported progress
     _has_progress = False
     _error = HTTPStatus.BAD_REQUEST
     _timer: asyncio.TimerHandle | None = None
@@ -75,7 +75,7 @@ class HttpConnection(HttpToolsProtocol):
         super().on_body(body)
 
     def send_400_response(self, msg: str) -> None:
-        """Reject a request that the parser rejects; one with too large headers by their own status."""
+        """Send the error for a request that the parser rejects; too large headers have a separate status."""
         if self._error is HTTPStatus.BAD_REQUEST:
             self._stop_timer()
             super().send_400_response(msg)
@@ -99,7 +99,7 @@ class HttpConnection(HttpToolsProtocol):
             self._timer = None
 
     def _on_timeout(self) -> None:
-        if self.cycle is not None and not self.cycle.response_complete:  # nothing is read until it is
+        if self.cycle is not None and not self.cycle.response_complete:  # reading is paused until then
             self._start_timer()
         elif not self.transport.is_closing():
             self._reject(HTTPStatus.REQUEST_TIMEOUT)

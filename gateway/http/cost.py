@@ -1,7 +1,7 @@
-"""The cost of an answer, if the client asks: from the service's trailers to a header or the end of a stream.
+"""Report the cost of an answer on request, in a header or at the end of a stream.
 
-Each request has one record in a context variable: the service client fills it, and the response's sender reads it. Used
-on the event loop's thread only.
+The cost comes from the service's trailers. Each request has one record in a context variable: the service client fills
+it, and the response's sender reads it. Used on the event loop's thread only.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ class EventId:
     """The position after one event.
 
     `sequence_number` is the number of the last service message all of whose events were sent. `num_events` is the
-    number of events sent of the message after it, to which `position` belongs; 0 if it belongs to the last message.
+    number of events that were sent of the following message, to which `position` belongs; 0 if `position` belongs to
+    the last complete message.
     """
 
     stream: bytes
@@ -56,14 +57,14 @@ class EventId:
 
 
 class EventMarks:
-    """Adds ids to the events of one stream, and drops events that the client has received already."""
+    """Adds ids to the events of one stream, and drops events that the client has already received."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         """Read the request's headers. Raise Failure (400)."""
         self.last = EventId.from_headers(headers)
         self._has_ids = self.last is not None or _is_on(headers.get(SWITCH, ""))
         self._head = b""  # the common beginning of the ids
-        self._unsent = self.last  # until events follow that the client has not received
+        self._unsent = self.last  # None once events follow that the client has not received
 
     def put(self, chunk: bytes, message: Any) -> bytes:
         """Return the events of a message that are to be sent, with ids if the stream can be resumed."""

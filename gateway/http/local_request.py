@@ -1,8 +1,8 @@
-"""Recognise requests that a web page of another site has made a browser send to this machine.
+"""Detect requests that a web page of another site caused a browser to send to this machine.
 
-A page can reach a server on the loopback address of its visitor: by requests that browsers send without asking, whose
-Origin is the page's, and by a name of the page's own that resolves to the loopback address (DNS rebinding), which is
-then the Host.
+A page can reach a server on the loopback address of its visitor in two ways: by requests that browsers send without a
+preflight, whose Origin is the page's, and by a host name of the page that resolves to the loopback address (DNS
+rebinding), which is then the Host.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from process.network.loopback import is_loopback
 
 @lru_cache(maxsize=256)
 def is_local(host: str, origin: str, allowed_origins: Collection[str]) -> bool:
-    """Return True unless a page of another site can have caused a request with these headers, empty if missing.
+    """Return True unless a page of another site may have caused the request. Missing headers are empty.
 
-    The Host must be localhost or an IP address, which no page can make its own name. The Origin must be of this
-    machine, of the Host, or in `allowed_origins`, where "*" stands for all.
+    The Host must be localhost or an IP address, since no page can resolve those names itself. The Origin must be of
+    this machine, of the Host, or in `allowed_origins`, where "*" stands for all.
     """
     name = _name(f"//{host}")
     if host and (name is None or not (is_loopback(name) or _is_address(name))):

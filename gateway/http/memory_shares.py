@@ -1,4 +1,4 @@
-"""Share a limited memory among callers, so that none can use all of it."""
+"""Share a limited amount of memory among callers, so that no caller can use all of it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from gateway.dialects.seam.failure import Failure, Reason
 
 _RETRY_AFTER_S = 1.0
-_MAX_REQUESTS = 1024  # that hold memory, of all callers; each also occupies a connection
+_MAX_REQUESTS = 1024  # the most requests of all callers that hold memory; each also occupies a connection
 
 
 class MemoryShares:
-    """A caller may hold as many bytes as stay free for others.
+    """A caller may hold at most as many bytes as remain free for others.
 
-    Alone this is half of `max_bytes`, with another such caller a third each. Used on the event loop's thread only.
+    One caller may hold half of `max_bytes`, two callers a third each. Used on the event loop's thread only.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -32,7 +32,7 @@ class MemoryShares:
             self._add(caller, -holding.num_bytes)
 
     def take(self, caller: str, num_bytes: int) -> None:
-        """Take bytes. Raise Failure (429) if the caller would hold more than stay free."""
+        """Reserve bytes. Raise Failure (429) if the caller would hold more than remain free."""
         limit = max(0, self._free + self._held.get(caller, 0)) // 2
         if self._held.get(caller, 0) + num_bytes > limit:
             text = f"the incomplete requests of this caller exceed the limit of currently {limit} bytes"

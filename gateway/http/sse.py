@@ -16,8 +16,8 @@ HEADERS = [
 class EventStream:
     """One streamed response. `write` waits while the client reads too slowly.
 
-    A non-empty `ping` is sent after each `interval_s` seconds without an event. Streams without pauses have none, which
-    suits benchmark clients that can only parse `data:` lines.
+    A non-empty `ping` is sent after each `interval_s` seconds without an event. Streams without pauses have no pings,
+    so that benchmark clients that parse only `data:` lines work.
     """
 
     def __init__(self, send: Send, *, ping: bytes, interval_s: float) -> None:

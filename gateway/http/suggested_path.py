@@ -1,4 +1,4 @@
-"""The served path that a request for an unknown one probably means."""
+"""The served path that a request for an unknown path probably means."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute, Match, Route
 
 from process.settings.names import closest
 
-_MAX_LENGTH: Final = 256  # of paths that are compared
+_MAX_LENGTH: Final = 256  # the maximum length of paths that are compared
 _BASES: Final = ("/v1/", "/v2/", "/openai/", "/serving-endpoints/", "/api/2.0/")
 _OTHER_SERVERS: Final = {  # paths of Ollama, llama.cpp, TGI and SageMaker
     "/api/chat": "/v1/chat/completions",
@@ -39,7 +39,7 @@ def suggested_path(method: str, path: str, routes: Sequence[BaseRoute]) -> str |
 
 
 def _candidates(path: str) -> Iterator[str]:
-    """Yield other servers' equivalent, then the path without leading segments, then under /v1."""
+    """Yield another server's equivalent, then the path without leading segments, then the path under /v1."""
     if path in _OTHER_SERVERS:
         yield _OTHER_SERVERS[path]
     segments = path.split("/")

@@ -1,4 +1,4 @@
-"""Drain the gateway: health checks fail first, then new requests are rejected, until running ones have ended.
+"""Drain the gateway: health checks fail first, then new requests are rejected until the running requests have ended.
 
 `Drain` has the phase and the number of running requests; the middleware `DrainGate` counts and rejects requests.
 """
@@ -27,7 +27,7 @@ def shutdown_failure() -> Failure:
 
 
 class GatewayPhase(enum.Enum):
-    """Phases of the gateway, in order; none is entered again."""
+    """The phases of the gateway, in order; no phase is entered twice."""
 
     SERVING = "serving"
     LEAVING = "leaving"  # health and readiness fail, so that load balancers use other replicas; requests are served
@@ -65,7 +65,7 @@ class Drain:
 
 
 class DrainGate:
-    """Counts an application's requests. Once the gateway leaves, each connection is closed after its next response."""
+    """Counts an application's requests. Once the drain begins, each connection is closed after its next response."""
 
     def __init__(self, app: ASGIApp, drain: Drain, error_response: Callable[[Scope, Failure], ErrorResponse]) -> None:
         """Create the middleware; `error_response` returns an error in the dialect of the request."""

@@ -1,4 +1,4 @@
-"""Routes for load balancers and orchestrators: whether the gateway lives, accepts requests and is ready."""
+"""Routes for load balancers and orchestrators: liveness, health and readiness of the gateway."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from process.distribution import installed_version
 
 
 class Readiness:
-    """Whether requests can be served now."""
+    """The readiness of the gateway to serve requests."""
 
     def __init__(self, client: ServiceClient, drain: Drain) -> None:
         self._client = client
         self._drain = drain
 
     async def unready_reason(self) -> str | None:
-        """Return why requests can't be served, or None if they can."""
+        """Return why requests can't be served, or None if they can be served."""
         if self._drain.phase is not GatewayPhase.SERVING:
             return "the server is shutting down"
         return await self._client.unready_reason()
@@ -29,10 +29,10 @@ def health_routes(drain: Drain, readiness: Readiness) -> list[Route]:
     """Return the routes `/livez`, `/healthz`, `/readyz`, its paths on other servers, and `/version`."""
 
     async def livez(request: Request) -> Response:  # noqa: ARG001  the framework's signature
-        return JSONResponse({"status": "alive"})  # also while draining: a restart would cut off running requests
+        return JSONResponse({"status": "alive"})  # also during a drain
 
     async def healthz(request: Request) -> Response:  # noqa: ARG001  the framework's signature
-        if drain.phase is not GatewayPhase.SERVING:  # Envoy and other load balancers use other replicas
+        if drain.phase is not GatewayPhase.SERVING:  # fails while draining, so that load balancers use other replicas
             return JSONResponse({"status": drain.phase.value}, status_code=503)
         return JSONResponse({"status": "alive"})
 

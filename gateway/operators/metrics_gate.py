@@ -13,14 +13,17 @@ _SCOPE = "metrics"
 
 
 class MetricsGate:
-    """Asks the service. While that can't be reached its last decision applies, so that metrics show the failure."""
+    """Checks API keys with the service.
+
+    While it is unavailable, its last decision applies, so that metrics show the outage.
+    """
 
     def __init__(self, client: ServiceClient) -> None:
         self._client = client
         self._needs_keys = False
 
     async def rejection(self, request_id: str, headers: Mapping[str, str]) -> Failure | None:
-        """Return why the client with these headers may not see metrics; None if it may."""
+        """Return why the client with these headers may not read metrics, or None if it may."""
         caller = Caller.from_headers(request_id, headers)
         try:
             await self._client.list_models(replace(caller, scope=_SCOPE))
@@ -31,8 +34,8 @@ class MetricsGate:
     async def rejection_after(
         self, failure: Failure | None, request_id: str, headers: Mapping[str, str]
     ) -> Failure | None:
-        """Return the same for a client whose call of an RPC that needs the scope has ended with `failure`, or None."""
-        if failure is not None and failure.status == HTTPStatus.NOT_IMPLEMENTED:  # by an older service, unchecked
+        """Return the rejection of a client whose call of an RPC with this scope ended with `failure`, or None."""
+        if failure is not None and failure.status == HTTPStatus.NOT_IMPLEMENTED:  # an older service
             return await self.rejection(request_id, headers)
         return self._decide(Caller.from_headers(request_id, headers), failure)
 

@@ -40,7 +40,7 @@ _MAX_REQUEST_ID_LENGTH: Final = 128
 
 
 class RequestObserver:
-    """Wraps an application. `error_response` returns an unhandled error in the dialect of the request.
+    """An ASGI middleware. `error_response` returns an unhandled error in the dialect of the request.
 
     A client that reads nothing of its response for `stall_timeout_s` seconds is treated as disconnected.
     """

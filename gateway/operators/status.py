@@ -56,7 +56,7 @@ class StatusReader:
 
 
 def _own_counts(telemetry: Telemetry) -> dict[str, Any]:
-    """Return the gateway's own numbers: active requests, and responses by status."""
+    """Return the gateway's counts: active requests, and responses by status."""
     responses: Counter[str] = Counter()
     active = 0
     for family in telemetry.registry.collect():

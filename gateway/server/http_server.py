@@ -1,4 +1,4 @@
-"""The HTTP server of the application, stopped by the process and not by its own signal handlers."""
+"""The HTTP server of the application, which the process stops; it has no signal handlers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Install no signal handlers."""
         yield
 
     async def end_requests(self) -> None:

@@ -39,7 +39,7 @@ def listen_all(settings: Settings) -> Mapping[ListenerAudience, socket.socket]:
 
 
 def listen(settings: Settings) -> socket.socket:
-    """Return a listener whose connections are closed if the peer has vanished, or reads nothing for too long.
+    """Return a listener whose connections are closed if the peer has disappeared or reads nothing for too long.
 
     Linux passes these options on to each connection. Without them a connection whose peer's machine is gone stays open
     for hours, and one whose peer doesn't read can't be closed, because written data has to be sent first.

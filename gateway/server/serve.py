@@ -31,7 +31,7 @@ async def serve(
     listeners: Mapping[ListenerAudience, socket.socket],
     files: CertificateFiles | None = None,
 ) -> ExposedError | None:
-    """Serve on `listeners` until a stop, then until running requests have ended. Return why it can't serve, if so."""
+    """Serve until a stop signal, then until running requests have ended. Return why it can't serve, or None."""
     stop, drain = StopSignal(), Drain()
     reload = Reload(settings, partial(read_settings, Settings, sys.argv[1:]))
     telemetry.watch_loop()

@@ -96,5 +96,5 @@ class Settings(ProcessSettings):
 
     @property
     def is_private(self) -> bool:
-        """True if only programs of this machine are meant to reach the gateway without API keys."""
+        """True if only programs on this machine may use the gateway without API keys."""
         return not self.auth.allow_anonymous and not self.needs_keys

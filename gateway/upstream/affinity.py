@@ -1,4 +1,4 @@
-"""The affinity key of a request, by which balancers send requests with the same prefix to one replica.
+"""The affinity key of a request, by which load balancers send requests with the same prefix to one replica.
 
 A conversation is identified by the beginning that all its turns have in common: everything up to the first user
 message, or by the client's `prompt_cache_key` if it sends one. Keys of different credentials differ, because cached

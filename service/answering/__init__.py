@@ -1,1 +1,1 @@
-"""Answer a call: from its request to the events of its answer, observed by telemetry."""
+"""Answer a call: turn its request into the events of its answer, and record telemetry."""

@@ -64,7 +64,7 @@ class AnswerEvents:
         return [await self._read(each) for each in (output, *waiting)]
 
     async def _read(self, output: GenerationOutput) -> Sequence[Event]:
-        """Return the events of an output. Another thread reads many logprobs."""
+        """Return the events of an output. Many logprobs are read on another thread."""
         if max(len(output.prompt_logprobs), len(output.logprobs)) > MAX_INLINE_LOGPROBS:
             return await asyncio.to_thread(self._reader.read, output)
         return self._reader.read(output)

@@ -32,7 +32,7 @@ class _Choice:
 
 
 class AnswerContent:
-    """The content of a request and of its answer so far. Choices that have not ended are left out."""
+    """The content of a request and of its answer so far. Choices that have not ended are omitted."""
 
     def __init__(self, request_attributes: Mapping[str, Sequence[Any]]) -> None:
         """`request_attributes` are the span attributes with the content of the request."""

@@ -88,7 +88,7 @@ class Answering:
     ) -> AsyncGenerator[Message, None]:
         """Yield the numbered messages of one call.
 
-        Raise the errors of preparation and of the engine; if there were tokens, after their usage was sent.
+        Raise the errors of preparation and of the engine. If tokens were generated, the usage is sent before the error.
         """
         async with aclosing(self._messages(kind, request, context, stream=True)) as messages:
             async for message in messages:
@@ -97,7 +97,7 @@ class Answering:
     async def _messages(
         self, kind: Kind[Request, Message, Answer], request: Request, context: Context, *, stream: bool
     ) -> AsyncGenerator[Message, None]:
-        """Yield the numbered messages of one call; whether the call streams decides what it may do."""
+        """Yield the numbered messages of one call."""
         answer_request = kind.to_answer_request(request)
         point = answer_request.resume
         if point is not None and not stream:
@@ -150,9 +150,9 @@ async def _event_groups(
     try:
         async with model.engine.generate(*prepared.requests) as outputs:
             observation.admitted(answer.usage, prepared.requests[0].service_level)
-            # Tokens that a client did not wait for were computed all the same, and count.
+            # Tokens were computed, and are charged, even if the client did not wait for them.
             charge.count(lambda: answer.usage()._replace(completion_tokens=outputs.num_tokens))
-            await outputs.until_started()  # until then the call can be rejected, and another replica can serve it
+            await outputs.until_started()  # before that, the call can be rejected and served by another replica
             yield answer.begin()
             async for output in outputs:
                 has_tokens = True
@@ -174,7 +174,7 @@ def _send_limit(model: ServedGenerator) -> None:
 
 
 async def _render(renderer: Renderer[Message], events: Sequence[Event]) -> Sequence[Message]:
-    """Return the messages of a group of events. Another thread renders many logprobs."""
+    """Return the messages of a group of events. Many logprobs are rendered on another thread."""
     if any(isinstance(event, PromptLogprobs | Text) and len(event.logprobs) > MAX_INLINE_LOGPROBS for event in events):
         return await asyncio.to_thread(renderer.render, events)
     return renderer.render(events)

@@ -1,4 +1,4 @@
-"""Turns of the event loop: an answer with many outputs lets other calls run between them."""
+"""Turns of the event loop: an answer with many outputs yields to other calls between them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _WORK_OF_OUTPUT: Final = 10  # the time of an output without logprobs, in the sa
 class LoopTurns:
     """Yields to the event loop after a turn's work.
 
-    Outputs that have piled up are read without waiting, so without it they would all be read in one turn.
+    Queued outputs are read without waiting, so without these turns one call would read all of them in one turn of the
+    loop.
     """
 
     def __init__(self) -> None:

@@ -90,7 +90,7 @@ class Operation:
             call.add_log_fields({"prompt_tokens" if kind == "input" else "completion_tokens": num_tokens})
 
     def record_cost(self, compute_s: float, block_s: float = 0.0, cached_tokens: int = 0) -> None:
-        """Record the cost of the call on its span, in metrics, on its log line, and for a client that asks for it.
+        """Record the cost of the call on its span, in metrics, on its log line, and for a client that requests it.
 
         `compute_s` is its share of the steps' time, `block_s` cache blocks times seconds, `cached_tokens` the number of
         prompt tokens that were found in the cache.

@@ -45,7 +45,7 @@ class ResumableStream(Generic[Message]):
             raise _cut_off_by_deadline()
         self._num_skipped = [0] * num_choices  # tokens, by choice
         self._num_behind = sum(count > 0 for count in self._received)  # choices with tokens left to skip
-        self._waiting: list[_Group[Message]] = []  # for other choices to be skipped
+        self._waiting: list[_Group[Message]] = []  # messages that wait until other choices are skipped
 
     @property
     def output_ends(self) -> list[list[int]]:
@@ -117,7 +117,7 @@ class ResumableStream(Generic[Message]):
     def _skip(
         self, point: ResumePoint, tokens: Tokens, events: Sequence[Event], messages: Sequence[Message]
     ) -> Sequence[Message]:
-        """Skip an output that was received, or return its messages if the client wants them again."""
+        """Skip an output that the client has received, or return its messages if the client requests a replay."""
         index = tokens.choice_index
         self._num_skipped[index] += len(tokens.token_ids)
         if self._num_skipped[index] >= self._received[index]:
@@ -147,7 +147,7 @@ class ResumableStream(Generic[Message]):
         self._waiting.clear()
 
     def _not_received(self, point: ResumePoint, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return the messages after the point's number, or all if the client wants them again."""
+        """Return the messages after the point's number, or all messages if the client requests a replay."""
         if point.replays:
             return messages
         return [message for message in messages if message.sequence_number > point.sequence_number]

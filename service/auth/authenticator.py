@@ -47,7 +47,7 @@ class Authenticator:
             self._source = WatchedFile(settings.keys_file, read_keys, reread_keys)
         self._ring = KeyRing([] if self._source is None else self._source.content)
         self._tokens = TokenReader(settings.jwks, settings) if settings.jwks is not None else None
-        self.is_stale = False  # whether the newest version of the keys can't be used, so that an earlier one is
+        self.is_stale = False  # True if the newest version of the keys is invalid and an earlier version is in use
 
     async def identify(self, credential: str | None) -> Caller:
         """Return the holder of `credential`, an API key or a token. Raise AuthError."""
@@ -60,7 +60,7 @@ class Authenticator:
         raise InvalidKey
 
     async def watch(self) -> None:
-        """Reload changed files and the URL periodically until cancelled. No content of theirs ends it."""
+        """Reload changed files and the URL periodically until cancelled. Invalid content does not end the loop."""
         while True:
             if self._tokens is not None:
                 try:

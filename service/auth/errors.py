@@ -73,7 +73,10 @@ class AuthOff(AuthError):
 
 
 class MissingOperatorToken(MissingKey):
-    """A change of what is served lacks the operator token that it needs while authentication is off."""
+    """A change of models, adapters or endpoints lacks the operator token.
+
+    The token is required while authentication is off.
+    """
 
     def __init__(self) -> None:
         AuthError.__init__(
@@ -84,7 +87,7 @@ class MissingOperatorToken(MissingKey):
 
 
 class InvalidOperatorToken(InvalidKey):
-    """A change of what is served has a credential that isn't the operator token."""
+    """A change of models, adapters or endpoints has a credential other than the operator token."""
 
     def __init__(self) -> None:
         AuthError.__init__(

@@ -17,7 +17,7 @@ Seconds: TypeAlias = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class LimitsEntry(Limits):
-    """Limits of the use by one API key, or of a model by all keys together; without one there is no limit."""
+    """Limits of one API key, or of one model for all keys together; None means no limit."""
 
 
 class Grant(BaseModel):
@@ -39,7 +39,7 @@ class Grant(BaseModel):
     def caller(self, caller_id: str, name: str) -> Caller:
         """Return the caller with these rights. Without `cache_group`, it shares cached prompts with no other caller.
 
-        The group stays empty then: a key and a group of the same name are different.
+        The group is then empty, since a group may have the name of a key.
         """
         return Caller(
             id=caller_id,

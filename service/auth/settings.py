@@ -16,7 +16,10 @@ Algorithm: TypeAlias = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS5
 
 
 class AuthSettings(BaseModel):
-    """Settings of keys and tokens. With neither, all calls are admitted, except changes of what is served."""
+    """Settings of keys and tokens.
+
+    With neither, all calls are admitted, except changes of models, adapters and endpoints.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,1 +1,1 @@
-"""The record of the current call, and the errors of calls that are rejected before anything is looked up."""
+"""The record of the current call, and the errors of calls that are rejected before any lookup."""

@@ -1,4 +1,4 @@
-"""Errors of calls that are rejected before anything is looked up or generated."""
+"""Errors of calls that are rejected before any lookup or generation."""
 # ruff: noqa: N818 - a name states the condition, without the suffix Error
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class TooManyCalls(ServiceError):
 
 
 class TooManyUploads(ServiceError):
-    """The caller's large requests in progress leave too few free for others. Retry after `retry_after_s` seconds."""
+    """The caller has too many large requests in progress. Retry after `retry_after_s` seconds."""
 
     def __init__(self, max_uploads: int, retry_after_s: float) -> None:
         super().__init__(f"the incomplete requests of this caller exceed the limit of currently {max_uploads}")

@@ -66,7 +66,7 @@ def _encoder(folder: Path, config: EngineConfig, dtype: Any, device: str) -> dic
 
 
 def _report(plan: ModelPlan) -> dict[str, Any]:
-    """Return what would be served: architecture, backend, memory, and the forms of tools and reasoning."""
+    """Report the architecture, the backend, the memory, and the syntax of tools and reasoning."""
     spec = plan.spec
     num_parameters = spec.checkpoint.num_parameters
     weight_type = weight_type_of(spec, plan.backend)
@@ -106,9 +106,9 @@ def _report(plan: ModelPlan) -> dict[str, Any]:
 
 
 def _promises(plan: ModelPlan) -> dict[str, Any]:
-    """Return what holds for answers on the chosen backend, and why preferred backends do not support the model.
+    """Return the guarantees of the chosen backend, and why preferred backends do not support the model.
 
-    None is a promise that depends on the model's modules and is known only after a load.
+    None is a guarantee that depends on the model's modules and is known only after a load.
     """
     backend = plan.backend
     reasons = preferred_reasons(plan.spec, backend)

@@ -1,24 +1,24 @@
 """The grammar of one function call, in the syntax of a model family.
 
-Arguments that form one JSON object are held to their schema as a whole. Parameters that are written one by one are each
-held to their own schema, in the schema's order. Text between tags matches `enum`, `const`, `pattern` and the length
-limits of a string; it is free where a value may be a string or something else.
+Arguments that form one JSON object must match their schema as a whole. Parameters that are written one by one must each
+match their own schema, in the schema's order. Text between tags matches `enum`, `const`, `pattern` and the length
+limits of a string; it is unconstrained where a value may be a string or another type.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from service.constraints.called_function import CalledFunction, Parameter, constant_texts, python_constants
 from service.constraints.lark import literal, quote, spaced
 from service.constraints.member_list import Member, member_list
 from service.constraints.object_call import DEEP_INDENT, object_call
 from service.constraints.python_value import PythonValues, UndescribedError
 from service.constraints.schema import USUAL_INDENT, prepare_schema
 from service.constraints.text_terminal import ANY_TEXT, can_match, text_terminal
-from service.output.calls.argument_value import allowed_types, resolved
+from service.output.calls.argument_value import allowed_types
 from service.output.families.tool_syntax import (
     CHANNEL,
     CONSTRAIN,
@@ -38,9 +38,7 @@ _ANY_KEY = r"/[A-Za-z_][A-Za-z0-9_]{0,63}/"
 _MAX_UNLISTED = 16  # parameters that the schema doesn't name
 _STRING = frozenset({"string"})
 _COMMA = '"," " "?'
-_RESTRICTING = frozenset({"$ref", "allOf", "const", "enum", "if", "not", "oneOf"})
-_COMBINING = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "patternProperties", "$ref"})
-# The value of a family with bare keys if it is not held to its schema.
+# The value of a family with bare keys if its schema is not enforced.
 _BRACED_VALUES = (
     (
         'braced: /-?[0-9]{1,16}(\\.[0-9]{1,16})?/ | "true" | "false" | "null" | "None" | braced_text | '
@@ -49,32 +47,6 @@ _BRACED_VALUES = (
     'braced_list: braced ("," braced){0,63}',
     f'braced_members: {_ANY_KEY} ":" braced ("," {_ANY_KEY} ":" braced){{0,63}}',
 )
-
-
-@dataclass(frozen=True, slots=True)
-class CalledFunction:
-    """A function for which a grammar is made.
-
-    `rule` is the name of its grammar rule, `field` the request's field with its parameters. If it is `lenient`, values
-    are unconstrained where the schemas of its parameters can't be enforced.
-    """
-
-    rule: str
-    name: str
-    parameters: Schema
-    field: str
-    strict: bool = False
-    lenient: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Parameter:
-    """A parameter of a function, with the name of its grammar rule."""
-
-    rule: str
-    key: str
-    schema: Any
-    is_required: bool
 
 
 class CallPayload:
@@ -130,7 +102,7 @@ class CallPayload:
         self.lines.append(f"{rule}: %json {prepared}")
         return rule
 
-    def _json_value(self, parameter: _Parameter) -> str:
+    def _json_value(self, parameter: Parameter) -> str:
         """Add a rule for a parameter's value as JSON; return the rule's name."""
         schema = parameter.schema
         root = self._function.parameters
@@ -142,26 +114,13 @@ class CallPayload:
         """Return a text for a rule, with markers that are single tokens as such."""
         return literal(text, self._token_ids)
 
-    def _parameters(self) -> list[_Parameter] | None:
-        """Return the parameters that may be used, in the schema's order; None if others are allowed too."""
-        schema = resolved(self._function.parameters, self._function.parameters)
-        listed = schema.get("properties") if isinstance(schema, Mapping) else None
-        if not isinstance(listed, Mapping) or _COMBINING & schema.keys() or schema.get("additionalProperties"):
-            return None
-        required = schema.get("required")
-        required = required if isinstance(required, list) else []
-        return [
-            _Parameter(f"{self._function.rule}_{index}", key, resolved(value, schema), key in required)
-            for index, (key, value) in enumerate(listed.items())
-        ]
-
     def _tagged(self, call: TaggedCall) -> str:
         """Return the call's body with each parameter between tags."""
         opens = " | ".join(self._literal(text) for text in (call.name_open, *call.also_open) if text)
         name = f"{self._literal(self._function.name + call.name_close)} {self._layout(call.after_name, call)}"
         head = f"({opens}) {name}" if opens else name
         end = self._literal(call.call_close)
-        parameters = self._parameters()
+        parameters = self._function.listed_parameters()
         before = self._layout(call.before_value, call)
         closing = self._layout(call.after_value, call)
         if parameters is None:
@@ -177,14 +136,14 @@ class CallPayload:
         listed = " ".join(each.rule + ("" if each.is_required else "?") for each in parameters)
         return f"{head} {listed} {end}"
 
-    def _tagged_value(self, parameter: _Parameter, call: TaggedCall) -> str:
+    def _tagged_value(self, parameter: Parameter, call: TaggedCall) -> str:
         """Return a parameter's value between its tags: text, or JSON unless it may be a string."""
         close = call.around_value + call.value_close
         types = allowed_types(parameter.schema, self._function.parameters)
         if "string" not in types:
-            values = " | ".join([self._json_value(parameter), *_python_constants(parameter.schema, types)])
+            values = " | ".join([self._json_value(parameter), *python_constants(parameter.schema, types)])
             return f"{self._value_open(call, 1)} ({values}) {self._literal(close)}"
-        texts = _texts(parameter.schema)
+        texts = constant_texts(parameter.schema)
         if texts:
             return f"{self._value_open(call, 0)} ({' | '.join(map(quote, texts))}) {self._literal(close)}"
         terminal = self._terminal(parameter.schema) if types == _STRING else f"/{ANY_TEXT}/"
@@ -201,7 +160,7 @@ class CallPayload:
         return f"({' | '.join(self._literal(each + call.around_value) for each in opens)})"
 
     def _layout(self, text: str, call: TaggedCall) -> str:
-        """Return white space between tags, which may be missing if the family is compact, too."""
+        """Return white space between tags, which is optional if the family also writes calls without it."""
         return spaced(text) if call.is_compact_too else self._literal(text)
 
     def _terminal(self, schema: Any) -> str:
@@ -229,7 +188,7 @@ class CallPayload:
         """Return the arguments of a call in Python's syntax."""
         field = self._function.field
         values = PythonValues(f"{self._function.rule}_value", self._function.parameters)
-        parameters = self._parameters()
+        parameters = self._function.listed_parameters()
         if parameters is None:
             any_value = values.rule(True, f"{field}.additionalProperties")
             self._add(values)
@@ -257,7 +216,7 @@ class CallPayload:
         self.lines += [line for line in _BRACED_VALUES if self._function.rule.endswith("_0")]
         if self._function.rule.endswith("_0"):
             self.lines.append(f"braced_text: {self._literal(call.quote)} {text}")
-        parameters = self._parameters()
+        parameters = self._function.listed_parameters()
         if parameters is None:
             return self._unlisted(":", "braced")
         in_order = sorted(parameters, key=lambda each: each.key.lower())  # as the templates sort them
@@ -267,18 +226,18 @@ class CallPayload:
         self.lines += member_list(f"{self._function.rule}_members", members, quote(","))
         return f"{self._function.rule}_members"
 
-    def _braced_value(self, parameter: _Parameter, call: BracedCall) -> str:
+    def _braced_value(self, parameter: Parameter, call: BracedCall) -> str:
         """Return a parameter's value in braces; strings have quotes of their own."""
         types = allowed_types(parameter.schema, self._function.parameters)
         if types == _STRING:
-            texts = _texts(parameter.schema)
+            texts = constant_texts(parameter.schema)
             opening = self._literal(call.quote)
             if texts:
                 return f"{opening} ({' | '.join(map(quote, texts))}) {opening}"
             return f"{opening} {self._text(f'{parameter.rule}_text', self._terminal(parameter.schema), call.quote)}"
         if types & {"string", "object", "array"}:
             return "braced"
-        none = [text for text in _python_constants(parameter.schema, types) if text == quote("None")]
+        none = [text for text in python_constants(parameter.schema, types) if text == quote("None")]
         return f"({' | '.join([self._json_value(parameter), *none])})"
 
     def _unlisted(self, equals: str, value: str) -> str:
@@ -287,29 +246,3 @@ class CallPayload:
         self.lines.append(f"{rule}: {_ANY_KEY} {quote(equals)} {value}")
         separator = _COMMA if equals == "=" else quote(",")
         return f"({rule} ({separator} {rule}){{0,{_MAX_UNLISTED - 1}}})?"
-
-
-def _python_constants(schema: Any, types: frozenset[str]) -> list[str]:
-    """Return Python's spellings of the constants that a schema of these types allows: templates write both."""
-    if not _names_types_only(schema):
-        return []
-    kinds = {"True": "boolean", "False": "boolean", "None": "null"}
-    return [quote(text) for text, kind in kinds.items() if kind in types]
-
-
-def _names_types_only(schema: Any) -> bool:
-    """Return whether a schema says nothing about a constant but its type."""
-    if not isinstance(schema, Mapping) or _RESTRICTING & schema.keys():
-        return False
-    alternatives = schema.get("anyOf", [])
-    return isinstance(alternatives, list) and all(map(_names_types_only, alternatives))
-
-
-def _texts(schema: Any) -> list[str]:
-    """Return the texts that a schema allows as the value; none if it doesn't list them."""
-    if not isinstance(schema, Mapping):
-        return []
-    listed = [schema["const"]] if "const" in schema else schema.get("enum", [])
-    if not isinstance(listed, list):
-        return []
-    return [value if isinstance(value, str) else json.dumps(value) for value in listed]

@@ -1,6 +1,6 @@
 """Prepare JSON Schemas for generation.
 
-Every change narrows: what matches the prepared schema matches the given one.
+Every change narrows the schema: a value that matches the prepared schema also matches the given one.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.constraints.call_payload import CalledFunction
+from service.constraints.called_function import CalledFunction
 from service.generation.errors import InvalidRequest
 from service.generation.formats.json_text import parse_parameters
 from service.generation.prompts.conversation import Function
@@ -20,8 +20,8 @@ class ToolRules:
     """The requirements for the calls of an answer.
 
     `functions` may be called. `required` requires a call, `single` allows one at most. An error that isn't about one
-    schema is reported for `field`. `enforces` holds arguments to their schema even if neither the tool choice nor the
-    function requires it.
+    schema is reported for `field`. With `enforces`, arguments must match their schema even if neither the tool choice
+    nor the function requires it.
     """
 
     functions: Sequence[Function]

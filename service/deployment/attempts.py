@@ -31,7 +31,7 @@ class Attempts:
         self._due = dict.fromkeys(names, self._clock() + RETRY_S)
 
     async def make(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
-        """Take a step if it is due. Its failure is logged, not raised."""
+        """Run a step if it is due. A failure is logged, not raised."""
         if self._clock() < self._due.get(name, 0.0):
             return
         try:

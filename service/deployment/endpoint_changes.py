@@ -22,7 +22,7 @@ from service.registry.registry import Registry
 from service.storage.document import DocumentStore
 from service.storage.shared_text import Outdated, SharedTextLost
 
-MAX_ENDPOINTS: Final = 1000  # each change writes all of them
+MAX_ENDPOINTS: Final = 1000  # the limit of endpoints, because each change writes all of them
 _UNREADABLE: Final = "was written by a newer version of the service, which can change it; this one can't read it"
 _Result = TypeVar("_Result")
 
@@ -30,7 +30,10 @@ _log = logging.getLogger(__name__)
 
 
 class EndpointChanges:
-    """The endpoints that clients create. A change is stored when it returns, even if its caller leaves meanwhile."""
+    """The endpoints that clients create.
+
+    A change is stored when it returns, even if its client disconnects meanwhile.
+    """
 
     def __init__(self, registry: Registry, store: DocumentStore[EndpointDocument]) -> None:
         self._registry = registry
@@ -44,7 +47,10 @@ class EndpointChanges:
         return self._wanted
 
     def start(self) -> None:
-        """Serve the wanted endpoints. Until then no name is taken by one: the models of the settings come first."""
+        """Serve the wanted endpoints.
+
+        Before that, endpoints take no names, because the models of the settings have precedence.
+        """
         self._is_started = True
         self._apply(self._wanted.newest)
 

@@ -25,7 +25,7 @@ _Result = TypeVar("_Result")
 
 
 class ModelChanges:
-    """What callers may do with models and adapters. Every change may raise ChangesUnavailable."""
+    """Changes of models and adapters by callers. Every change may raise ChangesUnavailable."""
 
     def __init__(
         self, reconciler: Reconciler, deployment: Deployment, registry: Registry, engine: EngineSettings
@@ -102,7 +102,7 @@ class ModelChanges:
             return changes.with_adapter(entry)
 
         def check() -> None:
-            self._registry.visible_to(caller).base(entry.model)  # first: a caller learns nothing of other models
+            self._registry.visible_to(caller).base(entry.model)  # first, to hide other models
             _check_name(full, caller)
 
         step = partial(self._reconciler.steps.add_adapter, full)
@@ -148,7 +148,7 @@ class ModelChanges:
 def _check_name(name: str, caller: Caller) -> None:
     """Raise InvalidRequest for a model's name that the caller may not use."""
     if not caller.may_use(name):
-        raise InvalidRequest("name", f"the key may not use a model of the name {name!r}")
+        raise InvalidRequest("name", f"the key may not use a model named {name!r}")
 
 
 def _nothing() -> None:

@@ -1,4 +1,4 @@
-"""A client's change of the wanted state, on its way through the reconciler."""
+"""A change of the wanted state that a client has requested."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Proposal(Generic[Result]):
     """A change of the wanted state with the step that applies it. Created in the event loop."""
 
     name: str  # of the model, or MODEL:NAME of the adapter
-    change: Callable[[Changes], Changes]  # raises what makes the change impossible
-    check: Callable[[], None]  # raises what forbids it to the caller
+    change: Callable[[Changes], Changes]  # raises the error if the change is impossible
+    check: Callable[[], None]  # raises the error if the caller may not make the change
     step: Step
     result: Callable[[], Result]  # called as soon as the change is applied
     is_tried_first: bool = True  # applied before it is stored; if not, stored before it is applied
@@ -36,7 +36,7 @@ class Proposal(Generic[Result]):
             self.outcome.set_result(self.result())
 
     def fail(self, error: Exception) -> None:
-        """Raise an error in the caller; it is dropped if the caller has left."""
+        """Raise an error in the caller; the error is dropped if the client has disconnected."""
         if not self.outcome.done():
             self.outcome.set_exception(error)
             self.outcome.exception()

@@ -1,6 +1,6 @@
 """The reconciler: the only place that changes which models and adapters this replica serves.
 
-It compares what is served (`States`) with what is wanted (`WantedState`), and takes the steps in between, one by one.
+It compares the served state (`States`) with the wanted state (`WantedState`), and applies the differences step by step.
 Clients' changes are proposals to it. A change that adds something is applied here before it is stored, and undone if
 that fails, so that other replicas never see a model that can't be loaded; a change that removes something is stored
 first. Other replicas' changes are applied in passes, which free memory before they use it.
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reconciler:
-    """Makes a replica serve what is wanted. `begin`, `load` of each model, `start`, `run` until cancelled."""
+    """Makes a replica serve the wanted state. `begin`, `load` of each model, `start`, `run` until cancelled."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Reconciler:
         store: DocumentStore[Changes],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`engine` has the service's engine settings, which apply to models loaded with none of their own."""
+        """`engine` has the service's engine settings, which apply to models that are loaded without engine settings."""
         self.wanted = WantedState("models", store, Changes(), self._expect, records_reads=True)
         self.steps = Steps(deployment, registry, engine, self.request_pass)
         self._models = self.steps.models
@@ -113,27 +113,30 @@ class Reconciler:
                     _log.exception("other replicas' changes could not be applied")
 
     def request_pass(self) -> None:
-        """Apply other replicas' changes, and retry what failed, as soon as nothing else is being done."""
+        """Request a pass.
+
+        It applies other replicas' changes and retries failed steps when no proposal is in progress.
+        """
         self._is_pass_due = True
         self._has_work.set()
 
     def request_reload(self, name: str) -> None:
-        """Load a model anew whose engine has ended because its files have changed."""
+        """Request a reload of a model whose engine has ended because its files have changed."""
         if name not in self._to_reload:
             self._to_reload.append(name)
             self._has_work.set()
 
     async def apply(self, proposal: Proposal[_Result]) -> _Result:
-        """Return when a proposal is applied and stored; it goes on if its caller leaves.
+        """Return when a proposal is applied and stored.
 
-        Raise what kept it from being applied, and ChangesUnavailable.
+        It continues if its client disconnects. Raise the error that prevented it, and ChangesUnavailable.
         """
         self._proposals.append(proposal)
         self._has_work.set()
         return await asyncio.shield(proposal.outcome)
 
     async def _reload_later(self, name: str) -> None:
-        """Load a model anew if it is still wanted. A failure is logged, and the load is retried."""
+        """Reload a model if it is still wanted. A failure is logged, and the load is retried."""
         if name not in self._models.served:
             return
         await self._attempts.make(name, partial(self.steps.reload, name, self.wanted.newest))
@@ -152,7 +155,10 @@ class Reconciler:
             proposal.fail(error)
 
     async def _apply(self, proposal: Proposal[Any]) -> None:
-        """Apply and store a proposal, in its order. Raise what prevents it, after undoing what was applied."""
+        """Apply and store a proposal, in its order.
+
+        Raise the error that prevents it, after undoing the applied part.
+        """
         try:
             await self.wanted.refresh()
         except (OSError, SharedTextLost) as error:

@@ -6,7 +6,7 @@
 | FAILED | wanted; the last load failed, the next is due later | next attempt → LOADING; no longer wanted → no state |
 | SERVED | served as `entry` says | another entry is wanted → LOADING; no longer wanted → no state |
 
-A name without a state is not wanted, or part of a change that is being tried first. A served model may sleep; whether
+A name without a state is not wanted, or belongs to a proposal that is being applied. A served model may sleep; whether
 it does is a fact of its engine. The registry's list of models that are not served follows from these states.
 """
 
@@ -54,7 +54,7 @@ class States(Generic[Entry]):
 
     @property
     def served(self) -> Mapping[str, Entry | None]:
-        """What is served, by name."""
+        """The served entries by name."""
         return {name: item.entry for name, item in self._items.items() if item.state is State.SERVED}
 
     @property

@@ -1,4 +1,4 @@
-"""The steps from what is served to what is wanted, each for one model or adapter.
+"""The steps from the served state to the wanted state, each for one model or adapter.
 
 Only the reconciler takes them, one after the other, on the event loop.
 """
@@ -30,9 +30,9 @@ class Steps:
     def __init__(
         self, deployment: Deployment, registry: Registry, engine: EngineSettings, on_reload: Callable[[], None]
     ) -> None:
-        """`engine` has the service's engine settings, which apply to models loaded with none of their own.
+        """`engine` has the service's engine settings, which apply to models that are loaded without engine settings.
 
-        `on_reload` is called when a model was loaded anew without the adapters that clients have loaded.
+        `on_reload` is called when a model was reloaded without the adapters that clients have loaded.
         """
         self.configured = ConfiguredModels(())
         self.models: States[LoadedModel] = States(registry)
@@ -57,7 +57,7 @@ class Steps:
 
     async def reconcile_sleep(self, name: str, target: Changes, *, may_load: bool = True) -> None:
         """Put one model to sleep or wake it as `target` says. Raise the errors of `Deployment`."""
-        del may_load  # waking a model that is to be awake undoes a sleep
+        del may_load  # this also undoes a sleep that has not completed
         if name in target.asleep:
             await self._deployment.sleep(name)
         else:
@@ -81,14 +81,14 @@ class Steps:
             await self.reconcile_adapter(full, target, may_load=False)
 
     async def wake(self, name: str, target: Changes) -> None:
-        """Wake a model, or load it anew if its files have changed meanwhile."""
+        """Wake a model, or reload it if its files have changed meanwhile."""
         try:
             await self._deployment.wake(name)
         except ModelChanged:
             await self.reload(name, target)
 
     async def reload(self, name: str, target: Changes) -> None:
-        """Unload a served model and load it anew, from its files as they are now, with a fingerprint of their own."""
+        """Unload a served model and reload it from its current files, with a new fingerprint."""
         _log.warning("the files of a model have changed; it is loaded anew", extra={"fields": {"model": name}})
         entry = target.wanted_models(self.configured.names)[name]
         self.models.set_loading(name)

@@ -56,15 +56,15 @@ class WantedState(Generic[Document]):
             self._take(await asyncio.to_thread(self._store.read))
 
     async def refresh(self) -> None:
-        """Take over what other replicas changed. Raise OSError or SharedTextLost."""
+        """Adopt the changes of other replicas. Raise OSError or SharedTextLost."""
         if self._store.is_shared:
             async with self._using_store:
                 await self._read_if_newer()
 
     async def store(self, change: Callable[[Document], Document]) -> None:
-        """Store and take over `change` of the newest document.
+        """Store and adopt `change` of the newest document.
 
-        Raise what `change` raises, OSError or SharedTextLost if the store fails, and Outdated if other replicas keep
+        Raise the errors of `change`, OSError or SharedTextLost if the store fails, and Outdated if other replicas keep
         changing the document; nothing is changed then.
         """
         async with self._using_store:
@@ -83,11 +83,11 @@ class WantedState(Generic[Document]):
         raise Outdated
 
     async def catch_up(self) -> str:
-        """Take over what other replicas changed, and record that. Return why the store is lost; empty if it isn't."""
+        """Adopt the changes of other replicas, and record that. Return why the store is lost; empty if it isn't."""
         try:
             await self.refresh()
             if self._records_reads:
-                with contextlib.suppress(OSError):  # a file that can be read but not written is no loss for a reader
+                with contextlib.suppress(OSError):  # a reader can still use a file that is readable but not writable
                     async with self._using_store:
                         await asyncio.to_thread(self._store.num_behind)
         except (OSError, SharedTextLost) as error:
@@ -100,7 +100,7 @@ class WantedState(Generic[Document]):
         on_refresh: Callable[[], None] = lambda: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Refresh from a shared store at intervals until cancelled. What is known stays while the store is lost.
+        """Refresh from a shared store at intervals until cancelled. The known document is kept while the store is lost.
 
         `on_loss` is called when the store is lost and when it is back; `on_refresh` after each refresh.
         """

@@ -53,8 +53,8 @@ class Caller:
     limits: Limits = Limits()
     limits_by_model: Mapping[str, Limits] = field(default_factory=dict)  # in addition, by a model's name or pattern
     min_priority: int = 0  # of its requests; lower values are served first
-    weight: float = 1.0  # of its share of an engine
-    service_level: ServiceLevel = BATCH  # of its requests without an own one
+    weight: float = 1.0  # weight of its share of an engine
+    service_level: ServiceLevel = BATCH  # default for its requests
     cache_group: str = ""  # cached prompts are shared within a group only
 
     def may_use(self, model: str) -> bool:

@@ -97,8 +97,8 @@ class RetryLater(EngineError):
 class EngineOverloaded(RetryLater):
     """The engine has no capacity: its queue is full, or the wait would be too long.
 
-    `for_all` means that the cause isn't specific to the request: any other request of the same key for the same model
-    would be rejected too, whatever its deadline, size and contents.
+    With `for_all`, the cause isn't specific to the request: any request of the same key for the same model would be
+    rejected, regardless of its deadline, size and contents.
     """
 
     def __init__(self, message: str, retry_after_s: float, for_all: bool = False) -> None:  # noqa: FBT001, FBT002  as pickled

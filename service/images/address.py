@@ -87,7 +87,7 @@ def _is_public(ip: _Ip) -> bool:
 
 
 def _split(url: str, field: str) -> tuple[SplitResult, str, int | None]:
-    """Return a URL's parts, host and port. Raise InvalidRequest if clients could read them differently."""
+    """Return a URL's parts, host and port. Raise InvalidRequest if URL parsers could interpret them differently."""
     # Parsers treat other characters differently, and the checked URL must be the requested one.
     is_plain = url.isascii() and url.isprintable() and " " not in url and "\\" not in url
     try:

@@ -25,7 +25,8 @@ Image.MAX_IMAGE_PIXELS = None  # the library's limit only warns at first; the li
 def decode(media: Media, field: str, max_pixels: int) -> Image.Image:
     """Return the image in RGB and upright, of an animation the first frame. Raise InvalidRequest for `field`.
 
-    The bytes determine the format, whatever the declared type is. Takes up to a second: call it on a worker thread.
+    The bytes determine the format, regardless of the declared type. This takes up to a second: call it on a worker
+    thread.
     """
     try:
         image = Image.open(io.BytesIO(media.data), formats=list(MEDIA_TYPES))

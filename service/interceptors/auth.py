@@ -37,8 +37,8 @@ _KEY_NAMES: Final = ("api-key", "x-api-key")
 class Auth(aio.ServerInterceptor):
     """Admits calls whose credential is valid and has a required scope.
 
-    Without an authenticator all calls are admitted, except changes of what is served, which `operator` checks, and
-    calls that a proxy marks.
+    Without an authenticator all calls are admitted, except changes of models, adapters and endpoints, which `operator`
+    checks, and calls that a proxy marks.
     """
 
     def __init__(self, authenticator: Authenticator | None, operator: OperatorAccess) -> None:

@@ -19,7 +19,7 @@ from service.generation.caller import Scope
 
 @dataclass(frozen=True, slots=True)
 class Rpc:
-    """One RPC: its service, the type of its request, its kind, and the scopes of which a key needs any one.
+    """One RPC: its service, the type of its request, its kind, and the scopes, of which a key needs at least one.
 
     Empty `scopes` admit every valid key. An RPC without options has the kind RPC_KIND_UNSPECIFIED and requires the
     scope `admin`.
@@ -44,7 +44,7 @@ def _rpcs() -> Iterator[tuple[str, Rpc]]:
 def _rpc(method: MethodDescriptor) -> Rpc:
     """Return what a method's options declare."""
     service, request = method.containing_service.full_name, GetMessageClass(method.input_type)
-    options: Any = method.GetOptions()  # the stubs type no extension
+    options: Any = method.GetOptions()  # the type stubs do not declare extensions
     if not options.HasExtension(rpc_pb2.policy):
         return Rpc(service, request)
     policy: rpc_pb2.RpcPolicy = options.Extensions[rpc_pb2.policy]

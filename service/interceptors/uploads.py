@@ -25,10 +25,10 @@ _RETRY_AFTER_S: Final = 1.0
 
 
 class Uploads(aio.ServerInterceptor):
-    """Rejects a large request, before its message is received, if its caller receives more than stay free for others.
+    """Rejects a large request, before it is received, if its caller would have more than remain free for others.
 
-    Alone a caller may use half of `max_uploads`, with another such caller a third each. Callers are distinguished by
-    their key, without one by their address. The interceptor belongs inside of `Auth`, which sets the caller.
+    One caller may use half of `max_uploads`, two callers a third each. Callers are distinguished by their key, or by
+    their address without a key. The interceptor belongs inside of `Auth`, which sets the caller.
     """
 
     def __init__(self, max_uploads: int) -> None:

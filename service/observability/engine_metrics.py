@@ -56,7 +56,7 @@ _PROCESS_GAUGES: tuple[tuple[str, str, str, Callable[[ProcessUsage], int]], ...]
 class EngineMetrics:
     """The engines' series. `observer(model)` is passed to the engine of that model; `add` then exports its stats.
 
-    Engines in processes of their own also have series of memory, descriptors and threads.
+    Engines in separate processes also have series of memory, descriptors and threads.
     """
 
     def __init__(self, telemetry: Telemetry) -> None:

@@ -19,7 +19,7 @@ STARTED = "startup"  # SERVING once all models have been loaded
 
 
 class ServingPhase(enum.Enum):
-    """Phases of the process, in order; none is entered again."""
+    """The phases of the process, in order; no phase is entered twice."""
 
     STARTING = "starting"  # models are being loaded; calls are rejected
     SERVING = "serving"
@@ -31,8 +31,8 @@ class ServingPhase(enum.Enum):
 class Health:
     """The phase, and the health statuses that follow from it: SERVING in that phase unless an engine stalls.
 
-    `live` and `startup` have statuses of their own, for supervisors that would otherwise end a process that is starting
-    or leaving. `model/NAME` is NOT_SERVING if that model could not be loaded or has been unloaded.
+    `live` and `startup` have separate statuses, because supervisors would otherwise kill a process that is starting or
+    draining. `model/NAME` is NOT_SERVING if that model could not be loaded or has been unloaded.
     """
 
     def __init__(self, services: Iterable[str]) -> None:

@@ -30,7 +30,7 @@ SLO_MET = "sluice.slo.met"
 
 OTHERS = "other"
 ANONYMOUS = "anonymous"
-MAX_KEYS = 200  # with series of their own
+MAX_KEYS = 200  # maximum number of label values with separate series
 MAX_ENDPOINTS = 100
 MAX_ENTITIES = 400  # of all endpoints, including replaced ones
 
@@ -105,7 +105,7 @@ class Telemetry(ProcessTelemetry):
 
 
 class MetricsPage:
-    """Serves the registry in Prometheus' format on every path, in a thread of its own."""
+    """Serves the registry in Prometheus' format on every path, in a separate thread."""
 
     def __init__(self, registry: CollectorRegistry, host: str, port: int) -> None:
         """Start serving. Raise OSError if it can't listen on the port."""

@@ -47,9 +47,9 @@ class ChatModel:
     ) -> None:
         """`markers` and `syntax` are detected from the template or the tokenizer unless they are given.
 
-        `constrains_calls` holds calls to their schemas even if the request doesn't require it. `default_effort` applies
-        to conversations without an effort. `shows_schema` adds the schema of the answer to the prompt. `image_form` is
-        None for a model that takes no images.
+        With `constrains_calls`, calls must match their schemas even if the request doesn't require it. `default_effort`
+        applies to conversations without an effort. `shows_schema` adds the schema of the answer to the prompt.
+        `image_form` is None for a model that takes no images.
         """
         self._markers = markers or reasoning_markers(template.source)
         self._prompts = ChatPrompts(

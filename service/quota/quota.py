@@ -85,7 +85,7 @@ class Quota:
                 counted.num_output += used.completion_tokens
 
     async def usage_of(self, caller: Caller) -> Usage:
-        """Return what a caller has used, and the state of its own limits. Raise QuotaUnavailable."""
+        """Return a caller's usage, and the state of its own limits. Raise QuotaUnavailable."""
         limits = own_limits(caller)
         per_minute = [each for each in limits if each.measure in _PER_MINUTE]
         concurrent = [each for each in limits if each.measure is Measure.CONCURRENT_REQUESTS]

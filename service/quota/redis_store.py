@@ -34,8 +34,8 @@ def check_url(url: str) -> None:
 class RedisStore:
     """A `Store` that several replicas share. No call takes longer than `timeout_s`.
 
-    `take` raises StoreLost. Return are sent in the background; tokens and slots whose return is lost become available
-    again with time.
+    `take` raises StoreLost. Tokens and slots are returned in the background; if a return is lost, they become available
+    again after some time.
     """
 
     def __init__(self, url: str, timeout_s: float, lease_s: float = _LEASE_S) -> None:
@@ -109,7 +109,7 @@ class RedisStore:
         return Reading(bool(is_granted), behind_s, states[len(buckets) :], self.give_back)
 
     def _return_unwanted(self, demand: Demand, done: asyncio.Task[Reading]) -> None:
-        """Return what an abandoned operation has taken."""
+        """Return the tokens and slots that an abandoned operation has taken."""
         if not done.cancelled() and done.exception() is None and done.result().is_granted:
             self.give_back(demand)
 

@@ -1,4 +1,4 @@
-"""What callers have used since the start of the service, by model."""
+"""The usage of each caller since the start of the service, by model."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 
 from service.quota.limit import Limit
 
-_MAX_CALLERS: Final = 4096  # above this, the least recent one is forgotten
+_MAX_CALLERS: Final = 4096  # above this number, the least recent caller is evicted
 
 
 @dataclass(slots=True)
 class ModelUsage:
-    """What a caller has used of one model."""
+    """A caller's usage of one model."""
 
     num_requests: int = 0  # that used tokens
     num_input: int = 0  # tokens
@@ -24,7 +24,7 @@ class ModelUsage:
 
 @dataclass(slots=True)
 class CallerUsage:
-    """What a caller has used since an instant of `time.time_ns()`, by model."""
+    """A caller's usage since an instant of `time.time_ns()`, by model."""
 
     since_ns: int
     by_model: dict[str, ModelUsage] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class CallerUsage:
 
 @dataclass(frozen=True, slots=True)
 class LimitState:
-    """A limit, and what is left of it, if it isn't a limit of single requests.
+    """A limit and its remainder, which limits of single requests don't have.
 
     `reset_s` is the number of seconds until all of a limit per minute is left again.
     """
@@ -48,14 +48,14 @@ class LimitState:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a caller has used, and the state of its limits."""
+    """A caller's usage, and the state of its limits."""
 
     used: CallerUsage
     limits: Sequence[LimitState]
 
 
 class UsageRecords:
-    """The usage of each caller, by its id. A caller that was forgotten is counted anew."""
+    """The usage of each caller by id. A caller that was evicted is counted from zero again."""
 
     def __init__(self, max_callers: int = _MAX_CALLERS, clock_ns: Callable[[], int] = time.time_ns) -> None:
         self._max_callers = max_callers
@@ -64,7 +64,7 @@ class UsageRecords:
         self._records: dict[str, CallerUsage] = {}  # the least recently used first
 
     def count(self, caller_id: str) -> CallerUsage:
-        """Return the record of a caller, to count in."""
+        """Return the record of a caller for counting."""
         record = self._records.pop(caller_id, None) or CallerUsage(self._complete_since_ns)
         self._records[caller_id] = record
         if len(self._records) > self._max_callers:
@@ -73,5 +73,5 @@ class UsageRecords:
         return record
 
     def of(self, caller_id: str) -> CallerUsage:
-        """Return the record of a caller, to read."""
+        """Return the record of a caller for reading."""
         return self._records.get(caller_id) or CallerUsage(self._complete_since_ns)

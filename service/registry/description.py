@@ -69,7 +69,7 @@ class Endpoint:
     config_version: int = 1
     is_model: bool = False
     parent: str = ""  # the base model of an adapter; else empty
-    service_level: ServiceLevel = BATCH  # of requests without an own one
+    service_level: ServiceLevel = BATCH  # default for requests
 
     @classmethod
     def of_model(cls, model: ModelDescription) -> Endpoint:

@@ -27,7 +27,7 @@ class Registry:
         self.endpoints = EndpointTable()
 
     def visible_to(self, caller: Caller, on_route: Callable[[str, str], None] = lambda *_: None) -> VisibleModels:
-        """Return the models and endpoints that `caller` may use; all others look as if they didn't exist.
+        """Return the models and endpoints that `caller` may use; all others look nonexistent.
 
         `on_route` is called with the names of the endpoint and the entity that a request is routed to.
         """
@@ -53,7 +53,7 @@ class Registry:
 
     @property
     def failed(self) -> Mapping[str, str]:
-        """The wanted models and adapters that are not served, each with the reason."""
+        """The wanted models and adapters that are not served, by name, with the reason."""
         return self._failed
 
     def is_loading(self, name: str) -> bool:
@@ -74,7 +74,7 @@ class Registry:
 
     @property
     def loaded(self) -> Sequence[ServedModel]:
-        """The models that have an engine of their own, in the order in which they were added."""
+        """The models with a separate engine, in the order in which they were added."""
         return [*self._models.values()]
 
     def adapters(self, model: str = "") -> Sequence[ServedGenerator]:

@@ -31,11 +31,11 @@ class ServedModels(Protocol):
 
     @property
     def loaded(self) -> Sequence[ServedModel]:
-        """The models that have an engine of their own, in the order in which they were added."""
+        """The models with a separate engine, in the order in which they were added."""
 
     @property
     def failed(self) -> Mapping[str, str]:
-        """The wanted models and adapters that are not served, each with the reason."""
+        """The wanted models and adapters that are not served, by name, with the reason."""
 
     def is_loading(self, name: str) -> bool:
         """Return whether a model that is not served is being loaded."""
@@ -48,7 +48,7 @@ class ServedModels(Protocol):
 
 
 class VisibleModels:
-    """The served models as one caller sees them: those that it may not use look as if they didn't exist."""
+    """The served models as one caller sees them: those that it may not use look nonexistent."""
 
     def __init__(self, registry: ServedModels, caller: Caller, on_route: Callable[[str, str], None]) -> None:
         self._registry = registry

@@ -61,7 +61,7 @@ async def _serve(
 
 
 async def _completes_before_stop(stopping: asyncio.Task[None], work: Awaitable[None]) -> bool:
-    """Return whether `work` was done before the stop. At a stop it is cancelled."""
+    """Return whether `work` was done before the stop, which cancels it."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait((stopping, task), return_when=asyncio.FIRST_COMPLETED)

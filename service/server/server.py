@@ -59,7 +59,7 @@ _log = logging.getLogger(__name__)
 
 
 class EngineDied(Exception):  # noqa: N818 - the name says what happened
-    """An engine's thread ended by itself; the text is one line for the operator."""
+    """An engine died; the text is one line for the operator."""
 
 
 class Server:
@@ -133,8 +133,8 @@ class Server:
     async def load(self, models: Sequence[ModelSettings], load_model: LoadModel) -> None:
         """Load all models, one after the other, and serve.
 
-        Raise StartError for unusable endpoints, and what `load_model` raises. With `leave_out_failed_models` a model
-        that can't be loaded is left out instead, as long as another one is served.
+        Raise StartError for unusable endpoints, and the errors of `load_model`. With `leave_out_failed_models`, a model
+        that can't be loaded is skipped if another one is served.
         """
         try:
             await self.endpoints.wanted.read()
@@ -163,7 +163,7 @@ class Server:
         self._run(self.endpoints.wanted.follow(partial(self.health.set_store_lost, "endpoints")))
         on_loss = partial(self.health.set_store_lost, "models")
         self._run(self.reconciler.wanted.follow(on_loss, self.reconciler.request_pass))
-        await self.reconciler.wanted.catch_up()  # others wait for this replica from its first request on
+        await self.reconciler.wanted.catch_up()  # other replicas wait for this one from its first request on
         await self.health.set_models(self.registry.loads)
         await self.health.enter(ServingPhase.SERVING)
 

@@ -32,7 +32,7 @@ class EndpointSettings(BaseModel):
     name: PlainName = Field(description="name that requests give as their model; must not be a model's name")
     entities: list[EntitySettings] = Field(min_length=1, max_length=16, description="models behind the endpoint")
     slo_first_token_seconds: Seconds | None = Field(
-        default=None, description="objective for the first token of requests without an own one; null: that of the key"
+        default=None, description="default objective of requests for the first token; null: that of the key"
     )
     slo_token_seconds: Seconds | None = Field(
         default=None, description="objective for the mean time between tokens, likewise"

@@ -1,1 +1,1 @@
-"""Documents that replicas share in files and Redis keys, written whole and checked for changes."""
+"""Documents that replicas share in files and Redis keys, replaced atomically and checked for changes."""

@@ -50,7 +50,7 @@ class Format(Protocol[Document]):
 class DocumentStore(Protocol[Document]):
     """A document, shared or not. Its methods may block. A method that raises changes nothing."""
 
-    is_shared: bool  # whether it is kept outside this process, where others may change it
+    is_shared: bool  # True if other processes may change the document
 
     def read(self) -> Document:
         """Return the newest document. Raise OSError or SharedTextLost, also for a text that can't be parsed."""
@@ -72,7 +72,7 @@ class DocumentStore(Protocol[Document]):
 
 
 class MemoryDocument(DocumentStore[Document]):
-    """A document of this process alone, lost at its end."""
+    """A document in the memory of this process."""
 
     is_shared = False
 

@@ -80,7 +80,7 @@ class SharedFile:
     def num_behind(self) -> int:
         """Record that this process knows the text read or written last, and return how many others don't know it.
 
-        Each process has a file of its own in a folder next to the text, with the version that it knows. Raise OSError.
+        Each process has a separate file in a folder next to the text, with the version that it knows. Raise OSError.
         """
         self._known.mkdir(exist_ok=True)
         version = repr(self._seen)
@@ -97,7 +97,7 @@ class SharedFile:
         return num_behind
 
     def close(self) -> None:
-        """Nobody waits for this process any more. The file is not kept open."""
+        """Stop counting this process as a reader. The file is not kept open."""
         with contextlib.suppress(OSError):
             self._record.unlink(missing_ok=True)
             self._known.rmdir()  # fails unless this was the last process

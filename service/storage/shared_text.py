@@ -1,9 +1,9 @@
 """A text that replicas share in Redis or Valkey; a change requires the newest version.
 
 All methods block, for `timeout_s` at most, and are called by one thread at a time. If the server has lost the text, the
-first replica that still knows it writes it back, and a replica that knows a later state overwrites that. A revision is
-a growing number and a random part; the random part distinguishes two changes of one state that a server accepted before
-and after it lost the text.
+first replica that knows the text restores it, and a replica that knows a later state overwrites the restored one. A
+revision is a growing number and a random part; the random part distinguishes two changes of one state that a server
+accepted before and after it lost the text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ return 1
 """
 
 
-RECORD_S = 5  # a replica that has recorded no revision for so long is gone: several times the interval of its looks
+RECORD_S = 5  # seconds until a replica without a new record counts as gone
 # Record the revision that a replica knows, and count the other replicas that know an earlier one.
 _RECORD = """
 local now = tonumber(redis.call('TIME')[1])
@@ -111,7 +111,7 @@ class SharedText:
         return SharedTextLost(f"the text of {self._name} can't be read: {reason}")
 
     def close(self) -> None:
-        """Disconnect. Nobody waits for this process any more."""
+        """Disconnect, and stop counting this process as a reader."""
         with contextlib.suppress(SharedTextLost), _translate_errors():
             self._redis.hdel(self._known, self._reader)
         self._redis.close()

@@ -102,7 +102,7 @@ def slow() -> Iterator[str]:
             server.shutdown()
 
 
-def test_times_are_those_of_whole_answers() -> None:
+def test_times_and_speeds_equal_hand_computed_values() -> None:
     """Times of successful records are as calculated by hand, and speeds cover the whole duration."""
     whole = Record(10.0, [10.5, 11.5], 12.0, prompt_tokens=30, tokens=5)
     others = [Record(11.0, [12.0], 13.0, tokens=1), Record(10.0, [10.1], 20.0, error="broken stream", detail="why")]
@@ -118,7 +118,7 @@ def test_times_are_those_of_whole_answers() -> None:
 
 
 @pytest.mark.slow
-def test_lengths_and_failures_are_counted(slow: str, tmp_path: Path) -> None:
+def test_reported_lengths_and_failures_are_counted(slow: str, tmp_path: Path) -> None:
     """Lengths are those reported by the server, and failures are counted by kind."""
     Slow.least_open = 4
     plot = tmp_path / "times.svg"
@@ -136,7 +136,7 @@ def test_lengths_and_failures_are_counted(slow: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_table_and_a_plot_are_for_people(slow: str) -> None:
+def test_table_and_plot_have_no_control_characters(slow: str) -> None:
     """The report for people has no control characters from the server."""
     done = sluice("bench", "--requests", "3", "--warm-up", "0", "--plot", "-", url=slow)
     assert done.returncode == 0
@@ -159,7 +159,7 @@ def test_arrivals_do_not_wait_for_answers(slow: str) -> None:
     assert sluice("bench", "--rate", "200", "--seconds", "0.3", url=slow).returncode in (0, 1)
 
 
-def test_nothing_answered_is_a_failure(stack: Stack) -> None:
+def test_bench_without_a_successful_request_fails(stack: Stack) -> None:
     """If no request succeeds, the table has the reason and the exit code is 1."""
     done = sluice("bench", "--prompt-tokens", "4000", "--requests", "2", url=stack.door)
     assert done.returncode == 1
@@ -177,7 +177,7 @@ def test_nothing_answered_is_a_failure(stack: Stack) -> None:
         (["--plot", "/nowhere/times.svg"], "--plot /nowhere/times.svg: the folder /nowhere does not exist"),
     ],
 )
-def test_invalid_options_are_one_line(stack: Stack, words: list[str], text: str) -> None:
+def test_invalid_bench_options_are_rejected_in_one_line(stack: Stack, words: list[str], text: str) -> None:
     """The error is printed before the load starts."""
     done = sluice("bench", *words, url=stack.door)
     assert (done.returncode, done.stdout) == (1, "")
@@ -188,7 +188,7 @@ def test_invalid_options_are_one_line(stack: Stack, words: list[str], text: str)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [[], ["--model", "m"], ["--model", "m", "--dialect", "grpc"]])
-def test_a_missing_server_is_named(words: list[str]) -> None:
+def test_error_about_a_missing_server_names_its_url(words: list[str]) -> None:
     """The error names the URL, with and without a request for the models."""
     done = sluice("bench", *words, url="http://127.0.0.1:1")
     assert (done.returncode, done.stdout) == (1, "")
@@ -197,7 +197,7 @@ def test_a_missing_server_is_named(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["openai-chat", "grpc"])
-def test_ctrl_c_shows_what_was_measured(stack: Stack, dialect: str) -> None:
+def test_ctrl_c_prints_the_report_so_far(stack: Stack, dialect: str) -> None:
     """Ctrl-C prints the report so far, with exit code 130, and no request is left at the server."""
     options = ["--requests", "9999", "--max-tokens", "20", "--concurrency", "2", "--dialect", dialect]
     before = stack.metric(TOKENS)

@@ -29,7 +29,7 @@ def dev(folder: Path, *more: str) -> str:
     return result.output
 
 
-def test_it_writes_an_authority_and_two_certificates(tmp_path: Path) -> None:
+def test_certs_writes_an_authority_and_two_certificates(tmp_path: Path) -> None:
     """The paths are printed, keys have restricted permissions, and OpenSSL accepts each pair with the authority."""
     assert dev(tmp_path / "certs").split() == [str(tmp_path / "certs" / name) for name in FILES]
     for name in FILES:
@@ -40,7 +40,7 @@ def test_it_writes_an_authority_and_two_certificates(tmp_path: Path) -> None:
         context.load_cert_chain(tmp_path / "certs" / f"{name}.pem", tmp_path / "certs" / f"{name}-key.pem")
 
 
-def test_names_are_the_servers(tmp_path: Path) -> None:
+def test_certificate_has_the_given_names(tmp_path: Path) -> None:
     """The certificate contains host names and addresses as such."""
     dev(tmp_path, "--name", "sluice.example", "--name", "192.0.2.7")
     certificate = x509.load_pem_x509_certificate((tmp_path / "server.pem").read_bytes())
@@ -49,7 +49,7 @@ def test_names_are_the_servers(tmp_path: Path) -> None:
     assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == ["192.0.2.7"]
 
 
-def test_an_authority_is_kept(tmp_path: Path) -> None:
+def test_repeated_call_keeps_the_authority(tmp_path: Path) -> None:
     """A repeated call creates new certificates of the same authority."""
     dev(tmp_path)
     before = {name: (tmp_path / name).read_bytes() for name in FILES}
@@ -58,7 +58,7 @@ def test_an_authority_is_kept(tmp_path: Path) -> None:
     assert [name for name in FILES if before[name] == after[name]] == ["ca.pem", "ca-key.pem"]
 
 
-def test_an_invalid_authority_is_one_line(tmp_path: Path) -> None:
+def test_invalid_authority_is_rejected_in_one_line(tmp_path: Path) -> None:
     """The error names the folder, with exit code 1."""
     for name in ("ca.pem", "ca-key.pem"):
         (tmp_path / name).write_text("nothing")

@@ -96,7 +96,7 @@ def test_an_adapter_is_loaded_listed_and_unloaded(product: Administered) -> None
     assert len(product.output("adapters").splitlines()) == 1
 
 
-def test_each_of_several_servers_is_changed(product: Administered) -> None:
+def test_change_of_several_servers_continues_after_a_failure(product: Administered) -> None:
     """A failure of one server does not stop the others, and the exit code reports it."""
     service = f"http://127.0.0.1:{product.stack.ports['service']}"
     gone = "http://127.0.0.1:1"
@@ -132,7 +132,9 @@ def test_each_of_several_servers_is_changed(product: Administered) -> None:
         (("adapters",), "asker", 1, "the key lacks the scope admin"),
     ],
 )
-def test_errors_are_one_line(product: Administered, words: tuple[str, ...], who: str, code: int, text: str) -> None:
+def test_errors_are_printed_in_one_line(
+    product: Administered, words: tuple[str, ...], who: str, code: int, text: str
+) -> None:
     """The error names the field or flag, and nothing has changed."""
     done = product.sluice(*words, who=who)
     assert (done.returncode, done.stdout) == (code, "")

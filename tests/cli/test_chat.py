@@ -30,7 +30,7 @@ def sluice(*words: str, text: str | None = None, url: str) -> subprocess.Complet
     )  # fmt: skip
 
 
-def test_one_question_has_its_answer_on_standard_output(stack: Stack) -> None:
+def test_answer_to_one_question_is_printed_to_standard_output(stack: Stack) -> None:
     """Only the answer is printed, whether the question is an argument or piped in."""
     for done in (
         sluice("chat", QUESTION, *GREEDY, url=stack.door),
@@ -39,7 +39,7 @@ def test_one_question_has_its_answer_on_standard_output(stack: Stack) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (0, f"{ANSWER}\n", "")
 
 
-def test_json_is_the_servers_own(stack: Stack) -> None:
+def test_json_option_prints_the_servers_events(stack: Stack) -> None:
     """--json prints one event per line, the last with the usage."""
     events = [json.loads(line) for line in sluice("chat", QUESTION, "--json", url=stack.door).stdout.splitlines()]
     assert events[0]["object"] == "chat.completion.chunk"
@@ -56,7 +56,7 @@ def test_json_is_the_servers_own(stack: Stack) -> None:
         (["hello", "--flag"], 2, "No such option: --flag"),
     ],
 )
-def test_errors_are_one_line(stack: Stack, words: list[str], code: int, text: str) -> None:
+def test_errors_are_printed_in_one_line(stack: Stack, words: list[str], code: int, text: str) -> None:
     """The error names the flag or the field, without a traceback."""
     done = sluice("chat", *words, url=stack.door)
     assert (done.returncode, done.stdout) == (code, "")
@@ -78,7 +78,7 @@ def test_errors_are_one_line(stack: Stack, words: list[str], code: int, text: st
         (["models"], "127.0.0.1:1"),
     ],
 )
-def test_a_missing_server_is_named(command: list[str], url: str) -> None:
+def test_error_about_a_missing_server_names_its_url(command: list[str], url: str) -> None:
     """The error is one line with the URL."""
     done = sluice(*command, url=url)
     assert (done.returncode, done.stdout.strip()) == (1, "")
@@ -96,7 +96,7 @@ def test_a_closed_output_causes_no_traceback(stack: Stack) -> None:
     assert done.stderr == ""
 
 
-def test_a_conversation_in_a_terminal(stack: Stack, tmp_path: Path) -> None:
+def test_terminal_conversation_streams_and_supports_commands(stack: Stack, tmp_path: Path) -> None:
     """Answers stream, later turns have the earlier ones, and commands change the request and save the conversation."""
     with Terminal("chat", *GREEDY, env={"SLUICE_URL": stack.door}) as terminal:
         terminal.until(f"sluice-demo at {stack.door}; /help lists commands, Ctrl-D exits\n")
@@ -114,17 +114,17 @@ def test_a_conversation_in_a_terminal(stack: Stack, tmp_path: Path) -> None:
         terminal.type("Ada.\n")
         terminal.until("first after")
         enter('"""\nTwo lines,\nand a "quoted" one.\n"""', "first after")
-        enter(f"/save {tmp_path / 'said.json'}", "written to")
-        said = json.loads((tmp_path / "said.json").read_text())
-        assert [message["role"] for message in said["messages"]] == ["user", "assistant"] * 3
-        assert said["messages"][1]["content"] == ANSWER
-        assert said["messages"][2]["content"] == "My name is\nAda."
-        assert said["messages"][4]["content"] == 'Two lines,\nand a "quoted" one.'
+        enter(f"/save {tmp_path / 'saved.json'}", "written to")
+        saved = json.loads((tmp_path / "said.json").read_text())
+        assert [message["role"] for message in saved["messages"]] == ["user", "assistant"] * 3
+        assert saved["messages"][1]["content"] == ANSWER
+        assert saved["messages"][2]["content"] == "My name is\nAda."
+        assert saved["messages"][4]["content"] == 'Two lines,\nand a "quoted" one.'
         enter("/undo", "removed: Two lines,")
         terminal.until("> ")
         terminal.type("/clear\n")
         enter("/retry", "there is no question to retry")
-        enter(f"/load {tmp_path / 'said.json'}", "6 messages")
+        enter(f"/load {tmp_path / 'saved.json'}", "6 messages")
         terminal.until("> ")
         terminal.type("/set max_tokens=3\n")
         terminal.until("> ")
@@ -146,7 +146,7 @@ def test_a_conversation_in_a_terminal(stack: Stack, tmp_path: Path) -> None:
         assert "Traceback" not in terminal.shown
 
 
-def test_ctrl_c_stops_an_answer_and_not_the_program(stack: Stack) -> None:
+def test_ctrl_c_stops_the_answer_but_not_the_program(stack: Stack) -> None:
     """Ctrl-C stops the generation at the server, and the conversation continues."""
     with Terminal("chat", *ENDLESS, env={"SLUICE_URL": stack.door}) as terminal:
         terminal.until("> ")

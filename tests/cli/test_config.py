@@ -23,7 +23,7 @@ def config(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.slow
-def test_the_services_settings_have_their_sources(tmp_path: Path) -> None:
+def test_settings_of_the_service_are_shown_with_their_sources(tmp_path: Path) -> None:
     """Flags override variables, which override the file; secrets are hidden whatever their source."""
     file = tmp_path / "service.yaml"
     file.write_text("port: 1\ndrain_delay_s: 9\nengine: {watermark: {key: of-the-file}}\n")
@@ -43,7 +43,7 @@ def test_the_services_settings_have_their_sources(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_gateways_are_a_table_for_people() -> None:
+def test_settings_of_the_gateway_are_shown_as_a_table() -> None:
     """The table has one line per setting, without the command's own options."""
     done = config("--gateway", "--port", "8123")
     assert ["port", "8123", "flag", "--port"] in [line.split() for line in done.stdout.splitlines()]
@@ -51,7 +51,7 @@ def test_the_gateways_are_a_table_for_people() -> None:
 
 
 @pytest.mark.slow
-def test_bad_settings_are_one_line() -> None:
+def test_invalid_settings_are_reported_as_the_service_does() -> None:
     """The error and the exit code are those of the service."""
     done = config("--prot=1")
     assert (done.returncode, done.stdout) == (2, "")

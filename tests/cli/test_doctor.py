@@ -31,7 +31,7 @@ def doctor(folder: Path, *arguments: str, code: int = 0) -> dict[str, Any]:
     return {each["name"]: each for each in json.loads(done.stdout)}
 
 
-def test_a_machine_that_can_serve_has_no_failure(tmp_path: Path) -> None:
+def test_doctor_reports_no_failure_on_a_valid_machine(tmp_path: Path) -> None:
     """Versions, memory, ports and files are checked, and the exit code is 0."""
     found = doctor(tmp_path, f"demo={ROOT / 'demo/model'}")
     assert {each["status"] for each in found.values()} <= {"ok", "warning"}
@@ -53,7 +53,7 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     assert "sha256" in found["keys_file"]["text"]
 
 
-def test_keys_of_other_users_are_a_warning(tmp_path: Path) -> None:
+def test_keys_file_readable_by_others_is_a_warning(tmp_path: Path) -> None:
     """A keys file that other users can read is a warning with the remedy."""
     keys = tmp_path / "keys.yaml"
     keys.write_text("keys: []")

@@ -55,7 +55,7 @@ def url() -> Iterator[str]:
             server.shutdown()
 
 
-def test_an_answer_is_its_text(url: str) -> None:
+def test_answers_are_printed_without_control_characters(url: str) -> None:
     """Answers of chats and completions have no control characters, even if sequences arrive in parts."""
     for command in ("chat", "complete"):
         done = sluice(command, "hello", url=url)

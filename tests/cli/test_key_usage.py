@@ -48,7 +48,7 @@ def test_counts_of_several_services_are_added(url: str) -> None:
     assert [row.split() for row in rows] == [["a", "m", "2,000", "14", "4"], ["b", "n", "6", "0", "0"]]
 
 
-def test_an_unreachable_page_is_one_line() -> None:
+def test_unreachable_metrics_page_is_reported_in_one_line() -> None:
     """The error names the option and the URL."""
     done = CliRunner().invoke(APP, ["keys", "usage", "--metrics", "http://127.0.0.1:1/metrics"])
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (1, "", 1)

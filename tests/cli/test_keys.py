@@ -41,7 +41,7 @@ def ring(path: Path) -> KeyRing:
     return KeyRing(read_keys(path))
 
 
-def test_made_key_is_good(path: Path) -> None:
+def test_created_key_is_printed_and_accepted(path: Path) -> None:
     """Only the key is on standard output, and the service accepts it."""
     key = keys(path, "create", "--id", "team", "--name", "the team").strip()
     caller = ring(path).caller(key, time.time())
@@ -50,7 +50,7 @@ def test_made_key_is_good(path: Path) -> None:
     assert key not in path.read_text()
 
 
-def test_options_become_the_entry(path: Path) -> None:
+def test_create_options_apply_to_the_key(path: Path) -> None:
     """Every option has its effect on the caller."""
     rights = ["--scope=embed", "--scope=metrics", "--model=m-*", "--model=n", "--endpoint=e"]
     limits = ["--limit=max_n=2", "--limit=m-1:max_tokens=3", "--min-priority=-7", "--weight=2"]
@@ -65,7 +65,7 @@ def test_options_become_the_entry(path: Path) -> None:
     assert (made["state"], made["expires"]) == ("active", "2999-01-01T00:00:00Z")
 
 
-def test_nothing_but_create_shows_a_key(path: Path) -> None:
+def test_list_and_show_print_no_key(path: Path) -> None:
     """List and show print neither key nor hash."""
     made = keys_json(path, "create", "--id", "team")
     (entry,) = read_keys(path)
@@ -109,7 +109,7 @@ def test_enabled_key_is_accepted_again(path: Path) -> None:
     assert ring(path).caller(key, time.time()).id == "team"
 
 
-def test_edit_changes_what_its_options_name(path: Path) -> None:
+def test_edit_changes_only_the_given_options(path: Path) -> None:
     """The key stays valid; named fields and limits change, an empty limit is removed, and all else stays."""
     options = ("--name=a", "--scope=embed", "--limit=max_n=2", "--limit=m-*:max_tokens=3", "--expires=1d")
     key = keys_json(path, "create", "--id", "team", *options)["key"]
@@ -145,7 +145,7 @@ def test_edit_without_an_option_is_an_error(path: Path) -> None:
         (("create", "--limit", "max_n=0"), "max_n: Input should be greater than or equal to 1"),
     ],
 )
-def test_errors_are_one_line(path: Path, arguments: tuple[str, ...], problem: str) -> None:
+def test_errors_are_printed_in_one_line(path: Path, arguments: tuple[str, ...], problem: str) -> None:
     """The error has the reason, and the file is unchanged."""
     keys(path, "create", "--id", "team")
     before = path.read_bytes()
@@ -158,14 +158,14 @@ def test_errors_are_one_line(path: Path, arguments: tuple[str, ...], problem: st
 @pytest.mark.parametrize(
     "arguments", [("--limit", "max_m=1"), ("--limit", "max_n=x"), ("--expires", "soon"), ("--scope", "all")]
 )
-def test_options_are_checked(path: Path, arguments: tuple[str, ...]) -> None:
+def test_invalid_options_exit_with_code_2(path: Path, arguments: tuple[str, ...]) -> None:
     """Invalid options exit with code 2, and no file is created."""
     assert "Invalid value" in keys(path, "create", *arguments, code=2)
     assert not path.exists()
 
 
 @pytest.mark.slow
-def test_concurrent_commands_lose_nothing(path: Path) -> None:
+def test_concurrent_creates_lose_no_key(path: Path) -> None:
     """Eight processes that create keys at the same time keep each other's entries."""
     command = [sys.executable, "-m", "cli", "keys", "create", "--file", str(path)]
     made = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(8)]

@@ -25,7 +25,7 @@ def served(log_format: str) -> list[str]:
     return stack.output.splitlines()
 
 
-def test_json_is_one_object_per_line() -> None:
+def test_json_log_has_one_object_per_line() -> None:
     """Every line of all processes and of the runner is an object with the process, a time and a message."""
     entries = [json.loads(line) for line in served("json")]
     assert {"run", "service", "gateway", "envoy"} == {entry["process"] for entry in entries}
@@ -35,7 +35,7 @@ def test_json_is_one_object_per_line() -> None:
     assert {"path", "status"} <= set().union(*(entry for entry in entries if entry["process"] == "gateway"))
 
 
-def test_text_is_for_people_without_a_terminal_too() -> None:
+def test_text_log_is_used_without_a_terminal() -> None:
     """Lines are short text instead of JSON, without colours, because no terminal shows them."""
     lines = served("text")
     assert any("GET /v1/models  200" in line for line in lines)

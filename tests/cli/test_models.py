@@ -25,7 +25,7 @@ def test_models_and_endpoints_are_listed(stack: Stack) -> None:
     assert "sluice-demo" in {each["name"] for each in json.loads(sluice("endpoints", "--json", url=stack.door).stdout)}
 
 
-def test_texts_are_continued_and_embedded(stack: Stack) -> None:
+def test_complete_and_embed_accept_arguments_and_pipes(stack: Stack) -> None:
     """Texts are arguments or piped in, and the embedding model is found by its task."""
     done = sluice("complete", "Once", "--max-tokens", "4", "--temperature", "0", url=stack.door)
     assert (done.returncode, done.stderr) == (0, "")

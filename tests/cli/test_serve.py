@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 PORTS = ("envoy", "envoy-admin", "gateway", "service", "service-metrics")
 
 
-def test_a_terminal_shows_people_what_happens(tmp_path: Path) -> None:
+def test_terminal_output_is_short_lines(tmp_path: Path) -> None:
     """The terminal shows short lines instead of JSON, the greeting last, each request, and a clean stop."""
     flags = [f"--{name}-port={port}" for name, port in zip(PORTS, free_ports(len(PORTS)), strict=True)]
     arguments = ["serve", f"demo={ROOT / 'demo/model'}", *flags, "--state-folder", str(tmp_path)]
@@ -47,7 +47,7 @@ def test_a_terminal_shows_people_what_happens(tmp_path: Path) -> None:
         (["--keys-file", "/nowhere/keys.yaml"], 1, "/nowhere/keys.yaml"),
     ],
 )
-def test_invalid_arguments_are_named(arguments: list[str], code: int, text: str, tmp_path: Path) -> None:
+def test_invalid_arguments_are_reported_in_one_line(arguments: list[str], code: int, text: str, tmp_path: Path) -> None:
     """The error is one line without a traceback, before anything serves."""
     flags = [f"--{name}-port={port}" for name, port in zip(PORTS, free_ports(len(PORTS)), strict=True)]
     flags += ["--state-folder", str(tmp_path)]

@@ -23,7 +23,7 @@ def test_a_server_is_shown_by_model(stack: Stack) -> None:
     assert second.split()[:3] == ["all-minilm-l6-v2", "0", "0"]
 
 
-def test_speed_is_counted_between_two_readings(stack: Stack) -> None:
+def test_speed_is_computed_between_two_readings(stack: Stack) -> None:
     """A reading shows the generated tokens per second while a client generates."""
     client = OpenAI(base_url=f"{stack.door}/v1", api_key="unused")
     stop = threading.Event()
@@ -51,7 +51,7 @@ def test_speed_is_counted_between_two_readings(stack: Stack) -> None:
     assert None not in speeds  # None: the service was restarted
 
 
-def test_a_fleet_is_one_table(stack: Stack) -> None:
+def test_status_of_several_servers_is_one_table(stack: Stack) -> None:
     """Each server has a line; a missing one is reported with its problem, and the exit code is 1."""
     gone = "http://127.0.0.1:1"
     done = sluice("status", "--over", "0.1", "--url", stack.gateway, "--url", gone, url=stack.door)

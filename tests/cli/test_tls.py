@@ -59,7 +59,7 @@ def test_a_missing_file_of_authorities_is_named(secure: Stack, call: tuple[str, 
     assert "--ca-file /no/ca.pem: No such file or directory" in done.stderr
 
 
-def test_the_authority_is_enough(secure: Stack, folder: Path) -> None:
+def test_command_succeeds_with_the_authority(secure: Stack, folder: Path) -> None:
     """With the authority the same command succeeds."""
     url = f"https://127.0.0.1:{secure.ports['envoy']}"
     done = sluice("models", "--ca-file", str(folder / "ca.pem"), url=url)

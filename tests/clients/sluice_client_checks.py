@@ -36,7 +36,7 @@ def failure(call: Any) -> sluice_client.SluiceError:
 
 
 def check_stream_is_the_answer(url: str, _: str) -> None:
-    """A stream's pieces join to the whole answer's text; events are the contract's, numbered from 0."""
+    """A stream's pieces add up to the unstreamed answer; events are the contract's, numbered from 0."""
     with client(url) as c:
         whole = c.chat(QUESTION, temperature=0)
         events = list(c.stream_chat(QUESTION, temperature=0))
@@ -90,9 +90,10 @@ def check_every_task(url: str, _: str) -> None:
         assert response.message.metadata == {"a": "b"}
         assert response.text
         assert "".join(c.stream_response(QUESTION, temperature=0).text()) == c.chat(QUESTION, temperature=0).text
-        asked = text_generation_pb2.GenerateTextRequest(model="sluice-demo", text_input="One, two,")
+        request = text_generation_pb2.GenerateTextRequest(model="sluice-demo", text_input="One, two,")
         assert (
-            "".join(c.stream(methods.STREAM_GENERATE_TEXT, asked).text()) == c.call(methods.GENERATE_TEXT, asked).text
+            "".join(c.stream(methods.STREAM_GENERATE_TEXT, request).text())
+            == c.call(methods.GENERATE_TEXT, request).text
         )
         vector = c.embed("a cat", dimensions=8)[0]
         assert len(vector) == 8
@@ -140,18 +141,18 @@ def check_output_follows_a_schema(url: str, _: str) -> None:
 
 
 def check_tool_call_and_result(url: str, _: str) -> None:
-    """A required call has arguments of its schema, and its result goes back."""
+    """A required call has arguments that match its schema, and its result can be sent back."""
     with client(url) as c:
-        asked = sluice_client.message("user", "What is the weather in Paris?")
-        answer = c.chat([asked], tools=[WEATHER], tool_choice="required", temperature=0)
+        request = sluice_client.message("user", "What is the weather in Paris?")
+        answer = c.chat([request], tools=[WEATHER], tool_choice="required", temperature=0)
         assert answer.finish_reason == "TOOL_CALLS"
         (call,) = answer.tool_calls
         assert call.function.name == "get_weather"
         assert set(json.loads(call.function.arguments)) == {"city"}
-        named = c.chat([asked], tools=[WEATHER], tool_choice="get_weather", temperature=0)
+        named = c.chat([request], tools=[WEATHER], tool_choice="get_weather", temperature=0)
         assert named.tool_calls[0].function.name == "get_weather"
         result = sluice_client.tool_result(call, "Sunny.")
-        assert c.chat([asked, answer.turn, result], tools=[WEATHER], temperature=0).text
+        assert c.chat([request, answer.turn, result], tools=[WEATHER], temperature=0).text
 
 
 def check_error_names_field_and_reason(url: str, _: str) -> None:
@@ -186,7 +187,7 @@ def check_deadline(url: str, _: str) -> None:
 
 
 def check_cancelled_stream(url: str, _: str) -> None:
-    """Leaving the block stops the generation, and so does another thread's cancel."""
+    """Leaving the block stops the generation, and so does `cancel` from another thread."""
     with client(url) as c:
         with c.stream_chat(QUESTION, **LONG) as stream:
             assert len([next(stream) for _ in range(4)]) == 4

@@ -41,7 +41,7 @@ def checks() -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def lonely_gateway() -> Iterator[str]:
+def gateway_without_service() -> Iterator[str]:
     """The base URL of a gateway without a service."""
     port, nobody = free_ports(2)
     command = [sys.executable, "-m", "gateway", f"--port={port}", f"--target=127.0.0.1:{nobody}"]
@@ -75,13 +75,13 @@ def results() -> dict[str, dict[str, str | None]]:
     return {}
 
 
-def run(file: str, door: str, lonely_url: str) -> dict[str, str | None]:
+def run(file: str, door: str, unavailable_url: str) -> dict[str, str | None]:
     """Run all checks of one file and return their results."""
     if file.endswith(".mjs"):
-        command = ["node", str(CHECKS / file), str(ROOT / ".cache/npm/node_modules"), door, lonely_url]
+        command = ["node", str(CHECKS / file), str(ROOT / ".cache/npm/node_modules"), door, unavailable_url]
     else:
         python = ROOT / ".venvs" / environment(file) / "bin" / "python"
-        command = [str(python), str(HERE / "run_checks.py"), str(CHECKS / file), door, lonely_url]
+        command = [str(python), str(HERE / "run_checks.py"), str(CHECKS / file), door, unavailable_url]
     timeout_s = LARGE_TIMEOUT_S if environment(file) in LARGE else GUARD_S
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     assert done.returncode == 0, done.stderr
@@ -93,18 +93,18 @@ def run(file: str, door: str, lonely_url: str) -> dict[str, str | None]:
 def test_client(
     file: str,
     check: str,
-    lonely_gateway: str,
+    gateway_without_service: str,
     results: dict[str, dict[str, str | None]],
     request: pytest.FixtureRequest,
 ) -> None:
     """The client's own call works as its documentation promises."""
     if file not in results:
-        asked: Stack = request.getfixturevalue("exact_stack" if Path(file).stem in EXACT else "stack")
-        results[file] = run(file, asked.door, lonely_gateway)
+        server: Stack = request.getfixturevalue("exact_stack" if Path(file).stem in EXACT else "stack")
+        results[file] = run(file, server.door, gateway_without_service)
     assert results[file][check] is None, results[file][check]
 
 
-def test_the_page_of_clients_is_up_to_date() -> None:
+def test_documented_list_of_clients_is_up_to_date() -> None:
     """Every file of checks has its row in docs/api/clients.md, with the pinned versions."""
     assert {path.name for path in CHECKS.iterdir() if path.suffix in {".py", ".mjs"}} == set(listing.PACKAGES)
     assert listing.PAGE.read_text() == listing.page()

@@ -58,9 +58,9 @@ def test_client(environment: str, check: str, results: dict[str, dict[str, str |
 
 def test_both_contracts_in_one_process() -> None:
     """The client's and the server's messages can be imported together, and serialize to the same bytes."""
-    asked = request.chat_request("Hello!", {"model": "m", "temperature": 0.5, "max_tokens": 3, "priority": 1})
-    same = server_chat_pb2.ChatRequest.FromString(asked.SerializeToString())
-    assert same.SerializeToString(deterministic=True) == asked.SerializeToString(deterministic=True)
+    message = request.chat_request("Hello!", {"model": "m", "temperature": 0.5, "max_tokens": 3, "priority": 1})
+    same = server_chat_pb2.ChatRequest.FromString(message.SerializeToString())
+    assert same.SerializeToString(deterministic=True) == message.SerializeToString(deterministic=True)
     assert same.sampling.temperature == 0.5
     script = "import sluice_client, sluice.v1.chat_pb2; from sluice_client.v1 import chat_pb2"
     paths = os.pathsep.join(map(str, (ROOT / "generated", ROOT / "clients/python/src")))
@@ -81,7 +81,7 @@ GROUPS = (sampling_pb2.SamplingParams, sampling_pb2.StopParams, serving_pb2.Serv
         (request.RankOptions, (rank_pb2.RankRequest, rank_pb2.RankOptions, serving_pb2.ServingOptions)),
     ],
 )
-def test_options_are_the_contracts(options: type, messages: tuple[typing.Any, ...]) -> None:
+def test_client_options_are_fields_of_the_contract(options: type, messages: tuple[typing.Any, ...]) -> None:
     """Each option has a field in one of these messages, except the few listed here."""
     fields = {name for message in messages for name in message.DESCRIPTOR.fields_by_name}
     assert set(typing.get_type_hints(options)) - SPECIAL <= fields
@@ -105,6 +105,6 @@ def test_every_method_is_declared() -> None:
     assert retried == {f"/{name}" for name, rpc in RPCS.items() if rpc.kind != rpc_pb2.RPC_KIND_CHANGE}
 
 
-def test_reasons_are_those_of_the_wire() -> None:
+def test_reason_name_returns_the_strings_of_the_wire() -> None:
     """`reason_name` returns the strings of received errors."""
     assert sluice_client.reason_name(error_pb2.ERROR_REASON_MODEL_NOT_FOUND) == "MODEL_NOT_FOUND"

@@ -52,7 +52,7 @@ def killable() -> Iterable[Stack]:
         yield stack
 
 
-def test_streams_outlive_their_service(killable: Stack) -> None:
+def test_streams_resume_after_a_killed_service(killable: Stack) -> None:
     """A service killed with -9 loses no character, for the synchronous and the asynchronous client."""
     target = f"127.0.0.1:{killable.ports['envoy']}"
     begun = Barrier(3)
@@ -107,7 +107,7 @@ def test_stream_can_be_cancelled_while_its_service_is_away(killable: Stack) -> N
         until_ready(killable)
 
 
-def test_stream_that_is_not_to_be_resumed_fails(killable: Stack) -> None:
+def test_stream_with_resume_timeout_0_fails_at_a_break(killable: Stack) -> None:
     """With a resume_timeout of 0, a break raises the error of the call."""
     with sluice_client.Client(
         f"127.0.0.1:{killable.ports['envoy']}", model="sluice-demo", resume_timeout=0, wait_for_ready=True

@@ -72,7 +72,7 @@ class RayFleet:
             self.end(name)
         self.cluster.shutdown()
         if error is not None:
-            print(self.said())  # noqa: T201  what pytest shows of a failure
+            print(self.output())  # noqa: T201  what pytest shows of a failure
         self._temporary.cleanup()
 
     def deploy(self, **changes: Any) -> None:
@@ -108,7 +108,7 @@ class RayFleet:
         """Return when the condition holds."""
         deadline = time.monotonic() + timeout_s
         while not holds():
-            assert time.monotonic() < deadline, self.said()
+            assert time.monotonic() < deadline, self.output()
             time.sleep(0.1)
 
     def until_served(self, count: int, pool: str = "service") -> None:
@@ -124,7 +124,7 @@ class RayFleet:
         except OSError:
             return False
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Return the output of `sluice ray`."""
         return (self._folder / "keeper.log").read_text()
 

@@ -53,7 +53,7 @@ def test_the_example_is_valid() -> None:
         ({"name": "gateway"}, "pools.0.name: 'gateway' is not a pool of "),
     ],
 )
-def test_faults_are_reported_in_one_line(pool: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_invalid_fields_are_reported_in_one_line(pool: dict[str, Any], words: str, tmp_path: Path) -> None:
     """The line names the field and its limit."""
     path = written(tmp_path, {"fleet": "fleet.yaml", "pools": [pool]})
     with pytest.raises(DeploymentError) as rejected:
@@ -62,7 +62,7 @@ def test_faults_are_reported_in_one_line(pool: dict[str, Any], words: str, tmp_p
     assert "\n" not in str(rejected.value)
 
 
-def test_a_pool_is_there_once(tmp_path: Path) -> None:
+def test_repeated_pool_name_is_rejected(tmp_path: Path) -> None:
     path = written(tmp_path, {"fleet": "fleet.yaml", "pools": [{}, {}]})
     with pytest.raises(DeploymentError, match=r"pools\.1\.name: 'service' is listed twice"):
         read_deployment(path)
@@ -79,7 +79,7 @@ def test_a_pool_is_there_once(tmp_path: Path) -> None:
         ({"listen": "here"}, "listen: Value error, 'here' is not a host:port"),
     ],
 )
-def test_the_fleet_must_fit(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_fleet_that_does_not_fit_is_rejected(change: dict[str, Any], words: str, tmp_path: Path) -> None:
     path = written(tmp_path, {"fleet": "fleet.yaml", "pools": [{}]}, {**FLEET, **change})
     with pytest.raises(DeploymentError, match=words):
         read_deployment(path)
@@ -96,7 +96,7 @@ def test_other_files_are_rejected_in_one_line(text: str, tmp_path: Path) -> None
         read_deployment(tmp_path / "none.yaml")
 
 
-def test_counts_replace_no_replica() -> None:
+def test_changed_count_keeps_all_replicas() -> None:
     """A changed count keeps all replicas; changed settings, resources or revisions replace them."""
     pool = PoolDeployment()
     assert pool.fingerprint == PoolDeployment(min_replicas=0, max_replicas=9, surge=False).fingerprint
@@ -112,7 +112,7 @@ def test_counts_replace_no_replica() -> None:
         ({"store": {"redis_url": "redis://localhost", "pool": "other"}}, "other"),
     ],
 )
-def test_pools_of_one_store_load_models_of_their_own(store: dict[str, Any], pool: str) -> None:
+def test_pools_of_one_store_have_separate_models(store: dict[str, Any], pool: str) -> None:
     """Pools of one store are distinguished by name, unless the settings have another name."""
     found = ServiceSettings.model_validate(PoolDeployment(name="large", settings=store).service_settings).store
     assert (found.pool, found.redis_url) == (pool, store.get("store", {}).get("redis_url"))

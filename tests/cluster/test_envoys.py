@@ -40,7 +40,7 @@ def admin(counts: dict[str, int]) -> Iterator[Host]:
 
 
 @pytest.mark.slow
-def test_calls_since_the_last_time_count() -> None:
+def test_calls_since_the_previous_reading_are_counted() -> None:
     """Calls before the first reading don't count."""
     counts = {"service": 5, "large-affinity": 2}
     with admin(counts) as host:
@@ -53,6 +53,6 @@ def test_calls_since_the_last_time_count() -> None:
     assert not is_called("service", called)
 
 
-def test_without_envoy_none_is_called() -> None:
+def test_no_calls_are_detected_without_envoy() -> None:
     (port,) = free_ports(1)
     assert Callers(Host("127.0.0.1", port)).called() == frozenset()

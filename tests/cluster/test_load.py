@@ -32,7 +32,7 @@ rpc_server_call_duration_seconds_sum{rpc_method="Chat",sluice_error_reason="INVA
 """
 
 
-def test_models_are_counted_together() -> None:
+def test_load_is_aggregated_over_models() -> None:
     """The fullest cache counts, and counters count since the previous reading.
 
     4 of 6 started in between, after waiting 8 of 9 s, and 2 of 7 were rejected for lack of capacity.

@@ -28,7 +28,7 @@ async def until_served(fleet: RayFleet, count: int) -> None:
     await asyncio.to_thread(fleet.until_served, count)
 
 
-async def test_replicas_come_and_go_with_the_load() -> None:
+async def test_replicas_are_scaled_with_the_load() -> None:
     """Twelve clients scale the pool to three replicas, and then it returns to one; no request is lost."""
     with RayFleet([pool(1, 3, scaling=QUICK)]) as fleet:
         await until_served(fleet, 1)
@@ -43,7 +43,7 @@ async def test_replicas_come_and_go_with_the_load() -> None:
     check_all_done(few)
 
 
-async def test_replicas_are_replaced_without_a_loss() -> None:
+async def test_replacing_replicas_loses_no_request() -> None:
     """A change of the file replaces the replicas under load, and another keeper takes over running ones."""
     with RayFleet([pool(2, 2)]) as fleet:
         await until_served(fleet, 2)
@@ -56,7 +56,7 @@ async def test_replicas_are_replaced_without_a_loss() -> None:
             there = fleet.hosts()
             assert fleet.end("keeper") == 0
             fleet.start_keeper()
-            await asyncio.to_thread(fleet.until, lambda: fleet.said().count("serves at") == 6)
+            await asyncio.to_thread(fleet.until, lambda: fleet.output().count("serves at") == 6)
             await until_num(load, 4 * load.num_callers)
             assert fleet.hosts() == there
         check_all_done(load)
@@ -66,7 +66,7 @@ async def test_replicas_are_replaced_without_a_loss() -> None:
         assert fleet.hosts() == []
 
 
-async def test_a_node_dies() -> None:
+async def test_death_of_a_node_ends_only_its_streams() -> None:
     """At most the streams of the node's replica are lost; others keep serving, and another replica starts elsewhere."""
     with RayFleet([pool(2, 2)], num_nodes=2) as fleet:
         await until_served(fleet, 2)
@@ -84,7 +84,7 @@ async def test_a_node_dies() -> None:
         assert lost <= load.num_callers, load.lost()
 
 
-async def test_a_pool_is_empty_until_it_is_called() -> None:
+async def test_empty_pool_starts_a_replica_when_called() -> None:
     """A call to an empty pool gets a retry delay, and succeeds later; without calls the pool becomes empty again.
 
     The other pool has a separate count and serves all the time.

@@ -18,7 +18,7 @@ def standing(
     return ReplicaStatus(name, revision, phase, phase is ReplicaPhase.SERVING, sequences)
 
 
-def test_as_many_are_started_as_are_missing() -> None:
+def test_missing_replicas_are_started() -> None:
     """Starting replicas count, draining ones don't."""
     replicas = [standing("a"), standing("b", phase=ReplicaPhase.STARTING), standing("c", phase=ReplicaPhase.DRAINING)]
     assert plan(replicas, 4, NEW, surge=True) == Plan(2)
@@ -43,7 +43,7 @@ def test_the_least_serving_replica_is_removed_first() -> None:
         ([standing("a", OLD, ReplicaPhase.STARTING), standing("b", OLD)], Plan(1, ("a",))),
     ],
 )
-def test_a_successor_serves_first(replicas: Sequence[ReplicaStatus], expected: Plan) -> None:
+def test_old_replica_is_removed_after_its_successor_serves(replicas: Sequence[ReplicaStatus], expected: Plan) -> None:
     """Two replicas of an old revision are replaced one at a time, each after its successor serves."""
     assert plan(replicas, 2, NEW, surge=True) == expected
 
@@ -57,21 +57,21 @@ def test_a_successor_serves_first(replicas: Sequence[ReplicaStatus], expected: P
         ([standing("b", OLD), standing("c")], Plan(0, ("b",))),
     ],
 )
-def test_without_room_for_a_successor_one_goes_first(replicas: Sequence[ReplicaStatus], expected: Plan) -> None:
+def test_without_capacity_one_old_replica_is_removed_first(replicas: Sequence[ReplicaStatus], expected: Plan) -> None:
     """At most one fewer than wanted serves meanwhile."""
     assert plan(replicas, 2, NEW, surge=False) == expected
 
 
 @pytest.mark.parametrize("surge", [True, False])
-@pytest.mark.parametrize("wanted", [0, 1, 2, 5])
-def test_a_replacement_comes_to_its_end(wanted: int, surge: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize("expected", [0, 1, 2, 5])
+def test_replacement_terminates_from_any_start(expected: int, surge: bool) -> None:  # noqa: FBT001
     """From any start, the wanted number of the new revision serves in the end, and never fewer than allowed."""
     replicas = [standing(f"old-{number}", OLD) for number in range(3)]
-    least = min(wanted, 3) - (not surge)
+    least = min(expected, 3) - (not surge)
     for step in range(40):
-        done = plan(replicas, wanted, NEW, surge=surge)
+        done = plan(replicas, expected, NEW, surge=surge)
         replicas = [each for each in replicas if each.name not in done.drains]
         assert len([each for each in replicas if each.is_settled]) >= least
         replicas = [standing(each.name, each.revision) for each in replicas]
         replicas += [standing(f"new-{step}-{number}", NEW, ReplicaPhase.STARTING) for number in range(done.num_starts)]
-    assert [each.revision for each in replicas] == [NEW] * wanted
+    assert [each.revision for each in replicas] == [NEW] * expected

@@ -19,23 +19,23 @@ class Nodes:
     """Nodes whose replicas are scripted by the test; a new replica has no report yet."""
 
     def __init__(self) -> None:
-        self.said: dict[str, Answer | None] = {}
+        self.reports: dict[str, Answer | None] = {}
         self.drained: list[str] = []
 
     def names(self) -> list[str]:
-        return list(self.said)
+        return list(self.reports)
 
     def start(self, name: str, revision: str, settings: Mapping[str, Any], resources: Mapping[str, float]) -> None:
-        self.said[name] = None
+        self.reports[name] = None
 
     def answers(self, names: Sequence[str]) -> dict[str, Answer]:
-        return {name: answer for name in names if (answer := self.said[name]) is not None}
+        return {name: answer for name in names if (answer := self.reports[name]) is not None}
 
     def drain(self, name: str) -> None:
         self.drained.append(name)
 
     def end(self, name: str) -> None:
-        del self.said[name]
+        del self.reports[name]
 
 
 class Scene:
@@ -44,7 +44,7 @@ class Scene:
     def __init__(self, pool: PoolDeployment, found: Mapping[str, Answer | None] | None = None) -> None:
         self.pool = pool
         self.nodes = Nodes()
-        self.nodes.said.update(found or {})
+        self.nodes.reports.update(found or {})
         self.published: list[list[Host]] = []
         self.lines: list[str] = []
         self.keeper = PoolKeeper(pool, self.nodes, self._publish, self.lines.append, list(found or {}))
@@ -54,7 +54,7 @@ class Scene:
         self.published.append(list(hosts))
 
     def say(self, name: str, phase: ReplicaPhase, port: int = 1, **others: Any) -> None:
-        self.nodes.said[name] = report(self.pool, phase, port, **others)
+        self.nodes.reports[name] = report(self.pool, phase, port, **others)
 
     def tick(self, now: float, *, is_called: bool = False) -> list[str]:
         """Run one step and return the replicas after it."""
@@ -66,7 +66,7 @@ def report(pool: PoolDeployment, phase: ReplicaPhase, port: int = 1, **others: A
     return Report(pool.fingerprint, phase, Host("10.0.0.1", port), Load(), **others)
 
 
-def test_envoy_has_serving_replicas_only() -> None:
+def test_envoy_routes_only_to_serving_replicas() -> None:
     """Envoy has no starting replica; a lost replica is removed and replaced."""
     scene = Scene(PoolDeployment())
     (first,) = scene.tick(0)
@@ -75,7 +75,7 @@ def test_envoy_has_serving_replicas_only() -> None:
     assert scene.published == [[]]
     scene.say(first, ReplicaPhase.SERVING, 7)
     scene.tick(2)
-    scene.nodes.said[first] = Gone("its node died")
+    scene.nodes.reports[first] = Gone("its node died")
     (second,) = scene.tick(3)
     assert second != first
     assert scene.published == [[], [Host("10.0.0.1", 7)], []]
@@ -89,7 +89,7 @@ def test_silent_replicas_are_replaced() -> None:
     assert scene.tick(10_000) == [first]
     scene.say(first, ReplicaPhase.SERVING)
     scene.tick(10_001)
-    scene.nodes.said[first] = None
+    scene.nodes.reports[first] = None
     assert scene.tick(10_001 + SILENCE_S) == [first]
     assert first not in scene.tick(10_002 + SILENCE_S)
 
@@ -153,11 +153,11 @@ def test_draining_replicas_are_first_removed_from_envoy() -> None:
     scene.tick(2 + SETTLE_S)
     assert scene.nodes.drained == ["service/a"]
     assert scene.published[-1] == [Host("10.0.0.1", 2)]
-    scene.nodes.said["service/a"] = report(old, ReplicaPhase.ENDED, 1)
+    scene.nodes.reports["service/a"] = report(old, ReplicaPhase.ENDED, 1)
     assert scene.tick(3 + SETTLE_S) == [new]
 
 
-def test_an_empty_pool_is_filled_by_a_call() -> None:
+def test_call_to_an_empty_pool_starts_a_replica() -> None:
     """A call fills an empty pool, and a lack of calls empties it."""
     scene = Scene(PoolDeployment.model_validate({"min_replicas": 0, "scaling": QUICK}))
     assert scene.tick(0) == []

@@ -33,7 +33,7 @@ def _product(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_it_serves_and_drains() -> None:
+def test_replica_serves_and_drains() -> None:
     """A replica starts, serves with an idle engine's load, and ends on request."""
     replica = Replica("1", SETTINGS, "127.0.0.1")
     report = replica.report()
@@ -46,7 +46,7 @@ def test_it_serves_and_drains() -> None:
 
 
 @pytest.mark.slow
-def test_its_start_does_not_fork_this_process() -> None:
+def test_replica_start_does_not_fork_the_process() -> None:
     """A fork runs gRPC's handlers, which fail in the child while another thread is in a call."""
     forks: list[None] = []
     os.register_at_fork(before=lambda: forks.append(None))
@@ -56,7 +56,7 @@ def test_its_start_does_not_fork_this_process() -> None:
 
 
 @pytest.mark.slow
-def test_its_failure_is_reported() -> None:
+def test_replica_failure_is_reported_with_the_services_error() -> None:
     """The report has the service's own error line."""
     replica = Replica("1", {"no_setting": 1}, "127.0.0.1")
     report = until(replica, ReplicaPhase.FAILED)

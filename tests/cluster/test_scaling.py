@@ -45,12 +45,12 @@ def decided(
         ([], 3, 3),  # starting replicas have no load yet
     ],
 )
-def test_more_are_needed(loads: Sequence[Load], current: int, expected: int) -> None:
+def test_replicas_are_added_after_up_after_s(loads: Sequence[Load], current: int, expected: int) -> None:
     """Replicas are added after up_after_s, and not before."""
     assert decided([100, 104.9, 105], loads, current) == [current, current, expected]
 
 
-def test_a_moment_s_need_adds_nothing() -> None:
+def test_short_load_peak_adds_no_replica() -> None:
     """The time restarts when fewer replicas suffice."""
     scaler = Scaler(SCALING, 1, 8, 1)
     busy = [Load(running=20)]
@@ -58,7 +58,7 @@ def test_a_moment_s_need_adds_nothing() -> None:
     assert [scaler.decide(now, loads, is_called=False) for now, loads in given] == [1, 1, 1, 1, 1, 2]
 
 
-def test_fewer_go_one_at_a_time() -> None:
+def test_replicas_are_removed_one_at_a_time() -> None:
     """Replicas are removed one by one, each after another down_after_s."""
     assert decided([0, 59, 60, 119, 120, 500], [IDLE], 3) == [3, 3, 2, 2, 1, 1]
 
@@ -82,7 +82,7 @@ def test_the_first_replica_is_added_immediately() -> None:
     assert decided([0, 1], [], 0, least=0, is_called=True) == [1, 1]
 
 
-def test_bounds_hold_from_the_start() -> None:
+def test_bounds_apply_from_the_start() -> None:
     """The bounds apply to replicas that already run, and after a change of the bounds."""
     assert decided([0], [], 0) == [1]
     assert decided([0], [IDLE] * 9, 9) == [8]

@@ -46,7 +46,7 @@ def test_wrong_answers_pass_no_claim(dialect: str, name: str) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("name", [name for name in WRONG if "stream of" in name])
-def test_wrong_streams_are_no_answers(dialect: str, name: str) -> None:
+def test_invalid_streams_pass_only_claims_about_any_stream(dialect: str, name: str) -> None:
     """A server with wrong streams passes only claims that hold of any stream."""
     found = findings(answering(dialect, lambda _: WRONG[name]))
     assert {finding.id for finding in found if finding.result == "passed"} <= {
@@ -56,7 +56,7 @@ def test_wrong_streams_are_no_answers(dialect: str, name: str) -> None:
     }
 
 
-def test_no_connection_passes_nothing() -> None:
+def test_unreachable_server_passes_no_claim() -> None:
     def handler(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("connection refused", request=request)
 
@@ -70,7 +70,7 @@ def failed(dialect: str, spoil: Spoil = lambda events: events) -> dict[str, str]
     return {each.id: each.seen for each in findings(parrot(dialect, spoil)) if each.result == "failed"}
 
 
-def test_parrot_fails_what_it_ignores() -> None:
+def test_server_that_ignores_parameters_fails_their_claims() -> None:
     """A well-formed chat that ignores all parameters passes claims about forms only; each failure names the fault."""
     seen = failed("openai")
     errors = {name for name in seen if name.startswith("errors.")}
@@ -212,11 +212,11 @@ def test_command_reports_failures(wrong_url: str, tmp_path: Path, capsys: pytest
 
 def test_command_tests_selected_claims(wrong_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """`--only` selects claims by id; an inapplicable claim is no success, and an unknown id is a usage error."""
-    asked = ["--url", wrong_url, "--dialect", "openai", "--model", "m", "--only"]
-    assert main([*asked, "errors.key"]) == 1
+    arguments = ["--url", wrong_url, "--dialect", "openai", "--model", "m", "--only"]
+    assert main([*arguments, "errors.key"]) == 1
     assert re.search(r"^all +0 +0 +1$", capsys.readouterr().out, re.MULTILINE)
     with pytest.raises(SystemExit):
-        main([*asked, "answer.shapes"])
+        main([*arguments, "answer.shapes"])
     assert "answer.shapes" in capsys.readouterr().err
 
 

@@ -30,7 +30,7 @@ def named_tests(path: Path) -> Iterator[tuple[str, str]]:
                 yield f"{file.name}::{node.name}", " ".join(map(ast.unparse, node.decorator_list))
 
 
-def test_a_page_has_commands() -> None:
+def test_pages_name_tests() -> None:
     """The commands are found."""
     assert len(COMMANDS) > 50
 

@@ -18,7 +18,7 @@ FOLDERS = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_relative_links_have_targets(page: Path) -> None:
     """Each relative link names an existing file or folder, and after # one of its headings."""
     lost = []
     for link in links(page):

@@ -14,7 +14,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, files: dict[str, tuple[str, bytes]]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files = files
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.leaving = threading.Event()
 
 
@@ -22,7 +22,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
-        self.server.asked.append(self.path)
+        self.server.requests.append(self.path)
         if self.path.startswith("/redirect?to="):
             self._begin(302, location=self.path.partition("=")[2])
         elif self.path in {"/slow", "/endless"}:
@@ -57,7 +57,7 @@ class PictureServer:
 
     def __init__(self, files: dict[str, tuple[str, bytes]]) -> None:
         self._server = _Server(files)
-        self.asked = self._server.asked
+        self.requests = self._server.requests
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever)
 

@@ -69,11 +69,11 @@ def holders() -> Iterator[list[str]]:
 
 async def test_text_of_a_token_has_no_more_forms_than_documented() -> None:
     tokenizer = ChunkTokenizer([TEXT.encode(), b"x"])
-    wanted = request([1])
+    expected = request([1])
     sampled = SampledToken(0)
-    sequence = group_of(wanted, tokenizer=tokenizer).sequences[0]
+    sequence = group_of(expected, tokenizer=tokenizer).sequences[0]
     form = AnswerForm(THINK, ReasoningStart.MAY_OPEN, HERMES, {"f": {}})
-    reader = AnswerReader([wanted], [form], tokenizer, answer_id="a")
+    reader = AnswerReader([expected], [form], tokenizer, answer_id="a")
     renderer, encoder = ChatRenderer(chat_pb2.ChatRequest()), ChatEncoder()
     numbered: ResumableStream[chat_pb2.StreamChatResponse] = ResumableStream(1, IDENTITY)
     stream = OutputStream(1)

@@ -15,8 +15,9 @@ from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.engine_core import EngineCore, SampledToken
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.core.sequences.sequence import Sequence, SequenceGroup
+from service.engine.core.sequences.sequence import NO_BLOCK, Sequence, SequenceGroup
 from service.engine.core.step import Step
+from service.engine.interface.cache_group import ONE_GROUP, CacheGroup
 from service.engine.interface.config import EngineConfig
 from service.engine.interface.messages import Report
 from service.generation.errors import EngineError, SequenceError
@@ -90,9 +91,10 @@ def say(*texts: str, end: bool = True) -> Rule:
 
 
 class PagedRunner:
-    """Stores each computed token in the memory of its block, and samples from the tokens that it reads there.
+    """Stores each computed token in the memory of its blocks, and samples from the tokens that it reads there.
 
-    So a wrong block table, a block with two owners or a stale cached block changes the output.
+    So a wrong block table, a block with two owners or a stale cached block changes the output. A group with a window
+    reads only the tokens that are visible in it, and so does each token that is computed.
     """
 
     num_replays = 0
@@ -100,6 +102,7 @@ class PagedRunner:
     def __init__(self, rule: Rule = sum_rule, block_size: int = BLOCK_SIZE) -> None:
         self.rule = rule
         self.block_size = block_size
+        self.groups: abc.Sequence[CacheGroup] = ONE_GROUP
         self.steps: list[list[tuple[int, int]]] = []  # for each step: (serial, number of new tokens)
         self.memory: dict[tuple[int, int], int] = {}
         self.kept: set[Sequence] = set()
@@ -114,10 +117,12 @@ class PagedRunner:
             sequence = item.sequence
             self.kept.add(sequence)
             start = sequence.num_computed_tokens
-            for position in range(start, start + item.num_new_tokens):
-                self.memory[self._location(sequence, position)] = sequence.token_ids[position]
-            for position, token_id in enumerate(item.draft, start + item.num_new_tokens):
-                self.memory[self._location(sequence, position)] = token_id
+            new = [*sequence.token_ids[start : start + item.num_new_tokens], *item.draft]
+            for group in range(len(self.groups)):
+                for position, token_id in enumerate(new, start):
+                    self.memory[self._location(sequence, group, position)] = token_id
+            end = start + item.num_new_tokens
+            assert self._read(sequence, start, end) == sequence.token_ids[:end]
         return [self._sample(item.sequence) if item.samples else None for item in step.items]
 
     def follow(self, sequences: abc.Sequence[Sequence]) -> list[SampledToken | SequenceError]:
@@ -126,14 +131,26 @@ class PagedRunner:
     def release(self, sequence: Sequence) -> None:
         self.kept.remove(sequence)  # raises KeyError if it never ran or was released before
 
-    def _location(self, sequence: Sequence, position: int) -> tuple[int, int]:
-        return sequence.block_table[position // self.block_size], position % self.block_size
+    def _location(self, sequence: Sequence, group: int, position: int) -> tuple[int, int]:
+        block_id = sequence.block_tables[group][position // self.block_size]
+        assert block_id != NO_BLOCK
+        return block_id, position % self.block_size
+
+    def _read(self, sequence: Sequence, first: int, end: int) -> list[int]:
+        """Return the tokens up to `end`; those that a token at `first` attends to are read from the memory."""
+        context = list(sequence.token_ids[:end])
+        for index, group in enumerate(self.groups):
+            for position in range(group.first_visible(first), end):
+                stored = self.memory[self._location(sequence, index, position)]
+                if stored != sequence.token_ids[position]:
+                    context[position] = stored
+        return context
 
     def _sample(self, sequence: Sequence) -> SampledToken | SequenceError:
         if (sequence.group.serial, sequence.choice_index) in self.bad_sequences:
             return SequenceError("no token is allowed")
-        context = [self.memory[self._location(sequence, i)] for i in range(len(sequence.token_ids))]
-        token_id = self.rule(sequence, context)
+        num_tokens = len(sequence.token_ids)
+        token_id = self.rule(sequence, self._read(sequence, num_tokens - 1, num_tokens))
         if sequence.request.logprobs is None:
             return SampledToken(token_id)
         return SampledToken(token_id, TokenLogprob(token_id, -0.5))
@@ -212,6 +229,7 @@ class Bench:
     clock: Clock = field(default_factory=Clock)
     runner: PagedRunner = field(default_factory=PagedRunner)  # with the rule and the block size given here
     drafter: Drafter | None = None
+    groups: abc.Sequence[CacheGroup] = ONE_GROUP
     outputs: dict[tuple[int, int], list[GenerationOutput]] = field(default_factory=dict)
     errors: dict[int, list[EngineError]] = field(default_factory=dict)
     started: list[int] = field(default_factory=list)
@@ -219,7 +237,8 @@ class Bench:
     def __post_init__(self) -> None:
         assert self.config.num_blocks is not None
         self.runner.rule, self.runner.block_size = self.rule, self.config.tokens_per_block
-        self.pool = BlockPool(self.config.num_blocks, self.config.tokens_per_block)
+        self.runner.groups = self.groups
+        self.pool = BlockPool(self.config.num_blocks, self.config.tokens_per_block, groups=self.groups)
         speculation = Speculation(self.drafter, self.clock) if self.drafter else None
         self.scheduler = Scheduler(self.config, self.pool, speculation)
         self.core = EngineCore(self.scheduler, self.runner, self.clock)

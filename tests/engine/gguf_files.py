@@ -57,17 +57,19 @@ def write_gguf(
 
     `quantized` is a type of fewer bits for the layers' matrices.
     """
-    said = model.config
-    writer = gguf.GGUFWriter(file, said.model_type)
-    writer.add_context_length(said.max_position_embeddings)
-    writer.add_embedding_length(said.hidden_size)
-    writer.add_block_count(said.num_hidden_layers)
-    writer.add_feed_forward_length(said.intermediate_size)
-    writer.add_head_count(said.num_attention_heads)
-    writer.add_head_count_kv(said.num_key_value_heads)
-    writer.add_key_length(getattr(said, "head_dim", None) or said.hidden_size // said.num_attention_heads)
-    writer.add_rope_freq_base(said.rope_parameters["rope_theta"])
-    writer.add_layer_norm_rms_eps(said.rms_norm_eps)
+    model_config = model.config
+    writer = gguf.GGUFWriter(file, model_config.model_type)
+    writer.add_context_length(model_config.max_position_embeddings)
+    writer.add_embedding_length(model_config.hidden_size)
+    writer.add_block_count(model_config.num_hidden_layers)
+    writer.add_feed_forward_length(model_config.intermediate_size)
+    writer.add_head_count(model_config.num_attention_heads)
+    writer.add_head_count_kv(model_config.num_key_value_heads)
+    writer.add_key_length(
+        getattr(model_config, "head_dim", None) or model_config.hidden_size // model_config.num_attention_heads
+    )
+    writer.add_rope_freq_base(model_config.rope_parameters["rope_theta"])
+    writer.add_layer_norm_rms_eps(model_config.rms_norm_eps)
     writer.add_tokenizer_model("gpt2")
     if words is not None:
         writer.add_tokenizer_pre(words)
@@ -77,19 +79,19 @@ def write_gguf(
     writer.add_eos_token_id(0)
     writer.add_chat_template("{{ messages }}")
     for name, tensor in model.state_dict().items():
-        if name == "lm_head.weight" and said.tie_word_embeddings:
+        if name == "lm_head.weight" and model_config.tie_word_embeddings:
             continue
         array = tensor.float().numpy()
-        if said.model_type == "llama" and ("q_proj" in name or "k_proj" in name):
-            heads = said.num_attention_heads if "q_proj" in name else said.num_key_value_heads
+        if model_config.model_type == "llama" and ("q_proj" in name or "k_proj" in name):
+            heads = model_config.num_attention_heads if "q_proj" in name else model_config.num_key_value_heads
             array = in_pairs(array, heads)
         if quantized is not None and "_proj.weight" in name:
             array = gguf.quantize(array, quantized)
             writer.add_tensor(gguf_name(name), array, raw_dtype=quantized)
         else:
             writer.add_tensor(gguf_name(name), np.ascontiguousarray(array))
-    if said.rope_parameters["rope_type"] == "llama3":
-        plain = 1 / said.rope_parameters["rope_theta"] ** (np.arange(0, 16, 2) / 16)
+    if model_config.rope_parameters["rope_type"] == "llama3":
+        plain = 1 / model_config.rope_parameters["rope_theta"] ** (np.arange(0, 16, 2) / 16)
         writer.add_tensor("rope_freqs.weight", (plain / model.model.rotary_emb.inv_freq.numpy()).astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

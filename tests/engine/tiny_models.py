@@ -79,6 +79,10 @@ MODULES: dict[str, Any] = {
         eos_token_id=1,
         bos_token_id=1,
     ),
+}
+
+# Models of the torch decoder that transformers' modules run over the paged cache, too.
+PLANNED: dict[str, Any] = {
     "gpt-neox": lambda: config(
         "gpt_neox", **{name: value for name, value in _LLAMA.items() if name != "num_key_value_heads"}
     ),
@@ -88,7 +92,7 @@ MODULES: dict[str, Any] = {
     "mixtral": lambda: config("mixtral", **_LLAMA, num_local_experts=4, num_experts_per_tok=2),
 }
 
-CONFIGS = LEAN | MODULES
+CONFIGS = LEAN | MODULES | PLANNED
 
 
 def random_model(model_config: Any) -> Any:

@@ -28,13 +28,13 @@ class FakeResponseService(fakes.FakeService, response_pb2_grpc.ResponseServiceSe
     def __init__(self) -> None:
         super().__init__()
         self.events: Sequence[Event | Exception | None] = recorded("text")
-        self.asked: list[response_pb2.CreateResponseRequest] = []
+        self.response_requests: list[response_pb2.CreateResponseRequest] = []
 
     async def StreamResponse(  # noqa: N802  the contract's name
         self, request: response_pb2.CreateResponseRequest, context: Any
     ) -> AsyncIterator[Event]:
         self._note(context)
-        self.asked.append(request)
+        self.response_requests.append(request)
         try:
             for event in self.events:
                 if event is None:

@@ -86,7 +86,7 @@ def is_error(event: bytes) -> bool:
 
 
 @pytest.mark.parametrize(("exchange", "original"), RELATED, ids=[exchange.name for exchange, _ in RELATED])
-async def test_relative_answers_like_openai(
+async def test_exchange_equals_openais_except_documented_differences(
     gateway: Gateway, service: GoldenService, exchange: Exchange, original: Exchange
 ) -> None:
     """Request and answer are the same as in the OpenAI style except for documented differences."""

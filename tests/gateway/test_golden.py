@@ -46,10 +46,10 @@ def response_of(answer: httpx.Response) -> str:
 async def test_exchange_is_golden(gateway: Gateway, service: GoldenService, exchange: Exchange) -> None:
     """The service's request and the caller's answer are byte-identical to the recording."""
     service.answers = exchange.answers
-    asked, body = request_of(exchange)
+    beginning, body = request_of(exchange)
     headers = {"x-request-id": "golden", **({"content-type": "application/json"} if body else {}), **exchange.headers}
     answer = await gateway.http.request(exchange.method, exchange.path, content=body, headers=headers)
-    transcript = (asked + "".join(service.notes) + response_of(answer)).encode()
+    transcript = (beginning + "".join(service.notes) + response_of(answer)).encode()
     path = FOLDER / f"{exchange.name}.txt"
     if IS_RECORDING:
         path.write_bytes(transcript)

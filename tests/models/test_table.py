@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from service.engine.models.native.families.table import FAMILIES
+from service.engine.models.plans.families.table import FAMILIES
 from tests.models.table import DECODERS, EQUAL, FILE, OTHERS, read, rendered, tried
 
 TEXT = FILE.read_text(encoding="utf-8")

@@ -23,10 +23,10 @@ from transformers import (
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from service.engine.models.checkpoint.checkpoint import TensorSlice
-from service.engine.models.native.families.table import FAMILIES, plan_of
-from service.engine.models.native.family import head_dim_of
-from service.engine.models.native.plan import DecoderPlan, RotaryPlan
-from service.engine.models.native.sources import read_tensors
+from service.engine.models.plans.families.table import FAMILIES, plan_of
+from service.engine.models.plans.family import head_dim_of
+from service.engine.models.plans.plan import DecoderPlan, RotaryPlan
+from service.engine.models.plans.sources import read_tensors
 
 SMALL: dict[str, Any] = {
     "vocab_size": 203,

@@ -21,8 +21,8 @@ from service.engine.core import batch
 from service.engine.interface.config import EngineConfig
 from service.engine.models.interface.backend import Backend
 from service.engine.models.native.backend import NativeBackend, native_unsupported_reason
-from service.engine.models.native.families.table import plan_of
-from service.engine.models.native.family import LLAMA_TENSORS
+from service.engine.models.plans.families.table import plan_of
+from service.engine.models.plans.family import LLAMA_TENSORS
 from service.engine.models.selection.backends import choose_backend
 from service.generation.errors import ModelLoadError
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
@@ -229,5 +229,5 @@ def test_a_step_has_the_threads_that_it_has_work_for() -> None:
         backend = NativeBackend(model, plan_of(CONFIGS["llama"]), LLAMA_TENSORS, most)
         backend.prepare_thread(1)
         for num_tokens in (1, 3, 64):
-            backend.forward(batch.lay_out([batch.BatchEntry([0] * num_tokens, 0, array("i", range(4)), 1)], 16))
+            backend.forward(batch.lay_out([batch.BatchEntry([0] * num_tokens, 0, [array("i", range(4))], 1)], 16))
     assert model.seen == [1, 1, 1, 2, 6, 8]

@@ -17,11 +17,11 @@ from transformers import PretrainedConfig
 
 from service.engine.models.checkpoint.adapter_files import Adapter, LowRank
 from service.engine.models.checkpoint.checkpoint import Checkpoint, TensorSlice
-from service.engine.models.native.adapter import to_native_modules
 from service.engine.models.native.backend import load_native
-from service.engine.models.native.families.table import FAMILIES, plan_of
-from service.engine.models.native.plan import DecoderPlan, ExpertsPlan
-from service.engine.models.native.sources import read_tensors
+from service.engine.models.plans.adapter_modules import to_step_modules
+from service.engine.models.plans.families.table import FAMILIES, plan_of
+from service.engine.models.plans.plan import DecoderPlan, ExpertsPlan
+from service.engine.models.plans.sources import read_tensors
 from service.generation.errors import AdapterRejected, ModelLoadError
 from tests.models.shapes import small
 from tests.native.decoders import Sequence, native, reference, step
@@ -227,7 +227,7 @@ def test_adapters_change_attention_next_to_experts(tmp_path: Path) -> None:
             weight += torch.from_numpy(up @ down)
             modules[f"model.layers.2.self_attn.{module}"] = LowRank(down, up)
     plan, adapter = plan_of(model.config), Adapter(tmp_path, modules, "digest")
-    plain.put_adapter(0, to_native_modules(adapter, plain.tensors(), plan, FAMILIES["mixtral"].tensors))
+    plain.put_adapter(0, to_step_modules(adapter, plain.tensors(), plan, FAMILIES["mixtral"].tensors))
     ids = tokens_of(model.config, 30)
     sequence = Sequence(ids, [40, 41])
     found = [step(plain, [(sequence, count)], adapters=[0])[0] for count in (29, 1)]
@@ -254,7 +254,7 @@ def test_adapters_of_experts_are_rejected(module: str, message: str, tmp_path: P
     adapter = Adapter(tmp_path, {module: low_rank}, "digest")
     shapes = sluice_native.Model(plan.to_native()).tensors()
     with pytest.raises(AdapterRejected, match=message):
-        to_native_modules(adapter, shapes, plan, FAMILIES["mixtral"].tensors)
+        to_step_modules(adapter, shapes, plan, FAMILIES["mixtral"].tensors)
 
 
 def test_an_expert_is_no_module_of_the_native_model() -> None:

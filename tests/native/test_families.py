@@ -2,75 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import transformers
-from numpy.typing import NDArray
 
-from service.engine.models.checkpoint.adapter_files import Adapter, LowRank
-from service.engine.models.native.adapter import to_native_modules
-from service.engine.models.native.families.table import FAMILIES, plan_of
-from service.engine.models.native.plan import DecoderPlan, ExpertsPlan, PlanUnsupportedError
-from tests.models.made import class_of
-from tests.models.shapes import VOCAB_SIZE, small
+from service.engine.models.plans.adapter_modules import to_step_modules
+from service.engine.models.plans.families.table import FAMILIES, plan_of
+from service.engine.models.plans.plan import PlanUnsupportedError
+from tests.models.families import LENGTH, NAMES, adapter_of, logits_of, model_of, some_tokens
+from tests.models.shapes import small
 from tests.native.decoders import Sequence, native, step
 
-LENGTH = 90
 CHUNKS = (50, 1, 1, 17, 21)
 BLOCKS = [11, 0, 7, 3, 10, 2]
-# Options of a family that its small model does not have.
-VARIANTS: dict[str, dict[str, Any]] = {
-    "arcee, biases": {"attention_bias": True, "mlp_bias": True},
-    "cohere, head norms": {"use_qk_norm": True, "attention_bias": True, "logit_scale": 1.0},
-    "ernie4_5, biases": {"use_bias": True},
-    "falcon, one norm": {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1},
-    "falcon, two norms": {"new_decoder_architecture": True, "num_kv_heads": 2},
-    "falcon, all kv heads": {"multi_query": False, "num_kv_heads": 4, "bias": True},
-    "falcon, sequential": {"parallel_attn": False},
-    "gemma3_text, capped logits": {"final_logit_softcapping": 5.0},
-    "gpt_neox, sequential": {"use_parallel_residual": False},
-    "granite, multipliers": {"embedding_multiplier": 3.0, "residual_multiplier": 0.22, "logits_scaling": 0.5},
-    "granite_swa, layers without rotation": {"layer_rope_theta": [10_000.0, 0, 5e5, 0]},
-    "nemotron, biases": {"attention_bias": True, "mlp_bias": True},
-    "olmo, limited": {"clip_qkv": 0.5},
-    "phi, head norms": {"qk_layernorm": True},
-    "seed_oss, biases": {"attention_out_bias": True, "mlp_bias": True},
-    "stablelm, parallel": {"use_parallel_residual": True, "use_qkv_bias": True},
-    "starcoder2, window": {"sliding_window": 9},
-}
-NAMES = (*FAMILIES, *VARIANTS)
 TYPES = ("float32", "bfloat16", "int8", "int4")
-
-
-@cache
-def model_of(name: str) -> Any:
-    """Return a small random transformers model whose logits differ clearly."""
-    torch.manual_seed(0)
-    config = small(name.partition(",")[0], **VARIANTS.get(name, {}))
-    model: Any = class_of(config)(config)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            noise = torch.empty_like(parameter).normal_(std=0.15 if parameter.dim() > 1 else 0.05, generator=generator)
-            parameter.copy_(noise if parameter.dim() > 1 else parameter + noise)
-    return model.eval()
-
-
-def some_tokens(seed: int, length: int = LENGTH) -> list[int]:
-    tokens: list[int] = np.random.default_rng(seed).integers(0, VOCAB_SIZE, length).tolist()
-    return tokens
-
-
-def logits_of(model: Any, token_ids: list[int]) -> NDArray[np.float32]:
-    with torch.inference_mode():
-        logits: NDArray[np.float32] = model(torch.tensor([token_ids])).logits[0].float().numpy()
-    return logits
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -100,38 +48,21 @@ def test_a_row_has_the_same_bits_in_any_company(name: str, weight_type: str) -> 
     assert np.concatenate(together).tobytes() == alone.tobytes()
 
 
-def is_of_experts(module_name: str, plan: DecoderPlan) -> bool:
-    """Return whether a module belongs to experts, a router or a shared expert."""
-    number = re.search(r"layers\.(\d+)\.", module_name)
-    if number is None or "attn" in module_name:
-        return False
-    return isinstance(plan.layers[int(number[1])].feed_forward, ExpertsPlan)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_an_adapter_adds_to_the_modules_of_the_checkpoint(name: str) -> None:
     """A low-rank change of each linear layer but experts' gives the logits of the changed weights."""
-    model, token_ids, generator = model_of(name), some_tokens(3, 30), torch.Generator().manual_seed(1)
-    modules, changes = {}, {}
-    plan = plan_of(model.config)
-    for module_name, module in model.named_modules():
-        is_in_layer = "layers." in module_name.replace(".h.", ".layers.")
-        if isinstance(module, torch.nn.Linear) and is_in_layer and not is_of_experts(module_name, plan):
-            down = torch.randn(3, module.in_features, generator=generator) * 0.1
-            up = torch.randn(module.out_features, 3, generator=generator) * 0.1
-            modules[module_name] = LowRank(down.numpy(), up.numpy())
-            changes[module] = up @ down
+    model, token_ids = model_of(name), some_tokens(3, 30)
     made = native(model)
     made.allocate(12, 16)
-    tensors = FAMILIES[model.config.model_type].tensors
-    adapter = Adapter(Path("folder"), modules, "digest")
-    made.put_adapter(0, to_native_modules(adapter, made.tensors(), plan, tensors))
+    adapter, tensors = adapter_of(model), FAMILIES[model.config.model_type].tensors
+    made.put_adapter(0, to_step_modules(adapter, made.tensors(), plan_of(model.config), tensors))
     found = step(made, [(Sequence(token_ids, BLOCKS), 30)], adapters=[0])[0]
-    before = {module: module.weight.detach().clone() for module in changes}
+    changed = {model.get_submodule(module): low_rank for module, low_rank in adapter.modules.items()}
+    before = {module: module.weight.detach().clone() for module in changed}
     with torch.no_grad():
         try:
-            for module, change in changes.items():
-                module.weight += change
+            for module, low_rank in changed.items():
+                module.weight += torch.from_numpy(low_rank.up @ low_rank.down)
             expected = logits_of(model, token_ids)
         finally:
             for module, weight in before.items():

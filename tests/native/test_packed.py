@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from transformers import LlamaConfig, PreTrainedModel
 
 from bench.engine.random_blocks import SCALES, numbers_of, random_blocks
-from service.engine.models.native.families.table import FAMILIES
-from service.engine.models.native.sources import origin_of
+from service.engine.models.plans.families.table import FAMILIES
+from service.engine.models.plans.sources import origin_of
 from tests.native.decoders import SMALL, Sequence, exact_plan, reference, rope, step
 
 NUMBERS = {"float32": np.float32, "float16": np.float16}

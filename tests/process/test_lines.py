@@ -30,7 +30,7 @@ def test_a_stopped_reader_does_not_block() -> None:
     os.close(writer)
 
 
-def test_a_torn_line_is_ended() -> None:
+def test_partly_written_line_is_terminated() -> None:
     """A partly written line is never joined with the next one."""
     reader, writer = os.pipe()
     lines = lines_to(writer)
@@ -42,7 +42,7 @@ def test_a_torn_line_is_ended() -> None:
     os.close(writer)
 
 
-def test_a_missing_reader_is_no_error() -> None:
+def test_missing_log_reader_is_not_an_error() -> None:
     """A closed pipe, a closed descriptor and a full disk are ignored."""
     reader, writer = os.pipe()
     lines = lines_to(writer)

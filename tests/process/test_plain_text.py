@@ -21,7 +21,7 @@ def warned(caplog: pytest.LogCaptureFixture, *looks: tuple[str, dict[str, str], 
     return [record.__dict__["fields"]["address"] for record in caplog.records]
 
 
-def test_once_for_each_address(caplog: pytest.LogCaptureFixture) -> None:
+def test_address_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """An address is logged once, however often it sends a credential under any of its names."""
     looks = [("192.0.2.1", KEY, False), ("192.0.2.1", KEY, False), ("2001:db8::1", {"api-key": "tulip"}, False)]
     assert warned(caplog, *looks) == ["192.0.2.1", "2001:db8::1"]
@@ -47,13 +47,13 @@ def test_protected_credentials_are_not_logged(
     assert warned(caplog, (peer, headers, is_encrypted)) == []
 
 
-def test_a_proxys_client_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_client_behind_a_proxy_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Behind Envoy, the client's own connection counts."""
     headers = {**KEY, "x-forwarded-proto": "http", "x-forwarded-for": "10.0.0.1, 192.0.2.1"}
     assert warned(caplog, ("127.0.0.1", headers, False)) == ["192.0.2.1"]
 
 
-def test_the_log_is_not_flooded(caplog: pytest.LogCaptureFixture) -> None:
+def test_number_of_logged_addresses_is_limited(caplog: pytest.LogCaptureFixture) -> None:
     """The number of logged addresses is limited."""
     looks = [(f"192.0.{number // 256}.{number % 256}", KEY, False) for number in range(MAX_ADDRESSES + 50)]
     assert len(warned(caplog, *looks)) == MAX_ADDRESSES

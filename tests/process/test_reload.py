@@ -73,7 +73,7 @@ async def until_logged(caplog: pytest.LogCaptureFixture, text: str) -> logging.L
             await asyncio.sleep(0.01)
 
 
-async def test_the_signal_reloads(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def test_sighup_reloads_without_a_file(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """The signal reloads without a file too, and settings that need a restart are logged."""
     async with following() as taken:
         monkeypatch.setenv("SLUICE_SERVICE_COLOUR", "red")
@@ -84,7 +84,7 @@ async def test_the_signal_reloads(monkeypatch: pytest.MonkeyPatch, caplog: pytes
     assert getattr(waiting, "fields", None) == {"waiting": ["watts"]}
 
 
-async def test_the_file_is_watched(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_changed_file_is_applied(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A changed file is applied, with its log level; flags still override it."""
     path = tmp_path / "lamp.yaml"
     path.write_text("colour: white")

@@ -27,7 +27,7 @@ def policy_of_new_thread() -> int:
     return found[0]
 
 
-def test_threads_inherit_it() -> None:
+def test_threads_inherit_the_policy() -> None:
     """Threads inherit the policy that does not preempt, until they declare that they compute."""
     use_batch_policy()
     assert policy_of_new_thread() == os.SCHED_BATCH
@@ -37,7 +37,7 @@ def test_threads_inherit_it() -> None:
 
 
 @pytest.mark.parametrize("change", [use_batch_policy, use_normal_policy])
-def test_another_policy_stays(change: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policy_chosen_for_the_process_is_kept(change: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """A policy that was chosen for the process is not changed."""
     monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_IDLE)
     monkeypatch.delattr(os, "sched_setscheduler")

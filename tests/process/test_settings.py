@@ -62,7 +62,7 @@ def problem(*flags: str) -> str:
     ("name", "text"),
     [("a.yaml", "port: 2\nstreet: file\nlamp: {watts: 7}"), ("a.toml", 'port = 2\nstreet = "file"\nlamp = {watts=7}')],
 )
-def test_flags_win_over_variables_over_the_file(
+def test_flags_override_variables_and_variables_the_file(
     name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Precedence applies per setting, also in nested classes; YAML and TOML have the same names."""
@@ -75,7 +75,7 @@ def test_flags_win_over_variables_over_the_file(
     assert (house.port, house.street, house.lamp, house.door_count) == (4, "file", Lamp("red", 7), 1)
 
 
-def test_opentelemetrys_own_variable_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_otel_endpoint_variable_has_the_lowest_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The variable applies only if no other source names a collector, and not if it is empty."""
     file = tmp_path / "a.yaml"
     file.write_text("otlp_endpoint: file:1")
@@ -100,7 +100,7 @@ def test_opentelemetrys_own_variable_is_the_last_resort(tmp_path: Path, monkeypa
         ("port: 70000", "port: Input should be less than or equal to 65535"),
     ],
 )
-def test_bad_key_of_a_file_is_named(text: str, line: str, tmp_path: Path) -> None:
+def test_unknown_key_in_a_file_is_reported_by_path(text: str, line: str, tmp_path: Path) -> None:
     """An unknown key at any depth is reported by its path, with the closest known name if any."""
     file = tmp_path / "a.yaml"
     file.write_text(text)
@@ -144,14 +144,14 @@ def test_all_unknown_variables_are_reported(monkeypatch: pytest.MonkeyPatch) -> 
         ("config: b.yaml", "a file can't name another file"),
     ],
 )
-def test_bad_file_is_named(text: str, reason: str, tmp_path: Path) -> None:
+def test_error_about_a_file_has_its_path(text: str, reason: str, tmp_path: Path) -> None:
     """The line has the file's path and the problem."""
     file = tmp_path / "a.yaml"
     file.write_text(text)
     assert problem(f"--config={file}") == f"config: {file}: {reason}"
 
 
-def test_empty_file_sets_nothing(tmp_path: Path) -> None:
+def test_file_of_comments_is_valid(tmp_path: Path) -> None:
     """A file of comments is valid."""
     file = tmp_path / "a.yaml"
     file.write_text("# port: 2\n")
@@ -174,7 +174,7 @@ def test_empty_file_sets_nothing(tmp_path: Path) -> None:
         (['--lamp={"wats": 1}'], "lamp.wats: unknown setting; did you mean watts?"),
     ],
 )
-def test_bad_flag_is_named(flags: list[str], line: str) -> None:
+def test_invalid_flag_is_reported_as_written(flags: list[str], line: str) -> None:
     """Flags are reported as written, and keys of their JSON by their path."""
     assert problem(*flags) == line
 
@@ -208,7 +208,7 @@ def test_help_lists_every_setting(capsys: pytest.CaptureFixture[str], monkeypatc
         ("SLUICE_", "unknown variable"),
     ],
 )
-def test_unknown_variable_is_named(variable: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_variable_is_reported_as_written(variable: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable is reported as written, with the closest known name if any."""
     monkeypatch.setenv(variable, "1")
     assert problem() == f"{variable}: {line}"
@@ -217,19 +217,19 @@ def test_unknown_variable_is_named(variable: str, line: str, monkeypatch: pytest
 @pytest.mark.parametrize(
     "variable", ["SLUICE_GATEWAY_WHATEVER", "SLUICE_ENVOY_PORT", "SLUICE", "SLUICEBOX_PORT", "OTHER_SLUICE_PORT"]
 )
-def test_variables_of_others_are_left_alone(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unrelated_variables_are_ignored(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other process's variables and unrelated ones are ignored."""
     monkeypatch.setenv(variable, "1")
     assert read_settings(House, []).port == 1
 
 
-def test_keys_of_a_mapping_may_be_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variable_can_set_a_key_of_a_mapping(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys of a mapping are the operator's choice."""
     monkeypatch.setenv("SLUICE_SERVICE_KEYS__front", "iron")
     assert read_settings(House, []).keys == {"front": "iron"}
 
 
-def test_bad_json_of_a_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_about_a_variables_json_has_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line starts with the setting's name."""
     monkeypatch.setenv("SLUICE_SERVICE_ROOMS", "[{")
     assert problem().startswith("rooms: invalid JSON in the environment: ")

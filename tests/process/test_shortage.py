@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
         (RuntimeError("can't start new thread"), "a thread could not be started"),
     ],
 )
-def test_errors_of_short_memory_are_one_line(error: Exception, words: str) -> None:
+def test_memory_errors_are_reported_in_one_line(error: Exception, words: str) -> None:
     """The line says that memory is short, and what to do."""
     found = shortage(error)
     assert found is not None
@@ -31,13 +31,13 @@ def test_errors_of_short_memory_are_one_line(error: Exception, words: str) -> No
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no running event loop"), FileNotFoundError(2, "x"), ValueError("x")])
-def test_other_errors_are_not_of_short_memory(error: Exception) -> None:
+def test_other_errors_are_not_reported_as_memory_errors(error: Exception) -> None:
     assert shortage(error) is None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mib", [500, 700, 900])
-def test_service_with_little_address_space_says_so(mib: int) -> None:
+def test_service_without_address_space_exits_with_a_reason(mib: int) -> None:
     """The service ends with code 1 and one line, where libraries would abort it."""
     command = f"ulimit -v {mib * 1024}; exec {sys.executable} -m service --port 0 --metrics-port 0"
     done = subprocess.run(

@@ -45,7 +45,7 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
 
 
-def test_each_value_has_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_value_is_shown_with_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Flags, variables, a file and OpenTelemetry's variable may apply at once, also within one class."""
     file = tmp_path / "a.yaml"
     file.write_text("port: 5\ndoor_count: 6\nfront: {url: 'https://file.example'}\nlocks: [{is_open: true}]")
@@ -66,7 +66,7 @@ def test_each_value_has_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert found["log_level"] == ("info", "default")
 
 
-def test_negated_flags_and_whole_values_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_is_named_as_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """The source is named as given: the variable of a whole class, or the negated flag."""
     monkeypatch.setenv("SLUICE_SERVICE_FRONT", '{"url": "https://whole.example"}')
     found = shown("--no-front.is-open")
@@ -74,7 +74,7 @@ def test_negated_flags_and_whole_values_are_named(monkeypatch: pytest.MonkeyPatc
     assert found["front.is_open"] == (False, "flag --no-front.is-open")
 
 
-def test_secrets_are_hidden_wherever_they_are() -> None:
+def test_secrets_are_hidden_everywhere() -> None:
     """Secret fields, also in lists, and the credentials of a URL are hidden."""
     found = shown('--locks=[{"code": "77", "url": "redis://user:w@rd@host/1"}]')
     assert found["locks.0.code"][0] == "(hidden)"

@@ -65,7 +65,7 @@ def test_unknown_flag_and_unknown_key_stop_the_start(process: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("process", ["service", "gateway", "runner"])
-def test_a_start_with_several_problems_prints_each_on_a_line(process: str) -> None:
+def test_failed_start_prints_one_line_per_problem(process: str) -> None:
     """All lines of the output are problems, including the last."""
     program = {"runner": "run"}.get(process, f"sluice-{process}")
     port, delay = ("gateway-port", "drain-time-s") if process == "runner" else ("port", "drain-delay-s")

@@ -94,7 +94,9 @@ def test_resource_names_the_process_and_its_version(collector: Collector) -> Non
         assert {name: resource.get(name) for name in expected} == expected
 
 
-def test_package_that_is_not_installed_has_no_version(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resource_of_an_uninstalled_package_has_no_version(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A checkout runs without being installed."""
     monkeypatch.setattr("process.distribution.NAME", "no-such-package")
     measured(f"127.0.0.1:{collector.port}").shutdown()

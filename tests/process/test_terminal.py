@@ -24,7 +24,7 @@ def test_control_characters_are_removed(text: str, left: str) -> None:
     assert plain(text) == left
 
 
-def test_spelled_text_is_one_line_that_json_reads_back() -> None:
+def test_escaped_text_is_one_line_of_json() -> None:
     """Nothing is lost."""
     assert json.loads(f'"{escaped_text(CONTROL)}"') == CONTROL
     assert escaped_text("a\nb", kept="\n") == "a\nb"

@@ -37,19 +37,19 @@ def test_incomplete_files_are_rejected(given: dict[str, str], text: str) -> None
         TlsSettings.model_validate(given)
 
 
-def test_a_client_needs_an_authority() -> None:
+def test_client_certificate_without_an_authority_is_rejected() -> None:
     """A client certificate without authorities to verify the server is rejected."""
     with pytest.raises(ValidationError, match="cert_file and server_name need ca_file"):
         TargetTlsSettings.model_validate({"cert_file": "a", "key_file": "b"})
 
 
-def test_without_files_there_is_no_tls() -> None:
+def test_plain_text_is_the_default() -> None:
     """The default is plain text."""
     assert server_files(TlsSettings()) is None
     assert target_files(TargetTlsSettings()) is None
 
 
-def test_invalid_files_are_one_line(folder: Path) -> None:
+def test_error_about_invalid_files_is_one_line(folder: Path) -> None:
     """The error names the setting and the files: a missing file, another key, or no certificate."""
     with pytest.raises(TlsError, match=r"^tls: .*nowhere.* and .*: No such file or directory$"):
         server_files(settings(folder, cert_file=folder / "nowhere"))
@@ -59,7 +59,7 @@ def test_invalid_files_are_one_line(folder: Path) -> None:
         server_files(settings(folder, client_ca_file=folder / "server-key.pem"))
 
 
-def test_new_files_are_read(folder: Path) -> None:
+def test_changed_files_are_read_once(folder: Path) -> None:
     """Changed files are read once per change."""
     files = server_files(settings(folder))
     assert files is not None

@@ -69,7 +69,7 @@ async def test_a_dead_process_is_restarted_and_the_others_continue(output: Outpu
 
 
 @pytest.mark.slow
-async def test_deaths_are_forgotten_after_the_window(output: Output) -> None:
+async def test_deaths_before_the_window_do_not_count(output: Output) -> None:
     """A process that dies rarely is always restarted."""
     children = children_of(output, Restarts(first_delay_s=0.01, max_deaths=2, window_s=0.001))
     children.start("weak", [sys.executable, "-c", "print('up')"])
@@ -79,7 +79,7 @@ async def test_deaths_are_forgotten_after_the_window(output: Output) -> None:
     await children.stop([signal.SIGTERM], GUARD_S, GUARD_S)
 
 
-async def test_a_stop_is_in_reverse_order_and_by_the_signals_given(output: Output) -> None:
+async def test_stop_signals_processes_in_reverse_order(output: Output) -> None:
     """The last started process gets the first signal, and the others get the last signal."""
     children = children_of(output)
     script = (

@@ -52,7 +52,7 @@ def test_envoy_accepts_the_example(with_files: bool, tmp_path: Path) -> None:  #
     check_with_envoy(production_config(fleet), tmp_path)
 
 
-def test_limits_are_those_of_the_one_file() -> None:
+def test_fleet_configuration_keeps_the_limits_of_envoy_yaml() -> None:
     """The configuration differs from envoy.yaml only in the routes of gRPC and the retries."""
     fleet = Fleet.model_validate({**SMALL, "listen": "127.0.0.1:8080"})
     made = production_config(fleet)
@@ -71,7 +71,7 @@ def test_limits_are_those_of_the_one_file() -> None:
     assert {*breakers, "service-affinity"} == {each["name"] for each in made["static_resources"]["clusters"]}
 
 
-def test_names_of_models_are_as_gateways_write_them() -> None:
+def test_model_names_are_encoded_as_gateways_do() -> None:
     """The header encodes slashes, and the regular expression escapes dots."""
     pools = [{"hosts": ["h:1"]}, {"name": "org", "models": ["org/m-1.5", "b"], "hosts": ["[::1]:1"]}]
     config = production_config(Fleet.model_validate({**SMALL, "services": pools}))
@@ -118,7 +118,7 @@ def test_an_invalid_fleet_is_rejected(
     assert not (tmp_path / "envoy.yaml").exists()
 
 
-def test_hosts_are_written_and_read_again(tmp_path: Path) -> None:
+def test_written_hosts_are_read_back(tmp_path: Path) -> None:
     """Hosts are written by the command or by a controller, and an existing file is kept."""
     folder, path = tmp_path / "hosts", tmp_path / "fleet.yaml"
     path.write_text(yaml.safe_dump({**SMALL, "hosts_folder": str(folder)}))
@@ -144,7 +144,7 @@ def test_invalid_hosts_are_rejected(given: str, tmp_path: Path, capsys: pytest.C
     assert [each.name for each in tmp_path.iterdir()] == ["fleet.yaml"]
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_error_about_a_missing_file_names_it(tmp_path: Path) -> None:
     """The error names the file."""
     with pytest.raises(FleetError, match=r"none\.yaml: No such file"):
         read_fleet(tmp_path / "none.yaml")
@@ -161,7 +161,9 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         ([], 2),
     ],
 )
-def test_exit_codes_are_those_of_all_commands(arguments: list[str], code: int, tmp_path: Path) -> None:
+def test_envoy_command_exits_with_1_after_errors_and_2_after_usage_errors(
+    arguments: list[str], code: int, tmp_path: Path
+) -> None:
     """`sluice envoy` exits with 1 after an error, in one line, and with 2 for an unknown or missing argument."""
     done = subprocess.run(
         [sys.executable, "-m", "cli", "envoy", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -38,7 +38,7 @@ CALL = {"message": "call", "method": "sluice.v1.ChatService/Chat", "status": "OK
         ("envoy", {"path": "/v1/x", "status": 200}, None),
     ],
 )
-def test_entries_become_short_lines(name: str, entry: dict[str, Any], line: str | None) -> None:
+def test_log_entries_become_short_lines(name: str, entry: dict[str, Any], line: str | None) -> None:
     """An entry becomes its message with its fields, and a request its status and duration."""
     assert shown(name, entry) == line
 
@@ -48,7 +48,7 @@ def test_the_runners_own_requests_are_not_shown() -> None:
     assert shown("gateway", REQUEST, has_greeted=False) is None
 
 
-def test_other_lines_stay_as_they_are() -> None:
+def test_lines_that_are_not_json_are_unchanged() -> None:
     """Lines that are not JSON, such as Envoy's warnings or a crash's last line, are unchanged."""
     for text in ("[warning] no route", '"text"', "{broken"):
         assert COLOURS.sub("", ReadableLog().line("envoy", text) or "") == f"envoy   {text}"

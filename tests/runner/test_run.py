@@ -44,7 +44,7 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
         assert line.endswith(f"--{name} or SLUICE_{name.replace('-', '_').upper()}")
 
 
-def test_each_run_has_state_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_folder_depends_on_the_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By default, endpoints and certificates are in a folder of Envoy's port, outside of what `make clean` removes."""
     first, second = (read_settings(Settings, [f"--envoy-port={port}", "--tls=server"]) for port in (18001, 18002))
     assert first.state() != second.state()
@@ -59,7 +59,7 @@ def test_each_run_has_state_of_its_own(tmp_path: Path, monkeypatch: pytest.Monke
     assert read_settings(Settings, []).endpoints() == tmp_path / "endpoints.json"
 
 
-def test_a_state_folder_has_one_run(tmp_path: Path) -> None:
+def test_second_run_of_a_state_folder_is_rejected(tmp_path: Path) -> None:
     """A second run of the folder is rejected with what to do, until the first one has ended."""
     with claimed(tmp_path / "state"):
         with pytest.raises(StateError, match="is used by another run; choose another with --state-folder"):
@@ -70,7 +70,7 @@ def test_a_state_folder_has_one_run(tmp_path: Path) -> None:
     assert len(first.strip()) >= 32
 
 
-def test_models_are_named_by_their_folder_or_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_name_is_given_or_derived_from_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name is the last part of a folder or hub id, or the part before `=`; folders become absolute."""
     (tmp_path / "org" / "here").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
@@ -84,7 +84,7 @@ def test_models_are_named_by_their_folder_or_as_given(tmp_path: Path, monkeypatc
     }
 
 
-def test_two_models_of_one_name_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_models_with_one_name_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names both and the syntax of a name."""
     arguments = [f"{tmp_path}/a/x", f"{tmp_path}/b/x"]
     with pytest.raises(ConfigError, match=rf"{tmp_path}/a/x and {tmp_path}/b/x are both named x"):
@@ -106,7 +106,7 @@ def test_a_folder_without_a_model_is_rejected(tmp_path: Path, monkeypatch: pytes
         (model_pb2.TASK_EMBEDDING, "embeddings"),
     ],
 )
-def test_the_greeting_has_a_request_that_fits_the_first_model(
+def test_greeting_has_a_request_for_the_first_models_task(
     task: model_pb2.Task, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The request is a chat, a completion or an embedding for the served model."""
@@ -127,7 +127,9 @@ def test_the_greeting_has_a_request_that_fits_the_first_model(
         (["--cors-origins=*"], ("*",)),
     ],
 )
-def test_origins_of_pages(flags: list[str], origins: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_origins_are_parsed_and_normalised(
+    flags: list[str], origins: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Origins are separated by commas or repeated flags, and normalised as browsers send them."""
     assert read_settings(Settings, flags).cors_origins == origins
     monkeypatch.setenv("SLUICE_CORS_ORIGINS", ",".join(origins))
@@ -145,7 +147,7 @@ def test_invalid_origins_are_rejected(origin: str, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("code", "words"), [(-9, "killed"), (137, "killed"), (-6, "aborted"), (134, "aborted"), (1, ""), (9, ""), (2, "")]
 )
-def test_the_end_by_a_signal_has_a_likely_reason(code: int, words: str) -> None:
+def test_exit_by_a_signal_is_explained(code: int, words: str) -> None:
     """A process that the kernel kills or that aborts leaves no reason in its log."""
     assert exit_reason(code).startswith(f" ({words}, " if words else "")
     assert bool(exit_reason(code)) is bool(words)

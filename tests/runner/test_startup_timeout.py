@@ -9,7 +9,7 @@ from runner.startup.startup_timeout import StartupTimeout
 PROGRESS = json.dumps({"logger": "any", "message": "downloading o/m: 1.0 of 9.0 MB, 1 MB/s", "loaded_bytes": 1_000_000})
 
 
-def test_progress_makes_it_longer() -> None:
+def test_loading_progress_extends_the_startup_timeout() -> None:
     """Only a JSON line of the service with the field `loaded_bytes` extends the timeout."""
     now = 0.0
     startup_timeout = StartupTimeout(300, lambda: now)
@@ -29,6 +29,6 @@ def test_progress_makes_it_longer() -> None:
     assert startup_timeout.left_s == 0
 
 
-async def test_its_end_is_waited_for() -> None:
+async def test_end_returns_when_the_timeout_has_passed() -> None:
     """`end` returns when the time is over."""
     await StartupTimeout(0.01).end()

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 import grpc
 from grpc import aio
 
-from tests.service.fakes import Refusal, refused
+from tests.service.fakes import Rejection, rejection_of
 
 _Answer = TypeVar("_Answer")
 _FIRST_S = 0.3
 
 
-async def refused_at_deadline(make_call: Callable[[float], Any], has_begun: Callable[[], bool]) -> Refusal:
+async def rejection_at_deadline(make_call: Callable[[float], Any], has_begun: Callable[[], bool]) -> Rejection:
     """Return the error of a call whose deadline passes while its request is computed.
 
     `make_call` gets the timeout in seconds. A call whose deadline has passed before `has_begun` proves nothing, and is
@@ -22,9 +22,9 @@ async def refused_at_deadline(make_call: Callable[[float], Any], has_begun: Call
     """
     timeout_s = _FIRST_S
     while True:
-        refusal = await refused(make_call(timeout_s))
+        rejection = await rejection_of(make_call(timeout_s))
         if has_begun():
-            return refusal
+            return rejection
         timeout_s *= 2
 
 

@@ -46,7 +46,7 @@ class Serving:
     endpoints: Any
     adapters: Any
     health: Any
-    refused: set[str]  # names of models that fail to load
+    failing_names: set[str]  # names of models that fail to load
     held: dict[str, asyncio.Event]  # events that hold the loads of models, by name
     log: list[str]  # names of models whose load has begun, in order
     telemetry: Telemetry
@@ -116,12 +116,12 @@ async def serving(
     server = Server(chosen, telemetry)
     runners = {name: ScriptedRunner(name) for name in models}
     engines: dict[str, GeneratorClient] = {}
-    refused: set[str] = set()
+    failing_names: set[str] = set()
     held: dict[str, asyncio.Event] = {}
     log: list[str] = []
 
     async def load(model: ModelSettings, observer: StepObserver) -> ServedModel:
-        if model.name in refused:
+        if model.name in failing_names:
             raise ModelLoadError(f"{model.path}: too large")
         log.append(model.name)
         if model.name in held:
@@ -145,7 +145,7 @@ async def serving(
                 endpoint_pb2_grpc.EndpointServiceStub(channel),
                 adapter_pb2_grpc.AdapterServiceStub(channel),
                 health_pb2_grpc.HealthStub(channel),
-                refused,
+                failing_names,
                 held,
                 log,
                 telemetry,

@@ -236,7 +236,7 @@ async def rest_of(call: Any) -> AsyncIterator[chat_pb2.StreamChatResponse]:
         yield event
 
 
-async def refused(call: Any) -> Refusal:
+async def rejection_of(call: Any) -> Rejection:
     """Return the error of a unary call, or of a stream read to its end; fail if the call succeeds."""
     events: list[chat_pb2.StreamChatResponse] = []
     try:
@@ -246,12 +246,12 @@ async def refused(call: Any) -> Refusal:
         else:
             await call
     except aio.AioRpcError as error:
-        return Refusal(error, events)
+        return Rejection(error, events)
     raise AssertionError("the call ended well")
 
 
 @dataclass
-class Refusal:
+class Rejection:
     """The error of a call with its decoded details."""
 
     error: aio.AioRpcError

@@ -39,7 +39,7 @@ class PlainPreparation:
         return self
 
     async def prepare(
-        self, asked: AnswerRequest, request_id: str, deadline: float | None = None, caller: Caller = ANONYMOUS
+        self, request: AnswerRequest, request_id: str, deadline: float | None = None, caller: Caller = ANONYMOUS
     ) -> PreparedAnswer:
         self.entered.set()
         if self.fail_with is not None:
@@ -49,8 +49,8 @@ class PlainPreparation:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
                 raise self.fail_after_leaving from None
-        sampling = asked.sampling if asked.sampling.seed is not None else replace(asked.sampling, seed=1)
-        plain = replace(asked, sampling=sampling, prompts=tuple(map(_as_text, asked.prompts)))
+        sampling = request.sampling if request.sampling.seed is not None else replace(request.sampling, seed=1)
+        plain = replace(request, sampling=sampling, prompts=tuple(map(_as_text, request.prompts)))
         preparation = Preparation("plain", ByteTokenizer(), self.max_model_len, None, self._workers)
         prepared = await preparation.prepare(plain, request_id, deadline, caller)
         self.after_preparing()

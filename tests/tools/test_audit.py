@@ -16,7 +16,7 @@ def test_findings_are_reported() -> None:
     assert npm_findings(found) == (["gamma <2: high"], "known vulnerabilities: 1 in 7 packages")
 
 
-def test_no_answer_is_no_all_clear() -> None:
+def test_audit_without_data_reports_a_failure() -> None:
     """A registry without data, or with an error, is reported as such."""
     skipped = {"dependencies": [{"name": "alpha", "skip_reason": "not found"}]}
     assert python_findings(skipped) == ([], NO_ANSWER)

@@ -51,7 +51,7 @@ def replace(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
-def test_the_current_contract_passes(checkout: Path) -> None:
+def test_unchanged_contract_passes(checkout: Path) -> None:
     """Without a main branch only the release is compared."""
     status, output = run(checkout, "tools/contract/breaking.sh")
     assert (status, output.splitlines()[0].split("/")[:2]) == (0, ["against proto", "released"])
@@ -88,7 +88,7 @@ def test_a_deleted_file_breaks_the_release(checkout: Path) -> None:
     assert 'Previously present file "sluice/v1/watermark.proto" was deleted' in output
 
 
-def test_additions_on_main_must_stay(checkout: Path) -> None:
+def test_fields_on_main_cannot_be_removed(checkout: Path) -> None:
     """A field added after the release may be removed until it is on main."""
     file = checkout / "proto/sluice/v1/sampling.proto"
     before = file.read_text()
@@ -102,7 +102,7 @@ def test_additions_on_main_must_stay(checkout: Path) -> None:
     assert 'field "1000" with name "novelty"' in output
 
 
-def test_a_release_is_kept_once(checkout: Path) -> None:
+def test_released_version_is_not_overwritten(checkout: Path) -> None:
     """A released version isn't overwritten; a new version replaces it and is compared from then on."""
     (released,) = (checkout / "proto/released").iterdir()
     before = released.read_bytes()
@@ -118,7 +118,7 @@ def test_a_release_is_kept_once(checkout: Path) -> None:
     assert run(checkout, "tools/contract/breaking.sh")[0] == 0
 
 
-def test_names_for_languages_stay(checkout: Path) -> None:
+def test_language_options_cannot_be_changed(checkout: Path) -> None:
     """Language names on main and in a release can't be changed; release 0.1.0 had none."""
     commit_to_main(checkout)
     replace(checkout / "proto/sluice/v1/usage.proto", 'java_package = "sluice.v1"', 'java_package = "com.example"')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tomllib
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,15 @@ def component(name: str, **more: Any) -> dict[str, Any]:
 def test_all_parts_have_one_version() -> None:
     """The server, the native step and the clients have one version, which is in the changelog."""
     assert f"## [{version()}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_wheel_has_every_package_of_the_product() -> None:
+    """A folder with code that pyproject.toml does not list would be missing in an installed product."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    tops = {name for name in settings["packages"] if "." not in name and name not in {"sluice", "buf"}}
+    folders = [path.parent.relative_to(ROOT) for top in tops for path in (ROOT / top).rglob("__init__.py")]
+    missing = {".".join(folder.parts) for folder in folders} - set(settings["packages"])
+    assert not missing
 
 
 @pytest.mark.slow
@@ -49,7 +59,7 @@ def test_contract_is_packed_in_both_forms(tmp_path: Path) -> None:
     assert (tmp_path / "SHA256SUMS").read_text() == first
 
 
-def test_sbom_has_what_the_product_needs() -> None:
+def test_sbom_has_direct_and_transitive_dependencies() -> None:
     """The SBOM has direct and transitive dependencies, cyclic or not, but no tools and no paths of this machine."""
     here = {"type": "distribution", "url": "file:///home/me/torch.whl"}
     there = {"type": "website", "url": "https://example.invalid"}

@@ -7,13 +7,13 @@ import pytest
 from tools.parameter_counts import DRAW_LIMIT, EFFECT_LIMIT, Count, limits, main
 
 
-def test_every_parameter_keeps_to_its_limits(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_parameter_is_within_its_file_limit(capsys: pytest.CaptureFixture[str]) -> None:
     assert main() == 0, capsys.readouterr().err
     lines = capsys.readouterr().out.splitlines()
     assert {line.split()[0] for line in lines} >= {"temperature", "logit_bias", "min_tokens"}
 
 
-def test_a_draws_parameter_may_stand_in_more_files_than_an_effects() -> None:
+def test_draw_parameters_have_a_higher_file_limit_than_effects() -> None:
     assert limits()["typical_p"] == DRAW_LIMIT
     assert limits()["repetition_penalty"] == limits()["min_tokens"] == EFFECT_LIMIT
 
@@ -27,5 +27,5 @@ def test_a_draws_parameter_may_stand_in_more_files_than_an_effects() -> None:
         (Count("top_k", 6, 6, {"openai": 3}), []),
     ],
 )
-def test_what_is_above_a_limit_is_named(count: Count, faults: list[str]) -> None:
+def test_parameter_above_its_limit_is_reported(count: Count, faults: list[str]) -> None:
     assert count.faults == faults

@@ -42,14 +42,14 @@ def test_every_package_has_hashes() -> None:
 def test_every_requirement_is_pinned() -> None:
     """The requirements of each extra in pyproject.toml are pinned; if not, run `make pins`."""
     known = {name for name, _ in pins(LOCK.read_text())}
-    asked = {
+    requested = {
         re.split(r"[\[><=;]", each)[0].lower().replace("_", "-")
         for each in needed("bench", "build", "zig", "pins", "audit")
     }
-    assert asked - known == set()
+    assert requested - known == set()
 
 
-def test_hashes_are_those_of_the_version() -> None:
+def test_hashes_belong_to_the_pinned_version() -> None:
     """Names match in any spelling, and a local build of a version matches the version."""
     lines = hashed("Alpha==1.0+cpu\nbeta-two==2.0\n", TEXT)
     assert lines == [f"alpha==1.0+cpu --hash={SHA} --hash={SHA.replace('0', '1')}", f"beta-two==2.0 --hash={SHA}"]
@@ -62,7 +62,7 @@ def test_unpinned_packages_are_rejected(package: str) -> None:
         hashed(package, TEXT)
 
 
-def test_versions_keep_their_conditions() -> None:
+def test_pins_keep_environment_markers() -> None:
     """Versions keep their environment markers and lose their hashes."""
     assert [line.strip() for line in versions(TEXT)] == ["alpha==1.0", "Beta_two==2.0 ; sys_platform == 'linux'"]
 
@@ -82,7 +82,7 @@ def test_a_file_with_another_hash_is_not_installed(tmp_path: Path) -> None:
     assert "Hash mismatch" in done.stderr
 
 
-def test_sources_of_pip_are_sources_of_uv() -> None:
+def test_package_sources_of_pip_are_passed_to_uv() -> None:
     """Indexes and folders of wheels reach uv; pip's environment variables win over its files."""
     listing = """:env:.find-links='/wheels'
 :env:.timeout='180'

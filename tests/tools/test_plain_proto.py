@@ -128,7 +128,7 @@ def test_every_file_names_its_package_in_every_language(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("language", CHAT_REQUESTS)
-def test_protoc_compiles_it_alone(language: str, tmp_path: Path) -> None:
+def test_protoc_compiles_the_plain_contract(language: str, tmp_path: Path) -> None:
     """`protoc -I generated/proto` generates code from all files, in each language that protoc has built in."""
     command: list[str | Path] = [PROTOC, f"-I{PLAIN}", f"--{language}_out={tmp_path}", *NAMES]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

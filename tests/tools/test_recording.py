@@ -11,7 +11,7 @@ MOMENTS = [(10.0, 4), (10.5, 9), (99.0, 14)]
 TEXT = "one\ntwo\nthr\nee\n"
 
 
-def test_a_line_has_the_moment_of_its_first_character() -> None:
+def test_time_of_a_line_is_that_of_its_first_character() -> None:
     assert [(line.text.plain, line.moment) for line in lines_of(TEXT, MOMENTS)] == [
         ("one", 10.0),
         ("two", 10.5),

@@ -49,7 +49,7 @@ def test_schema_is_up_to_date(path: Path, kind: type[ServiceSettings | GatewaySe
     Draft202012Validator.check_schema(json_schema(kind))
 
 
-def test_there_are_documented_files() -> None:
+def test_documentation_has_settings_files() -> None:
     """The search finds documented files."""
     assert len(FILES) > 6
 

@@ -1,9 +1,9 @@
 """Build the documentation site: `make docs`, offline, in gateway/page/site/, from which the gateway serves it.
 
-The pages are docs/ and the files of OTHERS, copied with their links rewritten for the site; a target without a page,
-such as a source file, is named without a link. A broken link is an error. Pages that NAVIGATION doesn't name are listed
-under "More". Scripts that the generator writes into pages are moved to files, so that the gateway's policy need not
-allow inline scripts.
+The pages are docs/ and the files of OTHERS, copied with their links rewritten for the site; a link to a file without a
+page, such as a source file, becomes plain text. A broken link is an error. Pages that NAVIGATION doesn't name are
+listed under "More". Scripts that the generator writes into pages are moved to files, so that the gateway's policy need
+not allow inline scripts.
 """
 
 from __future__ import annotations

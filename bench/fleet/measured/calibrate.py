@@ -48,7 +48,7 @@ def _seconds(backend: Any, parts: list[tuple[int, int]], block_size: int) -> flo
     blocks = -(-max(start + number for start, number in parts) // block_size)
     batch = lay_out(
         [
-            BatchEntry([1] * number, start, array("i", range(index * blocks, (index + 1) * blocks)), 1)
+            BatchEntry([1] * number, start, [array("i", range(index * blocks, (index + 1) * blocks))], 1)
             for index, (start, number) in enumerate(parts)
         ],
         block_size,

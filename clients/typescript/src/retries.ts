@@ -12,7 +12,7 @@ const MAX_DELAY_MS = 3_000;
 /**
  * Returns an interceptor that repeats calls that failed with UNAVAILABLE or RESOURCE_EXHAUSTED, up to `maxRetries`
  * times, after the delay that the server names, otherwise after 0.2, 0.4, 0.8 s and so on. The call's deadline and
- * `signal` end the wait. Calls that change what is served are never repeated, and no stream that has begun.
+ * `signal` end the wait. Calls that change what is served are never repeated, and no stream that has started.
  */
 export function retrying(maxRetries: number): Interceptor {
   return (next) => async (request) => {

@@ -45,7 +45,7 @@ _ROLES: Final = {
 
 
 class TurnMessage(msgspec.Struct):
-    """One turn. Answers can be sent back unchanged, including fields that are not read here."""
+    """One turn. An answer can be sent back unchanged, including fields that are not read here."""
 
     role: Literal["user", "assistant", "system"]
     content: str | list[Block]

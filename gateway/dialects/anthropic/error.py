@@ -50,7 +50,7 @@ def error_body(failure: Failure) -> bytes:
         "message": _message(failure),
     }
     if failure.reason is Reason.UNSUPPORTED_FIELD and failure.field == "thread":
-        # With this text the SDK's tool runner sends all messages instead.
+        # The SDK's tool runner matches this text, and then sends all messages.
         error["details"] = {"error_code": "thread_unsupported_request"}
     return orjson.dumps({"type": "error", "error": error, "request_id": failure.request_id})
 
@@ -60,10 +60,10 @@ def _status(failure: Failure) -> int:
 
 
 def _message(failure: Failure) -> str:
-    """Return an error's text, for long prompts in Anthropic's own words."""
+    """Return an error's text; the one about long prompts is worded as Anthropic's."""
     if failure.reason is not Reason.PROMPT_TOO_LONG:
         return failure.message
-    # Programs that shorten a conversation and retry match this text.
+    # Clients that shorten a conversation and retry match this text.
     values = failure.values
     numbers = (
         f"{values['num_prompt_tokens']} tokens > {values['limit']} maximum; " if "num_prompt_tokens" in values else ""

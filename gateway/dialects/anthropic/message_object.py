@@ -67,7 +67,10 @@ def to_usage(usage: Usage) -> dict[str, Any]:
 
 
 def _to_input(arguments: str) -> orjson.Fragment | dict[str, str]:
-    """Return a call's arguments verbatim; text that is not a JSON object, such as a truncated one, inside an object."""
+    """Return a call's arguments verbatim.
+
+    Text that is not a JSON object, such as a truncated one, is wrapped in an object.
+    """
     arguments = arguments or "{}"
     try:
         is_object = isinstance(orjson.loads(arguments), dict)

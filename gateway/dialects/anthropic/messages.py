@@ -70,7 +70,7 @@ def to_count(answer: CountTokensResponse) -> bytes:
 
 
 def _read(http_request: HttpRequest, decoder: msgspec.json.Decoder[_Body]) -> _Body:
-    """Decode a body. Raise Failure, for an unsupported kind of tool with that as the reason."""
+    """Decode a body. Raise Failure; for an unsupported kind of tool, the failure names it."""
     try:
         return decode(http_request.body, decoder)
     except Failure as failure:

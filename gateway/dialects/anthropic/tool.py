@@ -27,7 +27,7 @@ class Tool(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _AnyTool(msgspec.Struct):
-    """A tool of any kind, of which only the kind is read."""
+    """A tool of any kind; only its kind is read."""
 
     type: str | None = None
 

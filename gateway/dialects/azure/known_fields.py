@@ -1,4 +1,4 @@
-"""Remove unknown fields from a JSON body, at any depth. The rest stays as written."""
+"""Remove unknown fields from a JSON body, at any depth. The rest of the body is unchanged."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ def _known_of_object(text: bytes, structs: Sequence[inspect.StructType]) -> byte
 
 
 def _is_meant(given: Mapping[str, msgspec.Raw], struct: inspect.StructType) -> bool:
-    """Return whether the object's tag is that of the type."""
+    """Return whether the object has the tag of the type."""
     tag = given.get(struct.tag_field) if struct.tag_field is not None else None
     return tag is not None and bytes(tag) == msgspec.json.encode(struct.tag)

@@ -24,7 +24,7 @@ _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def check_version(http_request: HttpRequest) -> None:
-    """Raise Failure for a malformed version; all versions, and requests without one, are served alike."""
+    """Raise Failure for a malformed version. The version has no other effect and may be omitted."""
     version = http_request.query.get("api-version", "2024-05-01-preview")
     if _VERSION.fullmatch(version) is None:
         text = "must have the form YYYY-MM-DD or YYYY-MM-DD-preview"

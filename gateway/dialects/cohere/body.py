@@ -104,7 +104,7 @@ class CohereChatBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     output_interval_ms: int | None = None
 
     def check(self) -> None:
-        """Raise Failure for fields whose effect this server doesn't have."""
+        """Raise Failure for fields that this server doesn't support."""
         mode = self.citation_options.mode if self.citation_options is not None else None
         if mode not in {None, "OFF", "DISABLED"}:
             text = "must be OFF or DISABLED: answers have no citations"

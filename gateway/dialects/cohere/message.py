@@ -84,7 +84,7 @@ class ToolCall(msgspec.Struct):
 
 
 class CohereMessage(msgspec.Struct):
-    """One turn. `tool_plan` is what the assistant said before its calls."""
+    """One turn. `tool_plan` is the assistant's text before its calls."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str | list[Part] | None = None
@@ -128,7 +128,7 @@ def document_text(document: str | Document) -> str:
 
 
 def _field_text(value: msgspec.Raw) -> str:
-    """Return a string as it is, and any other value as JSON."""
+    """Return a string unchanged, and any other value as JSON."""
     text = bytes(value).decode()
     return msgspec.json.decode(text, type=str) if text.startswith('"') else text
 

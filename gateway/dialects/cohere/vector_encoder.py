@@ -25,7 +25,7 @@ class VectorEncoder(WholeEncoder):
     """Encodes one answer with its vectors in the requested types."""
 
     def __init__(self, types: Collection[VectorType], texts: Sequence[str] | None) -> None:
-        """`texts` are those of the request, which the answer repeats; None if it has inputs instead."""
+        """`texts` are the request's texts, which the answer repeats; None if the request has inputs instead."""
         self._types = dict.fromkeys(types)
         self._texts = texts
 

@@ -32,4 +32,4 @@ class EndpointsAnswer(msgspec.Struct):
 
 
 class NothingAnswer(msgspec.Struct):
-    """The empty object that a successful request without a result returns."""
+    """The empty object that is the answer to a successful request without a result."""

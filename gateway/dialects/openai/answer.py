@@ -27,7 +27,7 @@ class ModelsAnswer(msgspec.Struct):
 
 
 class ModelUsageAnswer(msgspec.Struct):
-    """What a key has used of one model; `requests` are those that used tokens."""
+    """A key's usage of one model; `requests` counts requests that used tokens."""
 
     model: str
     requests: Annotated[int, Meta(ge=0)]
@@ -37,7 +37,7 @@ class ModelUsageAnswer(msgspec.Struct):
 
 
 class LimitAnswer(msgspec.Struct):
-    """A limit of a key, of all models if `model` is null, and what is left of it."""
+    """A limit of a key and its remainder; it applies to all models if `model` is null."""
 
     quota_metric: str
     model: str | None
@@ -47,7 +47,7 @@ class LimitAnswer(msgspec.Struct):
 
 
 class UsageAnswer(msgspec.Struct):
-    """What the caller's key has used since a Unix time, and its limits; `key` is null for clients without one."""
+    """The usage of the caller's key since a Unix time, and its limits; `key` is null for clients without a key."""
 
     object: Literal["usage"]
     key: str | None

@@ -48,5 +48,6 @@ class DeploymentEmbeddingTranslator(OpenAIEmbeddingTranslator):
 def _ask_for(
     name: str, request: chat_pb2.ChatRequest | completion_pb2.CompleteRequest | embedding_pb2.EmbedRequest
 ) -> None:
-    check_text(type(request), "model", request.model or None, "model")  # validated, though the path's replaces it
+    # The body's model is validated, although the model in the path replaces it.
+    check_text(type(request), "model", request.model or None, "model")
     request.model = name

@@ -82,7 +82,7 @@ def _error_body(failure: Failure) -> bytes:
 
 
 def _to_type(failure: Failure) -> str:
-    """Return OpenAI's type of an error."""
+    """Return OpenAI's error type."""
     if failure.reason is Reason.RATE_LIMITED and (kind := _QUOTA_TYPES.get(failure.values.get("quota_metric", ""))):
         return kind
     return _TYPES.get(failure.status, "invalid_request_error")

@@ -17,7 +17,7 @@ from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
-_NO_TOP_K: Final = -1  # vLLM's and SGLang's value that disables it; another one is 0, as in the contract
+_NO_TOP_K: Final = -1  # the value that disables it in vLLM and SGLang; 0 disables it too, as in the contract
 TopK: TypeAlias = Annotated[int, msgspec.Meta(ge=-1)]
 _BEAMS: Final = "beam search is not available"
 # Rejected fields, with the neutral values that clients send by default.
@@ -81,7 +81,7 @@ def set_extensions(body: Extended, request: ChatRequest | CompleteRequest) -> No
 
 
 def _reject_unsupported(body: Extended) -> None:
-    """Raise Failure for fields with values that can't have their effect."""
+    """Raise Failure for fields with unsupported values."""
     num_choices = 1 if body.n is None else body.n
     if body.best_of is not None and body.best_of != num_choices:
         text = f"must equal n ({num_choices}): every generated choice is returned"

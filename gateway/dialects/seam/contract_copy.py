@@ -26,7 +26,7 @@ _DIALECTS_OWN: Final = frozenset({FieldDescriptor.TYPE_ENUM, FieldDescriptor.TYP
 
 
 def copy_fields(body: msgspec.Struct, message: Message, prefix: str = "", *, but: Collection[str] = ()) -> None:
-    """Set each field of `message` whose name `body` has too, if it is given.
+    """Set each field of `message` that `body` has under the same name and that is given.
 
     Fields are numbers, booleans and strings, and lists and maps of them. `but` excludes fields that the dialect
     converts itself; `prefix` is put before the caller's names. Raise Failure for a value outside the contract's types,
@@ -48,7 +48,7 @@ def _copies(body: type[msgspec.Struct], message: Descriptor) -> tuple[tuple[str,
 
 
 def _copy_of(field: Any) -> _Copy | None:
-    """Return the function that copies a value to a field; None for a field that each dialect has in its own form."""
+    """Return the function that copies a value to a field; None for a field whose form depends on the dialect."""
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         return _copy_map
     if field.type in _DIALECTS_OWN:

@@ -36,7 +36,7 @@ def put(message: Message, name: str, value: int | None, field: str) -> None:
 
 
 def check_length(message: type[Message], name: str, items: Sized, field: str) -> None:
-    """Raise Failure for `field` if the message's repeated field or map `name` can't have so long a list of `items`."""
+    """Raise Failure for `field` if the message's repeated field or map `name` can't have as many items as `items`."""
     rules = _rules(message.DESCRIPTOR.fields_by_name[name])
     limit = rules.repeated.max_items or rules.map.max_pairs
     if 0 < limit < len(items):

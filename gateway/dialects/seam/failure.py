@@ -1,7 +1,7 @@
 """The failure of a request, independent of dialects: the one exception that ends a request with an error.
 
-Translators raise it for invalid bodies, `gateway.upstream.errors` makes it from gRPC statuses, and each dialect turns
-it into an error body of its own.
+Translators raise it for invalid bodies, `gateway.upstream.errors` makes it from gRPC statuses, and each dialect
+converts it to its error body.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Reason(enum.StrEnum):
     """The cause of a failure, for programs, with its HTTP status.
 
     Those of the service are values of the contract's ErrorReason; reasons of RPCs that the gateway doesn't offer are
-    left out. A dialect may map a reason to another status, if its API documents that.
+    omitted. A dialect may map a reason to another status, if its API documents that.
     """
 
     status: int
@@ -140,13 +140,13 @@ class Failure(Exception):  # noqa: N818  a name states the condition
 
     @property
     def message(self) -> str:
-        """One line for people, with the name of each invalid field."""
+        """The message: one line, with the name of each invalid field."""
         if not self.violations:
             return self.text
         return "; ".join(f"{v.field}: {v.text}" if v.field else v.text for v in self.violations)
 
     def renamed(self, caller_name: Callable[[str], str]) -> Failure:
-        """Return a copy with the names of its fields mapped from the contract's to the dialect's."""
+        """Return a copy whose field names are mapped from the contract's to the dialect's."""
         return self._with(Violation(caller_name(v.field), v.text) for v in self.violations)
 
     def with_texts(self, texts: Mapping[str, str]) -> Failure:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 class HttpRequest:
     """The body's bytes, and the parts of an HTTP request that a dialect may read.
 
-    Of repeated names `headers` have the first, `query` the last; header names are in lower case.
+    For repeated names, `headers` has the first value and `query` the last. Header names are in lower case.
     """
 
     body: bytes

@@ -45,7 +45,7 @@ _UNITS: Final = {"str": " characters", "array": " items", "object": " entries"}
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """Return the body as the decoder's type. Raise Failure (400) that names the position and the rule."""
-    # The count includes commas and brackets in strings: it is cheap, and no prompt has as many.
+    # The count includes commas and brackets in strings: the count is cheap, and no prompt has that many.
     if len(body) > _MAX_VALUES and body.count(b",") + body.count(b"[") + body.count(b"{") > _MAX_VALUES:
         raise Failure(Reason.MALFORMED_JSON, f"the body has more than {_MAX_VALUES} values")
     if body.count(b":") > _MAX_KEYS and sum(1 for _ in islice(_KEY.finditer(body), _MAX_KEYS + 1)) > _MAX_KEYS:
@@ -71,7 +71,7 @@ def is_given(raw: msgspec.Raw) -> bool:
 
 
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> None:
-    """Raise Failure for a duplicate key of an object; nothing is kept, so that a large body is in memory only once."""
+    """Raise Failure for a duplicate key. Nothing is stored, so that a large body is in memory only once."""
     seen: set[str] = set()
     for name, _ in pairs:
         if name in seen:

@@ -1,6 +1,6 @@
 """Suggestions in errors about a body: the known field or value that is closest to an unknown one.
 
-The type of the body has the known ones; `path` is the dotted path of the field, such as `messages.0.role`.
+The known names come from the type of the body; `path` is the dotted path of the field, such as `messages.0.role`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def suggested_value(kind: Any, path: str, value: str) -> str:
 
 
 def _suggested(name: str, known: Sequence[str], other: str | None) -> str:
-    """Return the suggestion of the `other` API's equivalent if it is known here, else of the closest name."""
+    """Return a suggestion: the equivalent of the `other` API's name if it is known here, otherwise the closest name."""
     return f"; did you mean {other}?" if other in known else suggestion(name, dict.fromkeys(known))
 
 

@@ -1,4 +1,4 @@
-"""The routes of Cohere's chats and embeddings, under /v2. Its reranking is with that of other servers."""
+"""The routes of Cohere's chats and embeddings, under /v2. Its reranking is in `rank`, with that of other servers."""
 
 from __future__ import annotations
 

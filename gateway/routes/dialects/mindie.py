@@ -41,9 +41,11 @@ from gateway.upstream.client import Caller
 from process.distribution import installed_version
 
 _MODEL: Final = "/v2/models/{model:path}"  # a model's name may have slashes
-_FORMS: Final = (f"{_MODEL}/versions/{{version}}", _MODEL)  # the longer first: the shorter would take it for a name
+# The longer path is first, because the shorter one would match it as part of a name.
+_FORMS: Final = (f"{_MODEL}/versions/{{version}}", _MODEL)
 _VERSION: Final = Parameter("version", "path", "The model's version.", "1")
-_UNSUPPORTED_PATHS: Final = frozenset({"config", "stats"})  # of a model; they read like the end of its name
+# Paths below a model's, which could also be the end of a name.
+_UNSUPPORTED_PATHS: Final = frozenset({"config", "stats"})
 _UNNAMED: Final = "/v2/models/{model}"
 _PROMPT: Final = {"text_input": "One, two,", "parameters": {"max_new_tokens": 4}}
 _BODY: Final = Body(GenerateBody, _PROMPT, GenerationAnswer, chunk=GenerationChunk)

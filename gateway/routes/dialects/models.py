@@ -1,4 +1,4 @@
-"""The routes of models: in the OpenAI style, and for Anthropic's clients also in theirs under /v1."""
+"""The routes of models: in the OpenAI style, and for Anthropic's clients also in Anthropic's style, under /v1."""
 
 from __future__ import annotations
 

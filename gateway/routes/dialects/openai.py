@@ -1,6 +1,6 @@
-"""The routes of the OpenAI style, under /v1, and under /openai as Azure's hosting of it has them.
+"""The routes of the OpenAI style, under /v1, and under /openai, as Azure OpenAI has them.
 
-Tokens have vLLM's paths, and the same under /v1, where clients with that base URL look.
+Tokenization has vLLM's paths, also under /v1 for clients with that base URL.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from gateway.upstream.client import Caller
 
 _ROOT: Final = "/api/2.0/serving-endpoints"
 _ONE: Final = f"{_ROOT}/{{name:path}}"  # a model's own endpoint may have slashes in its name
-_PROVISIONED: Final = f"{_ROOT}/pt"  # provisioned throughput, which is all there is
+_PROVISIONED: Final = f"{_ROOT}/pt"  # provisioned throughput; the only kind of endpoint here
 _CREATE: Final = msgspec.json.Decoder(EndpointBody)
 _CONFIG: Final = msgspec.json.Decoder(ConfigBody)
 _CREATED_NAME: Final = Parameter("name", "path", "The name of an endpoint that was created.", "ab-test")

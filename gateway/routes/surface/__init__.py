@@ -1,1 +1,1 @@
-"""What a dialect adds to the application: a surface, with an operation per method and path."""
+"""The surface of a dialect: its operations, one per method and path."""

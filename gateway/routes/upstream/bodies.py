@@ -1,4 +1,4 @@
-"""Read the bodies of requests, so that callers without a key, or with many requests, can't fill the memory."""
+"""Read request bodies with limits, so that callers without a key or with many requests can't fill the memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SMALL: Final = 64 * 1024  # bytes, of any body
 
 
 class BodyReader:
-    """Reads bodies above 64 KiB, or of unknown length, for callers whose credential is valid and who hold little.
+    """Reads request bodies; those above 64 KiB or of unknown length need a valid credential and a share of memory.
 
     Bytes above 64 KiB of incomplete bodies are shared among callers (`max_incoming_bytes`). Each such body counts at
     least as a 1,024th of the memory, because it occupies one of the connections that Envoy may open. Callers with a

@@ -39,7 +39,7 @@ class _Listing:
 
 
 class EndpointLists:
-    """One list per credential, since the service decides by it which endpoints are visible. Used on the event loop.
+    """One list per credential, because the credential determines which endpoints are visible. Used on the event loop.
 
     Credentials are stored as hashes with a key of this process; only fresh lists are kept, at most 1,024.
     """
@@ -70,7 +70,7 @@ class EndpointLists:
         except Failure as failure:
             if failure.status != 403:
                 raise
-        # A key that may generate may lack the right to list endpoints; it can use the models' own in any case.
+        # A key that may generate may lack the right to list endpoints; it can still use the models' own endpoints.
         models = await self._source.list_models(caller)
         return [
             Endpoint(

@@ -30,7 +30,7 @@ _EMBEDDING: Final = frozenset({TASK_EMBEDDING})
 _RANK: Final = frozenset({TASK_RANK})
 _ANY: Final = (_CHAT, frozenset({TASK_COMPLETION}), _EMBEDDING, _RANK)
 
-# The tasks of the models that serve a request. The first set of which any model is served counts.
+# The tasks of the models that serve a request. The first set with a served model applies.
 _TASKS: Final[Mapping[type[Message], Sequence[AbstractSet[Task]]]] = {
     ChatRequest: (_CHAT,),
     CompleteRequest: (_TEXT,),
@@ -101,7 +101,7 @@ def _only(endpoints: Sequence[Endpoint], tasks: Sequence[AbstractSet[Task]]) -> 
 
 
 def _able(endpoints: Sequence[Endpoint], tasks: Sequence[AbstractSet[Task]]) -> list[str]:
-    """Return the names of all models of the first of `tasks` that is served, without adapters."""
+    """Return the names of all models, without adapters, of the first task in `tasks` that any model serves."""
     for alike in tasks:
         able = [each.name for each in endpoints if each.is_model and not each.parent and each.task in alike]
         if able:
@@ -110,5 +110,5 @@ def _able(endpoints: Sequence[Endpoint], tasks: Sequence[AbstractSet[Task]]) -> 
 
 
 def _own_name(endpoint: Endpoint) -> str:
-    """Return an adapter's name without its model's prefix, which is accepted too; of others, the whole name."""
+    """Return an adapter's name without the prefix of its model; other names are returned unchanged."""
     return endpoint.name.removeprefix(f"{endpoint.parent}:") if endpoint.parent else endpoint.name

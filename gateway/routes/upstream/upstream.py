@@ -13,7 +13,7 @@ from gateway.upstream.client import ServiceClient
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """The service's client, the choice among its models, and the reader of bodies, which asks it to check keys."""
+    """The service's client, the choice among its models, and the reader of bodies."""
 
     client: ServiceClient
     choice: ModelChoice
@@ -21,5 +21,5 @@ class Upstream:
 
     @classmethod
     def from_client(cls, client: ServiceClient, settings: Settings) -> Upstream:
-        """Create it from a client."""
+        """Create an upstream from a client."""
         return cls(client, ModelChoice(EndpointLists(client)), BodyReader(client.require_key, settings))

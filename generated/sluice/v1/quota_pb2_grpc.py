@@ -47,7 +47,7 @@ class QuotaServiceServicer:
     """
 
     def GetUsage(self, request, context):
-        """Returns what the caller's own key has used, and what is left of its limits. The call counts for no limit.
+        """Returns the usage and the remaining limits of the caller's own key. The call doesn't count towards any limit.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,7 +34,7 @@ class QuotaServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> QuotaServiceAsyncStub: ...
     GetUsage: _grpc.UnaryUnaryMultiCallable[_quota_pb2.GetUsageRequest, _quota_pb2.GetUsageResponse]
-    """Returns what the caller's own key has used, and what is left of its limits. The call counts for no limit."""
+    """Returns the usage and the remaining limits of the caller's own key. The call doesn't count towards any limit."""
 
 @_typing.type_check_only
 class QuotaServiceAsyncStub(QuotaServiceStub):
@@ -42,7 +42,7 @@ class QuotaServiceAsyncStub(QuotaServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetUsage: _aio.UnaryUnaryMultiCallable[_quota_pb2.GetUsageRequest, _quota_pb2.GetUsageResponse]  # type: ignore[assignment]
-    """Returns what the caller's own key has used, and what is left of its limits. The call counts for no limit."""
+    """Returns the usage and the remaining limits of the caller's own key. The call doesn't count towards any limit."""
 
 class QuotaServiceServicer(metaclass=_abc_1.ABCMeta):
     """Describes what API keys use. Errors: UNAVAILABLE (the store of the limits can't be reached)."""
@@ -53,6 +53,6 @@ class QuotaServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _quota_pb2.GetUsageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_quota_pb2.GetUsageResponse, _abc.Awaitable[_quota_pb2.GetUsageResponse]]:
-        """Returns what the caller's own key has used, and what is left of its limits. The call counts for no limit."""
+        """Returns the usage and the remaining limits of the caller's own key. The call doesn't count towards any limit."""
 
 def add_QuotaServiceServicer_to_server(servicer: QuotaServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

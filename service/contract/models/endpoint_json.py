@@ -22,9 +22,9 @@ _ENDPOINTS: Final = "endpoints"  # the field of the document that has the entrie
 class EndpointJson:
     """Endpoints as the JSON form of sluice.v1.ListEndpointsResponse. A `Format`.
 
-    Replicas of several versions share the text. What this version doesn't know is kept: unknown fields of an endpoint
-    and of the document, and entries that can't be read. A strict format raises ValueError for these instead, which is
-    right for a file that people edit.
+    Replicas of several versions share the text. Content that this version doesn't know is kept: unknown fields of an
+    endpoint and of the document, and entries that can't be read. A strict format, for files that people edit, raises
+    ValueError for such content instead.
     """
 
     def __init__(self, *, is_strict: bool) -> None:
@@ -78,7 +78,7 @@ class EndpointJson:
 
 
 def _entry(endpoint: Endpoint, newer: NewerEndpoint | None) -> Mapping[str, Any]:
-    """The JSON of an endpoint. If it wasn't changed here, that is the entry as it was read."""
+    """The JSON of an endpoint; the entry as it was read, unless the endpoint was changed here."""
     if newer is not None and newer.endpoint == endpoint:
         return newer.entry
     entry: dict[str, Any] = json_format.MessageToDict(endpoint_message(endpoint), preserving_proto_field_name=True)

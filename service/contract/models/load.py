@@ -1,4 +1,4 @@
-"""Convert the engines' stats and the Prometheus metrics of a service to GetLoadResponse."""
+"""Convert the engines' statistics and the service's Prometheus metrics to GetLoadResponse."""
 
 from __future__ import annotations
 

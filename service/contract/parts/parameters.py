@@ -43,7 +43,7 @@ def to_stopping(message: sampling_pb2.StopParams) -> StopParams:
 
 
 def to_logprobs(request: Any, field: str = "logprobs") -> LogprobsOptions | None:
-    """Return the log probabilities that `field` of a request asks for; None if it is not set."""
+    """Return the log probability options in `field` of a request; None if it is not set."""
     given: logprobs_pb2.LogprobsOptions = getattr(request, field)
     return LogprobsOptions(given.top_logprobs, tuple(given.token_ids)) if request.HasField(field) else None
 

@@ -1,6 +1,6 @@
 """The resume position of a stream as bytes, which clients keep and send back.
 
-They are opaque and not secret: a client that changes them gets an error, or another answer to its own request.
+They are opaque and not secret: a client that changes them gets an error, or a different answer to its own request.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _to_identity(data: bytes) -> StreamIdentity:
     except (struct.error, ValueError):
         version = 0
     if version != _VERSION:
-        raise InvalidRequest("resume.stream", "is not what a stream began with")
+        raise InvalidRequest("resume.stream", "is not the stream value of a first event")
     return StreamIdentity(answer_id.hex(), created_ns, model, fingerprint, seed, digest)
 
 

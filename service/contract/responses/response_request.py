@@ -144,7 +144,7 @@ def _add_system(turns: list[_Turn], parts: Iterable[Part], field: str) -> None:
     elif turns[-1].role is Role.SYSTEM:
         turns[-1].content.append(TextPart(_BETWEEN_INSTRUCTIONS))
     else:
-        raise InvalidRequest(f"{field}.role", "a message of the role system must stand before all other items")
+        raise InvalidRequest(f"{field}.role", "a message of the role system must come before all other items")
     turns[-1].content.extend(parts)
 
 

@@ -33,13 +33,16 @@ class Batch:
 
     A prefill, a chunk of one and a decode differ only in the number of tokens. The position of a token's keys and
     values in the cache follows from its sequence's block table and its position; each backend defines its own layout.
+    A row of a block table is padded with its own first entry.
     """
 
     token_ids: Int32s  # [tokens]
     positions: Int32s  # [tokens], of each token in its sequence, from 0
     row_offsets: Int32s  # [sequences + 1]: sequence i has the tokens row_offsets[i] to row_offsets[i + 1] - 1
     context_lengths: Int32s  # [sequences], tokens after the step: cached and new ones
-    block_tables: Int32s  # [sequences, most blocks of a context], padded with the sequence's own first block
+    block_tables: (
+        Int32s  # [sequences, most blocks of a context], padded; [groups, sequences, …] of several cache groups
+    )
     output_rows: Int32s  # [rows], the tokens whose logits are needed, in ascending order
     images: abc.Sequence[ImageRows] = ()  # images with tokens in the batch, in the tokens' order
     sequence_slots: abc.Sequence[int] = ()  # [sequences], a stable number of each sequence, for stateful backends
@@ -63,7 +66,7 @@ class BatchEntry(NamedTuple):
 
     token_ids: abc.Sequence[int]
     start: int
-    block_table: array[int]  # covers the new tokens
+    block_tables: abc.Sequence[array[int]]  # of each cache group, which cover the new tokens
     num_output_rows: int
     images: abc.Sequence[PromptImage] = ()  # of the sequence
 
@@ -104,7 +107,7 @@ def lay_out(entries: abc.Sequence[BatchEntry], block_size: int) -> Batch:
         positions=np.arange(len(token_ids), dtype=np.int32) - origins,
         row_offsets=offsets,
         context_lengths=lengths,
-        block_tables=_block_tables([entry.block_table for entry in entries], context_lengths, block_size),
+        block_tables=_block_tables([entry.block_tables for entry in entries], context_lengths, block_size),
         output_rows=np.array(output_rows, np.int32),
         images=_image_rows(entries, row_offsets),
     )
@@ -121,7 +124,7 @@ def _lay_out_decodes(sequences: abc.Sequence[Sequence], block_size: int) -> Batc
         row_offsets=rows,
         context_lengths=positions + 1,
         block_tables=_block_tables(
-            [sequence.block_table for sequence in sequences], [start + 1 for start in starts], block_size
+            [sequence.block_tables for sequence in sequences], [start + 1 for start in starts], block_size
         ),
         output_rows=rows[:-1],
     )
@@ -141,7 +144,7 @@ def _entry(item: ScheduledSequence) -> BatchEntry:
     sequence = item.sequence
     start = sequence.num_computed_tokens
     token_ids = [*sequence.token_ids[start : start + item.num_new_tokens], *item.draft]
-    return BatchEntry(token_ids, start, sequence.block_table, num_output_rows(item), sequence.request.images)
+    return BatchEntry(token_ids, start, sequence.block_tables, num_output_rows(item), sequence.request.images)
 
 
 def _image_rows(entries: abc.Sequence[BatchEntry], row_offsets: abc.Sequence[int]) -> tuple[ImageRows, ...]:
@@ -156,14 +159,21 @@ def _image_rows(entries: abc.Sequence[BatchEntry], row_offsets: abc.Sequence[int
     return tuple(rows)
 
 
-def _block_tables(tables: abc.Sequence[array[int]], context_lengths: list[int], block_size: int) -> Int32s:
+def _block_tables(
+    tables: abc.Sequence[abc.Sequence[array[int]]], context_lengths: list[int], block_size: int
+) -> Int32s:
     """Return the padded block tables. Copying them as bytes is several times faster than copying numbers."""
     width = -(-max(context_lengths) // block_size)
+    num_groups = len(tables[0])
     rows = []
-    for table, context_length in zip(tables, context_lengths, strict=True):
-        num_used = -(-context_length // block_size)
-        if num_used == width == len(table):
-            rows.append(table)
-        else:
-            rows.append(table[:num_used] + table[:1] * (width - num_used))
-    return np.frombuffer(bytearray().join(rows), np.int32).reshape(len(tables), width)
+    for group in range(num_groups):
+        for of_groups, context_length in zip(tables, context_lengths, strict=True):
+            table = of_groups[group]
+            num_used = -(-context_length // block_size)
+            if num_used == width == len(table):
+                rows.append(table)
+            else:
+                rows.append(table[:num_used] + table[:1] * (width - num_used))
+    array_of_all = np.frombuffer(bytearray().join(rows), np.int32)
+    shape = (len(tables), width) if num_groups == 1 else (num_groups, len(tables), width)
+    return array_of_all.reshape(shape)

@@ -6,7 +6,7 @@ import math
 from collections import abc
 from operator import attrgetter
 
-from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.block_pool import BlockPool, CachedPrefix
 from service.engine.core.fair_queue import FairQueue, KeyQueue, displaced_key
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step_times import StepTimes
@@ -28,6 +28,7 @@ class AdmissionCapacity:
         running: abc.Collection[Sequence],
     ) -> None:
         self._max_sequences = config.max_batch_sequences
+        self._max_chunk = config.max_batch_tokens
         self._pool = pool
         self._queue = queue
         self._step_times = step_times
@@ -56,23 +57,25 @@ class AdmissionCapacity:
         of_others = self._last(displaced_key(key, self._slots_held(), self.max_running), admitted)
         return of_others or self._batch_work(key, admitted)
 
-    def has_blocks(self, sequence: Sequence, found: list[int]) -> bool:
-        """Return whether enough blocks are free to start a sequence. `found` are its cached blocks.
+    def has_blocks(self, sequence: Sequence, found: CachedPrefix) -> bool:
+        """Return whether enough blocks are free to start a sequence. `found` is its cached prefix.
 
-        Every running sequence must first be able to complete its prompt and to grow by one block; otherwise it would be
-        preempted immediately, or preempt the new sequence.
+        Every running sequence must first be able to complete its prompt and to grow by one block in each group;
+        otherwise it would be preempted immediately, or preempt the new sequence.
         """
         pool = self._pool
-        num_needed = pool.num_blocks_for(len(sequence.token_ids)) - len(found)
-        num_reserved = len(self._running) + pool.num_free_among(found)
-        num_reserved += sum(pool.num_missing_blocks(each) for each in self._running)
+        num_computed = found.num_blocks * pool.block_size
+        num_needed = pool.num_missing_blocks(sequence, self._max_chunk, num_computed, found.tables)
+        num_reserved = pool.num_groups * len(self._running) + pool.num_free_among(found)
+        for each in self._running:
+            num_reserved += pool.num_missing_blocks(each, self._max_chunk, each.num_computed_tokens, each.block_tables)
         return num_needed + num_reserved <= pool.num_free_blocks
 
     def displaced_blocks(self, key: KeyQueue, admitted: abc.Collection[Sequence]) -> Sequence | None:
         """Return the sequence, not in `admitted`, whose blocks a sequence of `key` may take if too few are free."""
         held = dict.fromkeys(self._queue.active, 0)
         for sequence in self._running:
-            held[self._queue.key_of(sequence)] += len(sequence.block_table)
+            held[self._queue.key_of(sequence)] += sequence.num_blocks
         return self._last(displaced_key(key, held, self._pool.num_blocks), admitted) or self._batch_work(key, admitted)
 
     def _slots_held(self) -> dict[KeyQueue, int]:

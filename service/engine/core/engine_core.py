@@ -155,7 +155,7 @@ class EngineCore:
         for sequence in step.preempted:
             self._runner.release(sequence)
             sequence.lose_blocks()
-        num_blocks = [len(item.sequence.block_table) for item in step.items]  # before finished sequences release theirs
+        num_blocks = [item.sequence.num_blocks for item in step.items]  # before finished sequences release theirs
         if step.started:
             self._is_urgent = True
             self._report.started.extend(group.serial for group in step.started)

@@ -15,6 +15,7 @@ from service.engine.core.engine_core import EngineCore, Runner
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.sequence import SequenceGroup
+from service.engine.interface.cache_group import ONE_GROUP, CacheGroup
 from service.engine.interface.config import EngineConfig, max_sequence_len
 from service.engine.interface.messages import (
     Abort,
@@ -52,6 +53,7 @@ class GeneratorCore:
         speculation: Speculation | None = None,
         adapters: AdapterTable | None = None,
         shares_blocks: bool = True,
+        cache_groups: abc.Sequence[CacheGroup] = ONE_GROUP,
         clock: abc.Callable[[], float] = time.monotonic,
     ) -> None:
         """Raise ValueError if `num_blocks` or `max_model_len` of `config` is None.
@@ -59,11 +61,12 @@ class GeneratorCore:
         `compile_constraint` is called on other threads, and may take `max_compile_s` of processor time for each
         constraint. It is None if no constraint can be compiled for the model. `speculation` requires a runner whose
         tokens do not depend on the rest of the batch. `shares_blocks` requires a runner whose whole state of a prefix
-        is in its blocks. `adapters` is None for a runner without adapters.
+        is in its blocks. `adapters` is None for a runner without adapters. `cache_groups` are those of the runner's
+        batches.
         """
-        self._max_model_len = max_sequence_len(config)
+        self._max_model_len = max_sequence_len(config, cache_groups)
         assert config.num_blocks is not None  # noqa: S101  max_sequence_len has checked it
-        pool = BlockPool(config.num_blocks, config.tokens_per_block, shares=shares_blocks)
+        pool = BlockPool(config.num_blocks, config.tokens_per_block, groups=cache_groups, shares=shares_blocks)
         self._core = EngineCore(Scheduler(config, pool, speculation), runner, clock)
         self._tokenizer = tokenizer
         self._prefix_caching = config.prefix_caching

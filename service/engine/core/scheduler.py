@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import abc
 from operator import attrgetter
 
-from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.block_pool import NO_PREFIX, BlockPool
 from service.engine.core.capacity import AdmissionCapacity
 from service.engine.core.deadlines import Deadlines
 from service.engine.core.drafts.speculation import Speculation
@@ -120,6 +120,7 @@ class Scheduler:
         num_full_now = sequence.num_computed_tokens // block_size
         if num_full_now > num_full and (self._config.prefix_caching or len(sequence.group.sequences) > 1):
             self.pool.publish(sequence, num_full, num_full_now)
+        self.pool.give_back(sequence)
         if self._following and sequence.num_computed_tokens >= sequence.num_prompt_tokens:
             for following in self._following.pop(sequence.group, ()):
                 self._queue.wait(following)
@@ -235,8 +236,8 @@ class Scheduler:
         if not capacity.has_slot(key) and not self._displace(capacity.displaced(key, plan.admitted), plan):
             return False
         sequence = key.waiting[0]
-        found = [] if sequence.needs_prompt_logprobs else self.pool.find(sequence)
-        if self._is_too_late(sequence, len(found), now):
+        found = NO_PREFIX if sequence.needs_prompt_logprobs else self.pool.find(sequence)
+        if self._is_too_late(sequence, found.num_blocks, now):
             self._deadlines.too_late.append(self._queue.pop(key).group)
             return True
         while not capacity.has_blocks(sequence, found):
@@ -247,9 +248,8 @@ class Scheduler:
         self._running[sequence] = None
         self._ordered = None
         plan.admitted.add(sequence)
-        self.pool.hold(found)
-        sequence.block_table.extend(found)
-        sequence.num_computed_tokens = len(found) * self.pool.block_size
+        self.pool.hold(sequence, found)
+        sequence.num_computed_tokens = found.num_blocks * self.pool.block_size
         sequence.num_charged_tokens = max(sequence.num_charged_tokens, sequence.num_computed_tokens)
         if sequence.scheduled is None:
             sequence.scheduled = now

@@ -5,10 +5,13 @@ Loading the model replaces None by values that fit the model and the memory.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from process.settings.setting import check_ranges, setting
+from service.engine.interface.cache_group import ONE_GROUP, CacheGroup, max_blocks
 from service.engine.tokens.watermark import Watermark
 
 BLOCK_SIZE = 16  # tokens of a cache block, unless a setting or the device gives another size
@@ -154,12 +157,17 @@ class EngineConfig:
         return self.block_size or BLOCK_SIZE
 
 
-def max_sequence_len(config: EngineConfig) -> int:
-    """Return the maximum tokens of a prompt and its answer together.
+def max_sequence_len(config: EngineConfig, groups: Sequence[CacheGroup] = ONE_GROUP) -> int:
+    """Return the maximum tokens of a prompt and its answer together. `groups` are the model's cache groups.
 
     A sequence that has the whole cache must be able to reach its end; otherwise it could neither continue nor be
     helped by preempting others. Raise ValueError if `num_blocks` or `max_model_len` is None.
     """
     if config.num_blocks is None or config.max_model_len is None:
         raise ValueError("num_blocks and max_model_len must be set")
-    return min(config.max_model_len, config.num_blocks * config.tokens_per_block)
+    lengths = range(1, config.max_model_len + 1)
+    return bisect_right(
+        lengths,
+        config.num_blocks,
+        key=lambda length: max_blocks(groups, length, config.max_batch_tokens, config.tokens_per_block),
+    )

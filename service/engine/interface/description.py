@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from service.engine.interface.cache_group import ONE_GROUP, CacheGroup
 from service.engine.interface.config import EngineConfig
 from service.generation.requests.ranking import Activation
 
@@ -36,6 +37,7 @@ class GeneratorDescription:
     info: ModelInfo
     vocab_size: int  # the tokenizer's, which may be less than the model's
     eos_token_ids: frozenset[int]
+    cache_groups: Sequence[CacheGroup] = ONE_GROUP
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Draft tokens with a smaller model of the same vocabulary.
 
 The draft model samples as the target model's sampler will, with the request's parameters and seed and the token's
-index, but from its own logits. Its cache uses the target model's block ids. A shared block has the same content
-regardless of the sequence that computed it, so each sequence computes its own tokens without further bookkeeping.
+index, but from its own logits. Its cache uses the block ids of the target model's first cache group, which must keep
+all tokens. A shared block has the same content regardless of the sequence that computed it, so each sequence computes
+its own tokens without further bookkeeping.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class ModelDrafter(Generic[Logits]):
             token_ids = text[start : start + max(num_left, 1)]
             num_left -= len(token_ids)
             is_whole = start + len(token_ids) == len(text)
-            parts[sequence] = BatchEntry(token_ids, start, sequence.block_table, int(is_whole))
+            parts[sequence] = BatchEntry(token_ids, start, [sequence.block_table], int(is_whole))
             if not is_whole:
                 self._cached[sequence] = _Cached(start + len(token_ids), [])
         return parts
@@ -113,4 +114,4 @@ class ModelDrafter(Generic[Logits]):
 
     def _next_part(self, request: DraftRequest, proposal: list[int]) -> BatchEntry:
         start = len(request.sequence.token_ids) + len(request.after) + len(proposal) - 1
-        return BatchEntry(proposal[-1:], start, request.sequence.block_table, 1)
+        return BatchEntry(proposal[-1:], start, [request.sequence.block_table], 1)

@@ -35,7 +35,9 @@ def measure_step_bytes(
     table = array("i", range(num_blocks))
     backend.allocate(num_blocks, block_size)
     batch = replace(
-        lay_out([BatchEntry([0] * length, 0, table[: -(-length // block_size)], 1) for length in lengths], block_size),
+        lay_out(
+            [BatchEntry([0] * length, 0, [table[: -(-length // block_size)]], 1) for length in lengths], block_size
+        ),
         sequence_slots=range(len(lengths)),
     )
     memory.reset_peak()

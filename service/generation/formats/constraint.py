@@ -13,10 +13,10 @@ from typing import Literal
 class Opening:
     """How a grammar starts to apply to a text that is unconstrained at first, if the model chooses so.
 
-    Each of `markers` opens the grammar anywhere, and the grammar applies after it. One of letters only, which may be a
-    word of the text, opens it only if a call follows without white space. `lead`, itself a grammar, matches a text to
-    which the grammar applies from its first character, as soon as that is certain, and any continuation. Both may be
-    empty. With `once` the text ends with the grammar; otherwise it is unconstrained again until the next marker.
+    Each of `markers` opens the grammar anywhere, and the grammar applies after it. A marker of letters only may also be
+    a word of the text; it opens the grammar only if a call follows without white space. `lead` is a grammar of texts to
+    which the constraint applies from the first character, with any continuation. Both may be empty. With `once` the
+    text ends with the grammar; otherwise it is unconstrained again until the next marker.
     """
 
     markers: tuple[str, ...]
@@ -55,7 +55,7 @@ class Grammar:
 class ReasoningMarkers:
     """The markers around a model's reasoning, and the white space that its template puts next to them.
 
-    Families that mark answers, too, have `answer_open` and `answer_close`. `always` is whether the model reasons before
+    Families that also mark answers have `answer_open` and `answer_close`. `always` is true if the model reasons before
     every answer.
     """
 

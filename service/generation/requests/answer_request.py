@@ -31,9 +31,9 @@ class AnswerRequest:
     output_format: OutputFormat | None = None
     skip_special_tokens: bool = True  # False keeps control tokens in the text
     priority: int = 0
-    service_level: ServiceLevel = BATCH  # what it lacks is the caller's
+    service_level: ServiceLevel = BATCH  # missing limits are those of the caller
     cache_salt: str = ""
     truncates: bool = False  # cut a prompt that is too long, and end with LENGTH at the deadline
-    separates_tokens: bool = False  # each token of a stream has an output of its own
+    separates_tokens: bool = False  # each token of a stream is a separate output
     wants_prompt_texts: bool = False  # whether `Started` has the text of each prompt
-    resume: ResumePoint | None = None  # where a broken stream is resumed; None for a new answer
+    resume: ResumePoint | None = None  # the position at which a broken stream is resumed; None for a new answer

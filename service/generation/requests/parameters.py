@@ -118,7 +118,7 @@ _TOKEN_PARAMETERS: Final = parameters_with(Trait.TOKENS, SamplingParams)
 class LogprobsOptions:
     """The requested logprobs: the sampled token's, and those of the `top_logprobs` most likely tokens.
 
-    Those of `token_ids` follow in their order, however likely they are.
+    Those of `token_ids` follow in their order, regardless of their probability.
     """
 
     top_logprobs: int = 0

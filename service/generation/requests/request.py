@@ -39,5 +39,5 @@ class GenerationRequest:
     prompt_field: str = "prompt"  # the client's name of the prompt, for errors
     max_tokens_field: str = "stopping.max_tokens"  # the client's name of the token limit, for errors
     output_ends: Mapping[int, Sequence[int]] = field(default_factory=dict)  # by choice: numbers of tokens
-    separates_tokens: bool = False  # each token after the last output end has an output of its own
+    separates_tokens: bool = False  # each token after the last output end is a separate output
     images: Sequence[PromptImage] = ()  # of the prompt, in its order

@@ -1,7 +1,7 @@
 """The position in a stream from which it can be resumed, and the stream's identity.
 
-A stream's tokens are a function of its request and its seed. So a position counts tokens, which are the same however
-they are grouped into messages, and the service keeps nothing of what was sent.
+A stream's tokens are a function of its request and its seed. A position therefore counts tokens, which do not depend on
+how they are grouped into messages, and the service stores nothing that was sent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The events of the answers to a request, read from an engine's outputs.
+"""Readers that turn an engine's outputs into the events of the answers to a request.
 
-One reader per request has one reader per choice.
+Each request has a reader, which has one reader per choice.
 """

@@ -90,7 +90,7 @@ class ChoiceReader:
         for index, (token_id, text_end) in enumerate(zip(output.token_ids, output.text_ends, strict=True)):
             characters = self._ranges.append(token_id, text_end)
             if index == last and text_end == characters.start:
-                characters = TextRange(text_end, text_end)  # it ended the text, even if it is not a control token
+                characters = TextRange(text_end, text_end)  # it ended the text
             self._starts.append(characters.start)
             if self._logprobs is not None and index < len(output.logprobs):
                 self._logprobs.add_token(characters, output.logprobs[index])

@@ -34,7 +34,7 @@ class CallReader(Protocol):
 
 
 class Literal:
-    """Reads one of several fixed texts, none of which begins another, in any layout: white space is ignored."""
+    """Reads one of several fixed texts, none of which is a prefix of another; white space is ignored."""
 
     def __init__(self, *texts: str) -> None:
         self._rests = ["".join(text.split()) for text in texts]

@@ -6,10 +6,10 @@ BLANKS = " \t\r\n"
 
 
 class BlankRun:
-    """Collects white space that follows held white space, which decides nothing.
+    """Collects white space that follows held white space.
 
-    The parser gets it back together with the next other text. Its time is thus linear in the length of the run, however
-    many tokens the run has.
+    The parser receives it together with the next text that is not white space. Its time is thus linear in the length of
+    the run, however many tokens the run has.
     """
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ _Result = TypeVar("_Result")
 class TextThreads:
     """The threads that tokenize the texts of one model. It is called on the event loop.
 
-    Of the texts that are longer than a chunk, one is read at a time, so that a thread is left to the others.
+    Texts longer than a chunk are read one at a time, so that a thread remains for the others.
     """
 
     def __init__(self, name: str) -> None:

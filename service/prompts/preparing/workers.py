@@ -73,7 +73,7 @@ class Workers:
             try:
                 return work()
             finally:
-                trim_heap()  # the library takes a hundred times the size of a long text, and would keep it
+                trim_heap()  # the library allocates a hundred times the size of a long text, and would not free it
 
         return await self._run(work_and_trim, deadline, too_long, on_end=self._turn.release)
 
@@ -88,9 +88,9 @@ class Workers:
 
         Raise `too_long` after the time limit, DeadlineExceeded after the deadline, and the errors of `work`.
 
-        Raise EngineOverloaded if no thread is free within the maximal wait; at once if the wait is certainly longer.
-        The load of others is not this request's fault. A thread can't be stopped: after the limit its result is
-        ignored.
+        Raise EngineOverloaded if no thread is free within the maximum wait, immediately if the wait is certainly
+        longer. The wait for a thread is not charged to this request. A thread can't be stopped: after the limit its
+        result is ignored.
         """
         if self._is_closed or self._num_waiting * self._mean_work_s / self.limits.num_threads > self.limits.wait_s:
             if on_end is not None:
@@ -144,6 +144,6 @@ class Workers:
             raise too_long from None
 
     def _busy(self) -> EngineOverloaded:
-        """Return the error for a request that no thread was free for."""
+        """Return the error for a request for which no thread was free."""
         message = "the threads that prepare requests are busy with other requests"
         return EngineOverloaded(message, retry_after_s(self.limits.wait_s))

@@ -1,11 +1,11 @@
-"""Keep clients' text from becoming control tokens.
+"""Prevent clients' text from becoming control tokens.
 
 Each control token that a client's string spells is put between two marks before the chat template gets it, and the text
 between two marks of the rendered prompt is encoded as plain text.
 
 The marks are characters of a private-use plane, drawn for each render among those that the input doesn't contain, so
-that no client can forge one and no character of the input is lost. A template that splits a string leaves single
-marks, which still keep the text on their two sides from joining into a token.
+that no client can forge one and no character of the input is lost. A template that splits a string leaves single marks,
+which still prevent the text on both sides from forming a token.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ControlTokens:
         marks = map(chr, _PRIVATE_USE[:_MAX_TRIALS])
         unused = [*islice((mark for mark in marks if spelled.isdisjoint((mark, *_escaped(mark)))), 3)]
         if len(unused) < 3:
-            raise InvalidRequest(field, f"must not have all characters from U+{_PRIVATE_USE[0]:X} on")
+            raise InvalidRequest(field, f"must not contain all characters from U+{_PRIVATE_USE[0]:X} on")
         return Marks(*unused)
 
     def mark(self, value: Any, marks: Marks) -> Any:

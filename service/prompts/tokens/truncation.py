@@ -1,6 +1,6 @@
 """Truncate or reject prompts that are longer than the model's context.
 
-The parts to drop, if the request allows it, are found by trying, which may take long: call it on worker threads.
+The parts to drop, if the request allows it, are found by trial, which may take long: call it on worker threads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_TRIALS = 8  # to truncate a text by tokens: its remainder may have a few mo
 
 
 class Rendered(Protocol):
-    """A prompt as the model gets it."""
+    """A prompt in the form that the model receives."""
 
     @property
     def token_ids(self) -> Sequence[int]: ...

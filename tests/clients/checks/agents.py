@@ -1,4 +1,4 @@
-"""Frameworks for agents over OpenAI's client: pydantic-ai and OpenAI's own agents, whose tools answer back."""
+"""Agent frameworks that use OpenAI's client: pydantic-ai and OpenAI's Agents SDK, with tools."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ class City(BaseModel):
 
 
 def provider(url: str) -> OpenAIProvider:
-    """Where pydantic-ai asks."""
+    """The provider of pydantic-ai for this server."""
     return OpenAIProvider(openai_client=AsyncOpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0))
 
 
@@ -49,8 +49,8 @@ def models(url: str) -> list[Any]:
     return [OpenAIChatModel(MODEL, provider=provider(url)), PydanticResponsesModel(MODEL, provider=provider(url))]
 
 
-def check_pydantic_ai_goes_on_with_its_history(url: str, _: str) -> None:
-    """A run's messages are the next one's history, whole and streamed, over chats and responses."""
+def check_pydantic_ai_continues_a_history(url: str, _: str) -> None:
+    """The messages of a run are the history of the next run, streamed and unstreamed, over chats and responses."""
     for model in models(url):
         agent = PydanticAgent(model, model_settings=PydanticSettings(temperature=0, max_tokens=60))
         first = agent.run_sync(QUESTION)
@@ -65,7 +65,7 @@ def check_pydantic_ai_goes_on_with_its_history(url: str, _: str) -> None:
 
 
 def check_pydantic_ai_calls_tools(url: str, _: str) -> None:
-    """A tool is called with its arguments, and what it gives is answered."""
+    """A tool is called with its arguments, and its result is used in the answer."""
     for model in models(url):
         cities: list[str] = []
         agent = PydanticAgent(model, model_settings=PydanticSettings(temperature=0, max_tokens=200))
@@ -81,8 +81,8 @@ def check_pydantic_ai_calls_tools(url: str, _: str) -> None:
         assert "sunny" in answer.output, answer.output
 
 
-def check_pydantic_ai_gives_models(url: str, _: str) -> None:
-    """A pydantic model comes back by a call that must be made, by JSON Schema."""
+def check_pydantic_ai_returns_models(url: str, _: str) -> None:
+    """A pydantic model is returned by a required call whose arguments match its schema."""
     for model in models(url):
         for form in (City, NativeOutput(City)):
             agent = PydanticAgent(model, output_type=form, model_settings=SETTINGS)
@@ -102,7 +102,7 @@ def agent_models(url: str) -> list[Any]:
 
 
 def check_openai_agents_call_tools(url: str, _: str) -> None:
-    """The loop of tools ends in an answer, and its items go on as the next input."""
+    """The tool loop ends with an answer, and its items are valid as the next input."""
     for model in agent_models(url):
         settings = ModelSettings(temperature=0, max_tokens=200)
         agent = Agent(name="weather", instructions=None, model=model, tools=[get_weather], model_settings=settings)
@@ -113,7 +113,7 @@ def check_openai_agents_call_tools(url: str, _: str) -> None:
 
 
 def check_openai_agents_stream(url: str, _: str) -> None:
-    """A streamed run gives the whole one's answer, and a session keeps its turns."""
+    """A streamed run gives the answer of an unstreamed one, and a session stores its turns."""
 
     async def both(model: Any) -> None:
         agent = Agent(name="plain", model=model, model_settings=ModelSettings(temperature=0, max_tokens=60))
@@ -134,8 +134,8 @@ def check_openai_agents_stream(url: str, _: str) -> None:
     asyncio.run(all_models())
 
 
-def check_openai_agents_give_models(url: str, _: str) -> None:
-    """A pydantic model comes back by JSON Schema, and the run may stop at a tool's answer."""
+def check_openai_agents_return_models(url: str, _: str) -> None:
+    """A pydantic model is returned by JSON Schema, and a run can stop at a tool's result."""
     for model in agent_models(url):
         settings = ModelSettings(temperature=0, max_tokens=300)
         agent: Any = Agent(name="city", model=model, output_type=City, model_settings=settings)

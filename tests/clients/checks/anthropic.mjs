@@ -1,9 +1,9 @@
-// The official Anthropic client for Node. Usage: node anthropic.mjs NODE_MODULES URL LONELY_URL
+// The official Anthropic client for Node. Usage: node anthropic.mjs NODE_MODULES URL UNAVAILABLE_URL
 // Prints one JSON object, check name → null or what went wrong.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 
-const [modules, url, lonelyUrl] = process.argv.slice(2);
+const [modules, url, unavailableUrl] = process.argv.slice(2);
 const require = createRequire(modules + "/");
 const Anthropic = require("@anthropic-ai/sdk");
 const { betaZodTool } = require("@anthropic-ai/sdk/helpers/beta/zod");
@@ -112,7 +112,7 @@ const checks = {
   async check_node_retries() {
     let attempts = 0;
     const counting = (...request) => (attempts++, fetch(...request));
-    const away = client({ baseURL: lonelyUrl, maxRetries: 1, fetch: counting });
+    const away = client({ baseURL: unavailableUrl, maxRetries: 1, fetch: counting });
     await assert.rejects(away.messages.create(greedy), Anthropic.InternalServerError);
     assert.equal(attempts, 2);
   },

@@ -1,4 +1,4 @@
-"""The official Anthropic client for Python: its own calls, its helpers, and what they send back."""
+"""The official Anthropic client for Python: its methods, its helpers, and the history that they send."""
 
 import asyncio
 import json
@@ -37,12 +37,12 @@ class City(BaseModel):
 
 
 def client(url: str, **options: Any) -> anthropic.Anthropic:
-    """A client as its documentation has it."""
+    """A client, configured as its documentation shows."""
     return anthropic.Anthropic(base_url=url, **{"api_key": "unused", "max_retries": 0, **options})
 
 
 def check_message(url: str, _: str) -> None:
-    """Text, reason, usage and request id; the same request counted has as many tokens."""
+    """An answer has text, reason, usage and request id; `count_tokens` gives its number of prompt tokens."""
     messages = client(url).messages
     system: Any = [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]
     answer = messages.create(messages=QUESTION, system=system, metadata={"user_id": "u"}, **GREEDY)
@@ -58,7 +58,7 @@ def check_message(url: str, _: str) -> None:
 
 
 def check_answer_is_sent_back(url: str, _: str) -> None:
-    """A conversation goes on with the answer as it came, by its blocks, its parameter, and its text."""
+    """A conversation continues with the answer sent back as its blocks, as its parameter, or as its text."""
     messages = client(url).messages
     answer = messages.create(messages=QUESTION, **GREEDY)
     forms: list[Any] = [
@@ -66,13 +66,13 @@ def check_answer_is_sent_back(url: str, _: str) -> None:
         answer.to_param(),
         {"role": "assistant", "content": [block.to_dict() for block in answer.content]},
     ]
-    asked: Any = {"role": "user", "content": "And of Norway?"}
-    seconds = [messages.create(messages=[*QUESTION, form, asked], **GREEDY) for form in forms]
+    options: Any = {"role": "user", "content": "And of Norway?"}
+    seconds = [messages.create(messages=[*QUESTION, form, options], **GREEDY) for form in forms]
     assert len({second.content[0].text for second in seconds}) == 1
 
 
 def check_last_message_is_continued(url: str, _: str) -> None:
-    """The first half of an answer, sent back as the assistant's last word, is answered by the second."""
+    """The first half of an answer, sent as the assistant's last message, is continued with the second half."""
     messages = client(url).messages
     whole: Any = messages.create(messages=QUESTION, **GREEDY).content[0]
     half = whole.text[: len(whole.text) // 2].rpartition(" ")[0]
@@ -82,7 +82,7 @@ def check_last_message_is_continued(url: str, _: str) -> None:
 
 
 def check_stream_helper(url: str, _: str) -> None:
-    """`messages.stream` gives text by pieces and the whole message, which is the unstreamed one."""
+    """`messages.stream` yields the text in pieces, and a final message equal to the unstreamed one."""
     messages = client(url).messages
     whole = messages.create(messages=QUESTION, **GREEDY)
     with messages.stream(messages=QUESTION, **GREEDY) as stream:
@@ -99,7 +99,7 @@ def check_stream_helper(url: str, _: str) -> None:
 
 
 def check_raw_stream(url: str, _: str) -> None:
-    """`stream=True`: the prompt's length is in the first event, all that was used in the last but one."""
+    """`stream=True`: the first event has the prompt's length, the last but one the complete usage."""
     events: Any = list(client(url).messages.create(messages=QUESTION, stream=True, **GREEDY))
     count = client(url).messages.count_tokens(model=MODEL, messages=QUESTION).input_tokens
     assert events[0].message.usage.input_tokens == count
@@ -109,7 +109,7 @@ def check_raw_stream(url: str, _: str) -> None:
 
 
 def check_async_client(url: str, _: str) -> None:
-    """`AsyncAnthropic`, whole and streamed, two at a time."""
+    """`AsyncAnthropic`: two concurrent requests, streamed and unstreamed."""
 
     async def ask() -> None:
         async with anthropic.AsyncAnthropic(base_url=url, api_key="unused", max_retries=0) as one:
@@ -122,15 +122,15 @@ def check_async_client(url: str, _: str) -> None:
 
 
 def check_tools(url: str, _: str) -> None:
-    """A call that must be made has input of its schema, streamed or whole, and its result can be sent back."""
+    """A required call has input that matches its schema, streamed and unstreamed, and its result can be sent back."""
     messages = client(url).messages
-    asked: Any = {**GREEDY, "max_tokens": 200, "tools": [WEATHER]}
+    options: Any = {**GREEDY, "max_tokens": 200, "tools": [WEATHER]}
     for choice in ({"type": "any"}, {"type": "tool", "name": "get_weather", "disable_parallel_tool_use": True}):
-        first = messages.create(messages=QUESTION, tool_choice=choice, **asked)
+        first = messages.create(messages=QUESTION, tool_choice=choice, **options)
         assert first.stop_reason == "tool_use"
         call: Any = first.content[-1]
         assert (call.type, call.name, set(call.input)) == ("tool_use", "get_weather", {"city"})
-        with messages.stream(messages=QUESTION, tool_choice=choice, **asked) as stream:
+        with messages.stream(messages=QUESTION, tool_choice=choice, **options) as stream:
             kinds = {event.type for event in stream}
             streamed: Any = stream.get_final_message().content[-1]
         assert "input_json" in kinds
@@ -141,12 +141,12 @@ def check_tools(url: str, _: str) -> None:
                 del block["content"]
             content: Any = [block, {"type": "text", "text": "Thanks."}]
             again: Any = [*QUESTION, {"role": "assistant", "content": first.content}]
-            assert messages.create(messages=[*again, {"role": "user", "content": content}], **asked).stop_reason
-    assert messages.create(messages=QUESTION, tool_choice={"type": "none"}, **asked).stop_reason != "tool_use"
+            assert messages.create(messages=[*again, {"role": "user", "content": content}], **options).stop_reason
+    assert messages.create(messages=QUESTION, tool_choice={"type": "none"}, **options).stop_reason != "tool_use"
 
 
 def check_tool_runner(url: str, _: str) -> None:
-    """The runner calls the function and sends its result, whole and streamed, until the model has said its last."""
+    """The tool runner calls the function and sends its result until the model ends its turn, also streamed."""
     cities: list[str] = []
 
     def get_weather(city: str) -> str:
@@ -158,7 +158,7 @@ def check_tool_runner(url: str, _: str) -> None:
         cities.append(city)
         return "sunny, 20 degrees"
 
-    asked: Any = {
+    options: Any = {
         **GREEDY,
         "max_tokens": 200,
         "messages": QUESTION,
@@ -166,16 +166,16 @@ def check_tool_runner(url: str, _: str) -> None:
         "tool_choice": {"type": "any"},
         "max_iterations": 2,
     }
-    runner = client(url).beta.messages.tool_runner(**asked)
+    runner = client(url).beta.messages.tool_runner(**options)
     answers = list(runner)
     assert len(answers) == len(cities) == 2
-    streamed = client(url).beta.messages.tool_runner(stream=True, **asked)
+    streamed = client(url).beta.messages.tool_runner(stream=True, **options)
     finals = [stream.get_final_message() for stream in streamed]
     assert [final.content[-1].input for final in finals] == [answer.content[-1].input for answer in answers]
 
 
 def check_thinking(url: str, _: str) -> None:
-    """A budget, or none said, opens a block of thinking, which can be sent back; without thinking there is none."""
+    """Thinking, with or without a budget, gives a block that can be sent back; disabled thinking gives none."""
     messages = client(url).messages
     long: Any = {**GREEDY, "max_tokens": 1400}
     for thinking in ({"type": "enabled", "budget_tokens": 1024}, {"type": "adaptive"}):
@@ -199,18 +199,18 @@ def check_thinking(url: str, _: str) -> None:
     assert [block.type for block in off.content] == ["text"]
 
 
-def check_parse_gives_a_pydantic_model(url: str, _: str) -> None:
-    """`messages.parse` asks for the model's schema and gets an instance of it, streamed too."""
+def check_parse_returns_a_pydantic_model(url: str, _: str) -> None:
+    """`messages.parse` sends the schema of a pydantic model and returns an instance of it, streamed too."""
     messages = client(url).messages
-    asked: Any = {"model": MODEL, "max_tokens": 300, "messages": QUESTION, "output_format": City}
+    options: Any = {"model": MODEL, "max_tokens": 300, "messages": QUESTION, "output_format": City}
     given: Any = {"temperature": 0, "repetition_penalty": 1.2}
-    assert isinstance(messages.parse(**asked, extra_body=given).parsed_output, City)
-    with messages.stream(**asked, extra_body=given) as stream:
+    assert isinstance(messages.parse(**options, extra_body=given).parsed_output, City)
+    with messages.stream(**options, extra_body=given) as stream:
         assert isinstance(stream.get_final_message().parsed_output, City)
 
 
 def check_models(url: str, _: str) -> None:
-    """Models are listed by pages and retrieved by name."""
+    """Models are listed in pages and retrieved by name."""
     models = client(url).models
     names = [model.id for model in models.list()]
     assert MODEL in names
@@ -223,7 +223,7 @@ def check_models(url: str, _: str) -> None:
 
 
 def check_errors(url: str, _: str) -> None:
-    """A bad value is the client's typed error and names the field; the next request works."""
+    """An invalid value raises the client's typed error, which names the field; the next request succeeds."""
     messages = client(url).messages
     long: Any = [{"role": "user", "content": "word " * 4000}]
     image: Any = [{"type": "image", "source": {"type": "url", "url": "https://pictures.example/cat.png"}}]
@@ -255,7 +255,7 @@ def check_errors(url: str, _: str) -> None:
 
 
 def check_unknown_paths(url: str, _: str) -> None:
-    """What is not served is the client's typed error, too."""
+    """A path that is not served raises the client's typed error."""
     with suppress(anthropic.NotFoundError):
         client(url).messages.batches.list()
         raise AssertionError
@@ -264,9 +264,9 @@ def check_unknown_paths(url: str, _: str) -> None:
         raise AssertionError
 
 
-def check_retries(_: str, lonely_url: str) -> None:
-    """While the service is away, the client makes the configured number of retries, then raises."""
+def check_retries(_: str, unavailable_url: str) -> None:
+    """While the service is unavailable, the client makes the configured number of retries, then raises."""
     with suppress(anthropic.InternalServerError):
-        away = client(lonely_url, max_retries=1)
+        away = client(unavailable_url, max_retries=1)
         away.messages.create(messages=QUESTION, **GREEDY)
         raise AssertionError

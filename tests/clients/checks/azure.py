@@ -19,12 +19,12 @@ MESSAGES = [UserMessage("What is the capital of France?")]
 
 
 def chats(url: str, **options: Any) -> ChatCompletionsClient:
-    """A client as its documentation has it."""
+    """A client, configured as its documentation shows."""
     return ChatCompletionsClient(url, AzureKeyCredential("unused"), retry_total=0, **options)
 
 
 def check_complete(url: str, _: str) -> None:
-    """A whole answer, with its usage; under /models too."""
+    """An unstreamed answer has its usage; /models works too."""
     for base in (url, f"{url}/models"):
         answer = chats(base).complete(messages=[SystemMessage("Be brief."), *MESSAGES], model=MODEL, temperature=0)
         assert answer.choices[0].message.content
@@ -32,14 +32,14 @@ def check_complete(url: str, _: str) -> None:
         assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
 
 
-def check_model_may_be_left_out(url: str, _: str) -> None:
+def check_model_is_optional(url: str, _: str) -> None:
     """With one model for the task, its name may be omitted, and another name is ignored."""
     assert chats(url).complete(messages=MESSAGES, max_tokens=2).model == MODEL
     assert chats(url).complete(messages=MESSAGES, max_tokens=2, model="gpt-9").model == MODEL
 
 
 def check_stream(url: str, _: str) -> None:
-    """The streamed pieces fold to the whole answer: no line of the stream upsets the client."""
+    """The streamed pieces add up to the unstreamed answer, and the client accepts every line of the stream."""
     whole = chats(url).complete(messages=MESSAGES, model=MODEL, temperature=0)
     chunks: Any = chats(url).complete(messages=MESSAGES, model=MODEL, temperature=0, stream=True)
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
@@ -80,7 +80,7 @@ def check_json_schema(url: str, _: str) -> None:
 
 
 def check_model_info(url: str, _: str) -> None:
-    """The name, the type and the provider of the model."""
+    """The model's name, type and provider are returned."""
     info = chats(url).get_model_info()
     assert info.model_name == MODEL
     assert info.model_type
@@ -88,7 +88,7 @@ def check_model_info(url: str, _: str) -> None:
 
 
 def check_model_extras(url: str, _: str) -> None:
-    """`model_extras` reach the model: with top_k 1, two hot answers are the same."""
+    """`model_extras` reach the model: with top_k 1, two answers at a high temperature are equal."""
     answers = [
         chats(url).complete(messages=MESSAGES, model=MODEL, temperature=2, model_extras={"top_k": 1}) for _ in range(2)
     ]
@@ -96,7 +96,7 @@ def check_model_extras(url: str, _: str) -> None:
 
 
 def check_embeddings(url: str, _: str) -> None:
-    """Vectors by input, cut to `dimensions`."""
+    """Each input has a vector, truncated to `dimensions`."""
     embeddings = EmbeddingsClient(url, AzureKeyCredential("unused"), retry_total=0)
     answer = embeddings.embed(input=["a cat", "a motorway"], model=EMBEDDER)
     assert [each.index for each in answer.data] == [0, 1]
@@ -105,7 +105,7 @@ def check_embeddings(url: str, _: str) -> None:
 
 
 def check_errors(url: str, _: str) -> None:
-    """A bad value and an unknown model are the client's typed errors, and the next request works."""
+    """An invalid value and an unknown model raise the client's typed errors, and the next request succeeds."""
     try:
         chats(url).complete(messages=MESSAGES, model=MODEL, temperature=3)
     except HttpResponseError as error:

@@ -88,29 +88,39 @@ def check_guidellm(url: str, _: str) -> None:
 
 
 def check_aiperf(url: str, _: str) -> None:
-    """Streamed chats and completions: every request is valid."""
+    """Streamed chats and completions: every request succeeds."""
     for kind in ("chat", "completions"):
         with tempfile.TemporaryDirectory() as folder:
-            asked = ["--model", MODEL, "--url", url, "--endpoint-type", kind, "--streaming", "--tokenizer", TOKENIZER]
+            arguments = [
+                "--model",
+                MODEL,
+                "--url",
+                url,
+                "--endpoint-type",
+                kind,
+                "--streaming",
+                "--tokenizer",
+                TOKENIZER,
+            ]
             size = ["--concurrency=2", f"--request-count={NUM_REQUESTS}", "--isl=40", f"--osl={NUM_TOKENS}"]
             shown = ["--ui-type=none", "--no-gpu-telemetry", f"--output-artifact-dir={folder}/told", "--workers-max=1"]
-            output_of(folder, program("aiperf"), "profile", *asked, *size, *shown)
+            output_of(folder, program("aiperf"), "profile", *arguments, *size, *shown)
             result = json.loads(Path(folder, "told", "profile_export_aiperf.json").read_text())
         assert result["request_count"]["avg"] == NUM_REQUESTS, result
         assert not result["error_summary"], result
 
 
 def check_genai_perf(url: str, _: str) -> None:
-    """The requests that it writes for its load generator, which PyPI doesn't have, are answered."""
+    """The requests that it generates for its load generator, which is not on PyPI, are answered."""
     for kind, path in (("chat", "/v1/chat/completions"), ("completions", "/v1/completions")):
         with tempfile.TemporaryDirectory() as folder:
             fake = Path(folder, "perf_analyzer")
             fake.write_text("#!/bin/sh\n")
             fake.chmod(0o755)
-            asked = ["-m", MODEL, "--endpoint-type", kind, "--streaming", "--tokenizer", TOKENIZER]
+            arguments = ["-m", MODEL, "--endpoint-type", kind, "--streaming", "--tokenizer", TOKENIZER]
             size = ["--synthetic-input-tokens-mean=40", f"--output-tokens-mean={NUM_TOKENS}", "--num-dataset-entries=3"]
             subprocess.run(
-                [program("genai-perf"), "profile", *asked, *size, f"--artifact-dir={folder}/told"],
+                [program("genai-perf"), "profile", *arguments, *size, f"--artifact-dir={folder}/told"],
                 env={**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "HF_HOME": folder},
                 cwd=folder, capture_output=True, check=False,
             )  # fmt: skip  # it fails in the end, since nothing was measured
@@ -128,10 +138,10 @@ def check_genai_perf(url: str, _: str) -> None:
 
 
 def check_vllm_bench_serve(url: str, _: str) -> None:
-    """The benchmark of vLLM over chats and completions: all are completed, to the token."""
+    """VLLM's benchmark with chats and completions: all requests are completed, with the exact number of tokens."""
     for kind, path in (("openai", "/v1/completions"), ("openai-chat", "/v1/chat/completions")):
         with tempfile.TemporaryDirectory() as folder:
-            asked = [
+            arguments = [
                 f"--backend={kind}",
                 f"--base-url={url}",
                 f"--endpoint={path}",
@@ -145,20 +155,20 @@ def check_vllm_bench_serve(url: str, _: str) -> None:
                 "--ignore-eos",
             ]
             load = [f"--num-prompts={NUM_REQUESTS}", "--max-concurrency=2", "--save-result", f"--result-dir={folder}"]
-            output_of(folder, sys.executable, "-c", VLLM, *asked, *size, *load, "--result-filename=told.json")
+            output_of(folder, sys.executable, "-c", VLLM, *arguments, *size, *load, "--result-filename=told.json")
             result = json.loads(Path(folder, "told.json").read_text())
         assert (result["completed"], result["failed"]) == (NUM_REQUESTS, 0), result
         assert result["total_output_tokens"] == NUM_REQUESTS * NUM_TOKENS, result
 
 
 def check_sglang_bench_serving(url: str, _: str) -> None:
-    """The benchmark of SGLang over chats and completions: all are answered, to the token."""
+    """SGLang's benchmark with chats and completions: all requests are completed, with the exact number of tokens."""
     for kind in ("sglang-oai", "sglang-oai-chat"):
         with tempfile.TemporaryDirectory() as folder:
-            asked = [f"--backend={kind}", f"--base-url={url}", f"--model={MODEL}", f"--tokenizer={TOKENIZER}"]
+            arguments = [f"--backend={kind}", f"--base-url={url}", f"--model={MODEL}", f"--tokenizer={TOKENIZER}"]
             size = ["--random-input-len=40", f"--random-output-len={NUM_TOKENS}", "--random-range-ratio=1"]
             load = [f"--num-prompts={NUM_REQUESTS}", "--max-concurrency=2", f"--output-file={folder}/told.jsonl"]
-            output_of(folder, sys.executable, "-c", SGLANG, "--dataset-name=random-ids", *asked, *size, *load)
+            output_of(folder, sys.executable, "-c", SGLANG, "--dataset-name=random-ids", *arguments, *size, *load)
             result = json.loads(Path(folder, "told.jsonl").read_text())
         assert result["completed"] == NUM_REQUESTS, result
         assert result["total_output_tokens"] == NUM_REQUESTS * NUM_TOKENS, result

@@ -26,7 +26,7 @@ ASKED: Any = {"model": ENCODER, "query": "a kitten", "documents": DOCUMENTS}
 
 
 def check_second_api(url: str, _: str) -> None:
-    """The best of all, and all of them, with the numbers in its own types."""
+    """`rerank` returns the best documents or all of them, in the package's types."""
     client = cohere.ClientV2(base_url=url, api_key="unused")
     answer = client.rerank(**ASKED, top_n=2, max_tokens_per_doc=64)
     assert answer.results[0].index == 1
@@ -46,8 +46,8 @@ def check_first_api(url: str, _: str) -> None:
     assert answer.meta.api_version.version == "1"
 
 
-def check_chat_streams_what_it_answers_whole(url: str, _: str) -> None:
-    """The stream's pieces are the whole answer; both have the same end and usage."""
+def check_stream_equals_the_unstreamed_chat(url: str, _: str) -> None:
+    """The streamed pieces add up to the unstreamed answer; finish reason and usage are equal."""
     client = cohere.ClientV2(base_url=url, api_key="unused")
     whole = client.chat(messages=QUESTION, **GREEDY)
     assert whole.message.role == "assistant"
@@ -68,8 +68,8 @@ def check_chat_streams_what_it_answers_whole(url: str, _: str) -> None:
     assert (ended.finish_reason, ended.message.content[0].text) == ("STOP_SEQUENCE", text.partition(text[4:7])[0])
 
 
-def check_chat_goes_on(url: str, _: str) -> None:
-    """An answer goes back as it came, after a system message."""
+def check_answer_is_valid_history(url: str, _: str) -> None:
+    """An answer can be sent back unchanged, after a system message."""
     client = cohere.ClientV2(base_url=url, api_key="unused")
     messages: Any = [{"role": "system", "content": "Be brief."}, *QUESTION]
     answer = client.chat(messages=messages, **GREEDY)
@@ -78,16 +78,16 @@ def check_chat_goes_on(url: str, _: str) -> None:
 
 
 def check_chat_calls_tools(url: str, _: str) -> None:
-    """A required call matches the tool's schema, whole and streamed, and its result is answered."""
+    """A required call matches the tool's schema, streamed and unstreamed, and its result is used in the answer."""
     client = cohere.ClientV2(base_url=url, api_key="unused")
-    asked: Any = {**GREEDY, "tools": [TOOL], "max_tokens": 100}
+    options: Any = {**GREEDY, "tools": [TOOL], "max_tokens": 100}
     messages: Any = [{"role": "user", "content": "What is the weather in Oslo?"}]
-    answer = client.chat(messages=messages, tool_choice="REQUIRED", **asked)
+    answer = client.chat(messages=messages, tool_choice="REQUIRED", **options)
     assert answer.finish_reason == "TOOL_CALL"
     call = answer.message.tool_calls[0]
     assert call.function.name == "get_weather"
     assert json.loads(call.function.arguments)["city"] in {"Oslo", "Rome"}
-    events = list(client.chat_stream(messages=messages, tool_choice="REQUIRED", **asked))
+    events = list(client.chat_stream(messages=messages, tool_choice="REQUIRED", **options))
     start = next(event for event in events if event.type == "tool-call-start")
     assert start.delta.message.tool_calls.function.name == "get_weather"
     pieces = [
@@ -100,15 +100,15 @@ def check_chat_calls_tools(url: str, _: str) -> None:
     assert events[-1].delta.finish_reason == "TOOL_CALL"
     document = {"type": "document", "document": {"data": {"weather": "sunny"}, "id": "1"}}
     results = [{"role": "tool", "tool_call_id": each.id, "content": [document]} for each in answer.message.tool_calls]
-    assert client.chat(messages=[*messages, answer.message, *results], tool_choice="NONE", **asked).message.content
+    assert client.chat(messages=[*messages, answer.message, *results], tool_choice="NONE", **options).message.content
 
 
 def check_chat_formats_and_logprobs(url: str, _: str) -> None:
     """JSON matches its schema; log probabilities belong to the tokens of the text; documents become prompt tokens."""
     client = cohere.ClientV2(base_url=url, api_key="unused")
     schema = {"type": "object", "properties": {"city": {"enum": ["Oslo"]}}, "required": ["city"]}
-    wanted: Any = {"type": "json_object", "json_schema": schema}
-    answer = client.chat(messages=QUESTION, response_format=wanted, **GREEDY)
+    expected: Any = {"type": "json_object", "json_schema": schema}
+    answer = client.chat(messages=QUESTION, response_format=expected, **GREEDY)
     assert json.loads(answer.message.content[0].text) == {"city": "Oslo"}
     answer = client.chat(messages=QUESTION, logprobs=True, **GREEDY)
     assert "".join(each.text for each in answer.logprobs) == answer.message.content[0].text
@@ -147,7 +147,7 @@ def check_embeddings(url: str, _: str) -> None:
 
 
 def check_asynchronous_client(url: str, _: str) -> None:
-    """The same, several at a time."""
+    """The asynchronous client sends several concurrent requests."""
 
     async def ask() -> list[int]:
         client = cohere.AsyncClientV2(base_url=url, api_key="unused")
@@ -157,16 +157,16 @@ def check_asynchronous_client(url: str, _: str) -> None:
     assert asyncio.run(ask()) == [1] * 4
 
 
-def check_errors(url: str, lonely_url: str) -> None:
-    """Each status has its exception, which shows the text of the body."""
+def check_errors(url: str, unavailable_url: str) -> None:
+    """Each error status raises its exception, with the text of the body."""
     client = cohere.ClientV2(base_url=url, api_key="unused")
-    lonely = cohere.ClientV2(base_url=lonely_url, api_key="unused")
+    unavailable = cohere.ClientV2(base_url=unavailable_url, api_key="unused")
     no_retry: Any = {"max_retries": 0}
     for asking, fields, status, words in (
         (client, {"query": ""}, 400, "query: "),
         (client, {"documents": []}, 400, "documents: "),
         (client, {"model": "nobody"}, 404, "nobody"),
-        (lonely, {}, 503, ""),
+        (unavailable, {}, 503, ""),
     ):
         try:
             asking.rerank(**{**ASKED, **fields}, request_options=no_retry)

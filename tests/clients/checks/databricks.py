@@ -21,12 +21,12 @@ MESSAGES = [ChatMessage(role=ChatMessageRole.USER, content="What is the capital 
 
 
 def workspace(url: str) -> WorkspaceClient:
-    """A client as its documentation has it, that gives up soon."""
+    """A client, configured as its documentation shows, with a short retry time."""
     return WorkspaceClient(config=Config(host=url, token="unused", retry_timeout_seconds=3))  # noqa: S106  no secret
 
 
 def check_chat(url: str, _: str) -> None:
-    """A chat is answered whole: the SDK sends no `stream`."""
+    """A chat is not streamed, because the SDK sends no `stream`."""
     answer = workspace(url).serving_endpoints.query(MODEL, messages=MESSAGES, temperature=0, max_tokens=40)
     assert answer.choices
     assert answer.choices[0].message
@@ -34,21 +34,21 @@ def check_chat(url: str, _: str) -> None:
 
 
 def check_completions(url: str, _: str) -> None:
-    """Two prompts, each with its choices."""
+    """Each of two prompts has its choices."""
     answer = workspace(url).serving_endpoints.query(MODEL, prompt=["One, two,", "Red, green,"], max_tokens=4)
     assert answer.choices
     assert [choice.index for choice in answer.choices] == [0, 1]
 
 
 def check_embeddings(url: str, _: str) -> None:
-    """A vector for each text."""
+    """Each text has a vector."""
     answer = workspace(url).serving_endpoints.query(EMBEDDER, input=["a cat", "a motorway"])
     assert answer.data
     assert [len(each.embedding or []) for each in answer.data] == [384, 384]
 
 
 def check_errors(url: str, _: str) -> None:
-    """Errors are the SDK's typed exceptions."""
+    """Errors raise the SDK's typed exceptions."""
     query: Any = workspace(url).serving_endpoints.query
     for error, words, change in (
         (InvalidParameterValue, "temperature", {"temperature": 3.0}),
@@ -62,11 +62,11 @@ def check_errors(url: str, _: str) -> None:
             raise AssertionError(change)
 
 
-def check_unavailable(_: str, lonely_url: str) -> None:
-    """While the service is away, the SDK tries again until its time is over, then raises."""
+def check_unavailable(_: str, unavailable_url: str) -> None:
+    """While the service is unavailable, the SDK retries until its time limit, then raises."""
     began = time.monotonic()
     try:
-        workspace(lonely_url).serving_endpoints.query(MODEL, messages=MESSAGES)
+        workspace(unavailable_url).serving_endpoints.query(MODEL, messages=MESSAGES)
     except (DatabricksError, TimeoutError):
         assert time.monotonic() - began > 0.5
     else:
@@ -74,7 +74,7 @@ def check_unavailable(_: str, lonely_url: str) -> None:
 
 
 def check_endpoints(url: str, _: str) -> None:
-    """Models are endpoints; one for an A/B test is made, used, changed and removed."""
+    """Models are listed as endpoints; an endpoint for an A/B test is created, used, changed and deleted."""
     endpoints = workspace(url).serving_endpoints
     assert {MODEL, EMBEDDER} <= {endpoint.name for endpoint in endpoints.list()}
     assert endpoints.get(MODEL).task

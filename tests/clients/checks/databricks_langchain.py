@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-os.environ["MLFLOW_TRACKING_URI"] = "sqlite://"  # nothing is kept
+os.environ["MLFLOW_TRACKING_URI"] = "sqlite://"  # no traces are stored
 
 from databricks.sdk import WorkspaceClient
 from databricks.sdk.config import Config
@@ -31,18 +31,21 @@ def get_weather(city: str) -> str:
 
 
 def workspace(url: str) -> WorkspaceClient:
-    """Whom the package asks, as its documentation has it."""
-    os.environ |= {"DATABRICKS_HOST": url, "DATABRICKS_TOKEN": "unused"}  # embeddings go by mlflow, which looks there
+    """A workspace client, configured as the package's documentation shows."""
+    os.environ |= {
+        "DATABRICKS_HOST": url,
+        "DATABRICKS_TOKEN": "unused",
+    }  # read by mlflow
     return WorkspaceClient(config=Config(host=url, token="unused", retry_timeout_seconds=3))  # noqa: S106  no secret
 
 
 def model(url: str, **options: Any) -> Any:
-    """A chat model; its way by Responses is an option."""
+    """A chat model, optionally over the Responses API."""
     return ChatDatabricks(model=MODEL, workspace_client=workspace(url), temperature=0, max_tokens=200, **options)
 
 
-def check_chats_go_on(url: str, _: str) -> None:
-    """Streams fold to the whole answer, and both are the next request's history, over chats and responses."""
+def check_answers_are_valid_history(url: str, _: str) -> None:
+    """Streams add up to the unstreamed answer, and both are valid as history, over chats and responses."""
     for options in ({}, {"use_responses_api": True}):
         whole = model(url, **options).invoke([QUESTION])
         assert "Paris" in whole.text, whole
@@ -56,16 +59,16 @@ def check_chats_go_on(url: str, _: str) -> None:
 
 
 def check_tools_are_called(url: str, _: str) -> None:
-    """A call goes back with its result, whole and streamed, over chats and responses."""
+    """A call and its result can be sent back, streamed and unstreamed, over chats and responses."""
     question = HumanMessage("What is the weather in Oslo?")
     for options in ({}, {"use_responses_api": True}):
         bound = model(url, **options).bind_tools([get_weather])
-        asked = bound.invoke([question])
+        answer = bound.invoke([question])
         pieces = list(bound.stream([question]))
         streamed = pieces[0]
         for piece in pieces[1:]:
             streamed += piece
-        for kept in (asked, streamed):
+        for kept in (answer, streamed):
             (call,) = kept.tool_calls
             assert (call["name"], call["args"]) == ("get_weather", {"city": "Oslo"})
             result = ToolMessage(get_weather.invoke(call["args"]), tool_call_id=call["id"])
@@ -73,14 +76,14 @@ def check_tools_are_called(url: str, _: str) -> None:
 
 
 def check_structured_output(url: str, _: str) -> None:
-    """A pydantic model comes back, by JSON Schema and by a call."""
+    """A pydantic model is returned, by JSON Schema and by a call."""
     for method in ("json_schema", "function_calling"):
-        asked = model(url, extra_params={"frequency_penalty": 0.5}).with_structured_output(City, method=method)
-        assert isinstance(asked.invoke("Describe Paris."), City), method
+        answer = model(url, extra_params={"frequency_penalty": 0.5}).with_structured_output(City, method=method)
+        assert isinstance(answer.invoke("Describe Paris."), City), method
 
 
 def check_embeddings(url: str, _: str) -> None:
-    """Documents and queries become vectors."""
+    """Documents and queries are embedded."""
     workspace(url)
     embeddings = DatabricksEmbeddings(endpoint=EMBEDDER)
     assert [len(each) for each in embeddings.embed_documents(["a cat", "a motorway"])] == [384, 384]

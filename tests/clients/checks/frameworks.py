@@ -36,7 +36,7 @@ class City(BaseModel):
 
 
 def llama(url: str, **options: Any) -> OpenAILike:
-    """A model as LlamaIndex' page on servers in the OpenAI style has it."""
+    """A model, configured as LlamaIndex documents for OpenAI-compatible servers."""
     settings: Any = {"is_chat_model": True, "is_function_calling_model": True, "context_window": 2048, **options}
     return OpenAILike(
         model=MODEL, api_base=f"{url}/v1", api_key="unused", temperature=0, max_tokens=200, max_retries=0, **settings
@@ -49,7 +49,7 @@ def get_weather(city: str) -> str:
 
 
 def check_llama_index_chats_and_completes(url: str, _: str) -> None:
-    """Streams fold to the whole answer, and answers go back; a base model completes by the other path."""
+    """Streams add up to the unstreamed answer, answers can be sent back, and a base model completes text."""
     question = ChatMessage(role=MessageRole.USER, content=QUESTION)
     whole = llama(url).chat([question])
     assert "Paris" in str(whole.message.content)
@@ -60,15 +60,15 @@ def check_llama_index_chats_and_completes(url: str, _: str) -> None:
 
 
 def check_llama_index_calls_tools(url: str, _: str) -> None:
-    """A tool is called, whole and streamed, and its result is answered."""
+    """A tool is called, streamed and unstreamed, and its result is used in the answer."""
     tool = FunctionTool.from_defaults(get_weather)
     model = llama(url)
     question = ChatMessage(role=MessageRole.USER, content="What is the weather in Oslo?")
-    asked = model.chat_with_tools([tool], chat_history=[question])
-    (call,) = model.get_tool_calls_from_response(asked)
+    answer = model.chat_with_tools([tool], chat_history=[question])
+    (call,) = model.get_tool_calls_from_response(answer)
     assert (call.tool_name, call.tool_kwargs) == ("get_weather", {"city": "Oslo"})
     *_, streamed = model.stream_chat_with_tools([tool], chat_history=[question])
-    for each in (asked, streamed):
+    for each in (answer, streamed):
         (made,) = model.get_tool_calls_from_response(each)
         assert made.tool_kwargs == call.tool_kwargs
         result = ChatMessage(role=MessageRole.TOOL, content="sunny", additional_kwargs={"tool_call_id": made.tool_id})
@@ -86,14 +86,14 @@ def check_llama_index_runs_agents(url: str, _: str) -> None:
 
 
 def check_llama_index_embeds(url: str, _: str) -> None:
-    """Texts and queries become vectors."""
+    """Texts and queries are embedded."""
     embeddings = OpenAILikeEmbedding(model_name=EMBEDDER, api_base=f"{url}/v1", api_key="unused", max_retries=0)
     assert [len(each) for each in embeddings.get_text_embedding_batch(["a cat", "a motorway"])] == [384, 384]
     assert len(embeddings.get_query_embedding("a cat")) == 384
 
 
-def check_instructor_in_its_modes(url: str, _: str) -> None:
-    """A model comes back, and a stream of its beginnings, by a call that must be made and by JSON Schema."""
+def check_instructor_returns_models(url: str, _: str) -> None:
+    """A pydantic model and a stream of partial ones are returned, by a required call and by JSON Schema."""
     options: Any = {"model": MODEL, "messages": MESSAGES, "temperature": 0, "max_tokens": 300, "max_retries": 0}
     for mode in (instructor.Mode.TOOLS, instructor.Mode.TOOLS_STRICT, instructor.Mode.JSON_SCHEMA):
         client: Any = instructor.from_openai(OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0), mode=mode)
@@ -102,16 +102,16 @@ def check_instructor_in_its_modes(url: str, _: str) -> None:
         assert isinstance(partial.capital, bool), mode
 
 
-def check_instructor_asks_again(url: str, _: str) -> None:
-    """What doesn't validate is sent back with the reason, as a tool's answer, until it does or tries are used up."""
+def check_instructor_retries_invalid_answers(url: str, _: str) -> None:
+    """An invalid answer is sent back with the reason, until one is valid or no attempts remain."""
 
     class Nothing(BaseModel):
-        """A city that no model finds."""
+        """A city that fails validation."""
 
         name: Literal["Oslo", "Paris"]
 
         def model_post_init(self, _: Any) -> None:
-            """Refuse whatever comes."""
+            """Reject any value."""
             raise ValueError(self.name)
 
     client: Any = instructor.from_openai(OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0))
@@ -128,8 +128,8 @@ def check_instructor_asks_again(url: str, _: str) -> None:
         raise AssertionError
 
 
-def check_dspy_goes_on(url: str, _: str) -> None:
-    """Its model answers, its answers are history, and a pydantic model is the answer's schema."""
+def check_dspy_continues_a_history(url: str, _: str) -> None:
+    """The model answers, answers are history, and a pydantic model defines the answer's schema."""
     options: Any = {"temperature": 0, "max_tokens": 300, "cache": False, "num_retries": 0}
     model = dspy.LM(f"openai/{MODEL}", api_base=f"{url}/v1", api_key="unused", **options)
     (answer,) = model(QUESTION)

@@ -33,7 +33,7 @@ def model(url: str, **options: Any) -> Any:
 
 
 def check_stream(url: str, _: str) -> None:
-    """The streamed pieces fold to the whole answer, usage included."""
+    """The streamed pieces add up to the unstreamed answer, including usage."""
     whole = model(url).invoke(QUESTION)
     pieces = list(model(url, stream_usage=True).stream(QUESTION))
     assert "".join(piece.content for piece in pieces) == whole.content
@@ -41,27 +41,27 @@ def check_stream(url: str, _: str) -> None:
 
 
 def check_bind_tools(url: str, _: str) -> None:
-    """A bound tool that must be called is called with its arguments."""
+    """A required bound tool is called with its arguments."""
     answer = model(url).bind_tools([get_weather], tool_choice="any").invoke("What is the weather in Oslo?")
     assert answer.tool_calls[0]["name"] == "get_weather"
     assert set(answer.tool_calls[0]["args"]) == {"city"}
 
 
 def check_structured_output(url: str, _: str) -> None:
-    """A pydantic model comes back, by JSON Schema and by a call."""
+    """A pydantic model is returned, by JSON Schema and by a call."""
     for method in ("json_schema", "function_calling"):
         answer = model(url, frequency_penalty=0.5).with_structured_output(City, method=method).invoke("Describe Paris.")
         assert isinstance(answer, City)
 
 
 def check_responses(url: str, _: str) -> None:
-    """The same over the Responses API."""
+    """Chats, streams and tools work over the Responses API."""
     answer = model(url, use_responses_api=True).invoke(QUESTION)
     assert answer.text
 
 
 def check_azure(url: str, _: str) -> None:
-    """The class for Azure's deployments, which sends `"model": null`, is the other's equal."""
+    """The class for Azure's deployments, which sends `"model": null`, gives the same answers."""
     azure = AzureChatOpenAI(
         azure_deployment=MODEL, azure_endpoint=url, api_version="2024-10-21", api_key=KEY, temperature=0, max_retries=0
     )
@@ -70,8 +70,8 @@ def check_azure(url: str, _: str) -> None:
 
 
 def check_azure_ai(url: str, _: str) -> None:
-    """The class for Azure's model inference API; an answer goes back as history."""
-    coldest = 1e-4  # 0 is left out by the class
+    """The class for Azure's model inference API works, and its answers are valid history."""
+    coldest = 1e-4  # the class omits 0
     azure = AzureAIChatCompletionsModel(
         endpoint=url, credential="unused", model=MODEL, temperature=coldest, max_tokens=60
     )
@@ -82,7 +82,7 @@ def check_azure_ai(url: str, _: str) -> None:
 
 
 def check_embeddings(url: str, _: str) -> None:
-    """Documents and queries; texts are sent as they are, since the tokens of OpenAI's models are not this model's."""
+    """Documents and queries are embedded; they are sent as text, because OpenAI's tokens differ from this model's."""
     embeddings = OpenAIEmbeddings(model=EMBEDDER, base_url=f"{url}/v1", api_key=KEY, check_embedding_ctx_length=False)
     assert [len(vector) for vector in embeddings.embed_documents(["a cat", "a motorway"])] == [384, 384]
     assert len(embeddings.embed_query("a cat")) == 384

@@ -9,7 +9,7 @@ TEXTS = ["interest rates rose again", "a cat sleeps on the mat", "a motorway at 
 
 
 def check_compressor(url: str, _: str) -> None:
-    """The best documents, with their scores in the metadata."""
+    """The best documents are returned, with their scores in the metadata."""
     reranker = CohereRerank(model=ENCODER, base_url=url, cohere_api_key=SecretStr("unused"), top_n=2)
     documents = [Document(text, metadata={"place": place}) for place, text in enumerate(TEXTS)]
     found = reranker.compress_documents(documents, "a kitten")

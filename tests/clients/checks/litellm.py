@@ -1,9 +1,9 @@
-"""litellm, the client that speaks as many others, by four of its providers."""
+"""litellm, with four of its providers."""
 
 import gc
 import os
 
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it would ask the network for prices
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # otherwise it downloads prices
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def finish_streams() -> None:
 
 
 def both_ways(model: str, **options: Any) -> None:
-    """A chat streamed is the chat whole."""
+    """A streamed chat equals the unstreamed one."""
     options = {"model": model, "messages": MESSAGES, "temperature": 0, "max_tokens": 40, "num_retries": 0, **options}
     whole: Any = litellm.completion(**options)
     assert whole.choices[0].message.content
@@ -49,18 +49,18 @@ WEATHER = {
 
 
 def second_turns(model: str, **options: Any) -> None:
-    """An answer's message, and a call with its result, go back as litellm keeps them."""
+    """An answer's message, and a call with its result, can be sent back in litellm's form."""
     options = {"model": model, "temperature": 0, "max_tokens": 60, "num_retries": 0, **options}
     message = litellm.completion(messages=MESSAGES, **options).choices[0].message
     again = litellm.completion(messages=[*MESSAGES, message, MESSAGES[0]], **options)
     assert again.choices[0].message.content
     options["_skip_mcp_handler"] = True  # tools would import `mcp`, which isn't installed
     tools = {"tools": [WEATHER], "tool_choice": "required"}
-    asked = litellm.completion(messages=MESSAGES, **options, **tools).choices[0].message
+    reply = litellm.completion(messages=MESSAGES, **options, **tools).choices[0].message
     chunks = list(litellm.completion(messages=MESSAGES, stream=True, **options, **tools))
     streamed: Any = litellm.stream_chunk_builder(chunks, messages=MESSAGES)
     finish_streams()
-    for kept in (asked, streamed.choices[0].message, asked.model_dump()):
+    for kept in (reply, streamed.choices[0].message, reply.model_dump()):
         result = {"role": "tool", "tool_call_id": kept["tool_calls"][0]["id"], "content": "sunny"}
         assert litellm.completion(messages=[*MESSAGES, kept, result], tools=[WEATHER], **options).choices
 
@@ -117,7 +117,7 @@ def check_triton_provider(url: str, _: str) -> None:
 
 
 def check_errors(url: str, _: str) -> None:
-    """A bad value is litellm's own typed error."""
+    """An invalid value raises litellm's typed error."""
     try:
         litellm.completion(
             f"openai/{MODEL}", messages=MESSAGES, top_p=7, api_base=f"{url}/v1", api_key="unused", num_retries=0
@@ -129,7 +129,7 @@ def check_errors(url: str, _: str) -> None:
 
 
 def check_rerank(url: str, _: str) -> None:
-    """By the providers that Cohere, Jina and vLLM are."""
+    """Reranking works with the providers for Cohere, Jina and vLLM."""
     documents = ["interest rates rose again", "a cat sleeps on the mat", "a motorway at night"]
     for provider, base in (("cohere", url), ("jina_ai", f"{url}/v1/rerank"), ("hosted_vllm", url)):
         answer: Any = litellm.rerank(

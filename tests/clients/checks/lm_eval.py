@@ -1,4 +1,4 @@
-"""EleutherAI's evaluation harness: its scores over this server are those of its own backend on the same weights."""
+"""EleutherAI's evaluation harness: its scores with this server equal those of its transformers backend."""
 
 import os
 import sys
@@ -48,7 +48,7 @@ TASKS: dict[str, dict[str, Any]] = {
 
 @functools.cache
 def tasks() -> TaskManager:
-    """The tasks above, from files, as the harness reads its own."""
+    """The tasks above, read from files as the harness reads its own."""
     folder = Path(tempfile.mkdtemp())
     facts = folder / "facts.json"
     facts.write_text("\n".join(map(json.dumps, FACTS)))
@@ -59,7 +59,7 @@ def tasks() -> TaskManager:
 
 
 def evaluated(kind: str, names: list[str], *, chat: bool = False, **options: Any) -> tuple[Any, Any]:
-    """Scores by task, and what came of each of a task's requests: log-likelihoods, or texts."""
+    """Return scores by task, and the results of each task's requests: log-likelihoods, or texts."""
     evaluated_tasks: Any = lm_eval.simple_evaluate(
         kind, model_args=options, tasks=names, task_manager=tasks(), bootstrap_iters=0, apply_chat_template=chat
     )
@@ -72,12 +72,12 @@ def evaluated(kind: str, names: list[str], *, chat: bool = False, **options: Any
 
 @functools.cache
 def expected(*names: str, chat: bool = False) -> tuple[Any, Any]:
-    """The same of the harness' own backend."""
+    """Return the results of the harness' transformers backend."""
     return evaluated("hf", list(names), chat=chat, pretrained=MODEL, device="cpu", dtype="float32")
 
 
 def same(got: Any, wanted: Any) -> None:
-    """Numbers are equal to 1e-3, or to a thousandth of a perplexity; all else is equal."""
+    """Return True if numbers are equal within 1e-3, or within a thousandth of a perplexity, and all else is equal."""
     if isinstance(wanted, float):
         assert abs(got - wanted) <= 1e-3 * max(1, abs(wanted) / 100), (got, wanted)
     elif isinstance(wanted, list | tuple | dict):
@@ -88,8 +88,8 @@ def same(got: Any, wanted: Any) -> None:
         assert got == wanted
 
 
-def check_completions_score_as_its_own_backend(url: str, _: str) -> None:
-    """Choices, whole texts and answers, asked for by token ids and by strings."""
+def check_completion_scores_equal_the_transformers_backends(url: str, _: str) -> None:
+    """Choices, texts and generated answers are scored equally, with token ids and with strings."""
     base: dict[str, Any] = {"model": "sluice-demo", "base_url": f"{url}/v1/completions", "tokenizer": MODEL}
     base["tokenizer_backend"] = "huggingface"
     for by_ids in (True, False):
@@ -97,7 +97,7 @@ def check_completions_score_as_its_own_backend(url: str, _: str) -> None:
         same(got, expected(*TASKS))
 
 
-def check_chats_answer_as_its_own_backend(url: str, _: str) -> None:
-    """Answers by the chat template, which scores alike as long as it is the same."""
+def check_chat_scores_equal_the_transformers_backends(url: str, _: str) -> None:
+    """Answers with the chat template are scored equally."""
     base: dict[str, Any] = {"model": "sluice-demo", "base_url": f"{url}/v1/chat/completions"}
     same(evaluated("local-chat-completions", ["ask"], chat=True, **base), expected("ask", chat=True))

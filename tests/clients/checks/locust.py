@@ -1,4 +1,4 @@
-"""Locust, which loads a server as its users' files say; ours asks as those do, and reads streams as they come."""
+"""Locust, a load generator: simulated users send requests and read streams."""
 
 import json
 import subprocess
@@ -51,7 +51,7 @@ class Caller(HttpUser):
 
 
 def check_locust(url: str, _: str) -> None:
-    """Users who come one by one are all answered, whole, by stream and with vectors; each kind has its line."""
+    """All requests of users that start one by one succeed: unstreamed, streamed and embeddings; each kind has a row."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "locustfile.py")
         path.write_text(LOCUSTFILE)

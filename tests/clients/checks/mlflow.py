@@ -11,13 +11,13 @@ CHAT: Any = {"messages": [{"role": "user", "content": "What is the capital of Fr
 
 
 def client(url: str) -> Any:
-    """A client as its documentation has it."""
+    """A client, configured as its documentation shows."""
     os.environ |= {"DATABRICKS_HOST": url, "DATABRICKS_TOKEN": "unused"}
     return get_deploy_client("databricks")
 
 
-def check_predict_streams_what_it_answers_whole(url: str, _: str) -> None:
-    """`predict` gets JSON, `predict_stream` the same in pieces."""
+def check_predict_stream_equals_predict(url: str, _: str) -> None:
+    """`predict` returns JSON, and `predict_stream` the same text in pieces."""
     whole = client(url).predict(endpoint=MODEL, inputs=CHAT)["choices"][0]["message"]["content"]
     chunks = list(client(url).predict_stream(endpoint=MODEL, inputs=CHAT))
     assert whole
@@ -25,7 +25,7 @@ def check_predict_streams_what_it_answers_whole(url: str, _: str) -> None:
 
 
 def check_other_tasks(url: str, _: str) -> None:
-    """Completions and embeddings are whole, too."""
+    """Completions and embeddings are not streamed."""
     answer = client(url).predict(endpoint=MODEL, inputs={"prompt": ["One, two,", "Red, green,"], "max_tokens": 4})
     assert [choice["index"] for choice in answer["choices"]] == [0, 1]
     answer = client(url).predict(endpoint=EMBEDDER, inputs={"input": ["a cat"]})
@@ -33,6 +33,6 @@ def check_other_tasks(url: str, _: str) -> None:
 
 
 def check_endpoints(url: str, _: str) -> None:
-    """They are listed, by a path with a slash at its end, and described."""
+    """Endpoints are listed, under a path with a trailing slash, and described."""
     assert {MODEL, EMBEDDER} <= {endpoint["name"] for endpoint in client(url).list_endpoints()}
     assert client(url).get_endpoint(MODEL)["name"] == MODEL

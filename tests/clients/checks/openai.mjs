@@ -1,9 +1,9 @@
-// The official OpenAI client for Node. Usage: node openai.mjs NODE_MODULES URL LONELY_URL
+// The official OpenAI client for Node. Usage: node openai.mjs NODE_MODULES URL UNAVAILABLE_URL
 // Prints one JSON object, check name → null or what went wrong.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 
-const [modules, url, lonelyUrl] = process.argv.slice(2);
+const [modules, url, unavailableUrl] = process.argv.slice(2);
 const require = createRequire(modules + "/");
 const OpenAI = require("openai");
 const { AzureOpenAI } = OpenAI;
@@ -158,7 +158,7 @@ const checks = {
   async check_node_retries() {
     let attempts = 0;
     const counting = (...request) => (attempts++, fetch(...request));
-    const away = client({ baseURL: `${lonelyUrl}/v1`, maxRetries: 1, fetch: counting });
+    const away = client({ baseURL: `${unavailableUrl}/v1`, maxRetries: 1, fetch: counting });
     await assert.rejects(away.chat.completions.create({ model, messages }), OpenAI.InternalServerError);
     assert.equal(attempts, 2);
   },

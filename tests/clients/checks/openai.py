@@ -36,12 +36,12 @@ class City(BaseModel):
 
 
 def client(url: str, **options: Any) -> openai.OpenAI:
-    """A client as its documentation has it."""
+    """A client, configured as its documentation shows."""
     return openai.OpenAI(base_url=f"{url}/v1", api_key="unused", **{"max_retries": 0, **options})
 
 
-def check_chat_streams_what_it_answers_whole(url: str, _: str) -> None:
-    """The streamed pieces fold to the whole answer, and the usage comes in the last chunk."""
+def check_stream_equals_the_unstreamed_chat(url: str, _: str) -> None:
+    """The streamed pieces add up to the unstreamed answer, and the last chunk has the usage."""
     chats = client(url).chat.completions
     whole = chats.create(model=MODEL, messages=MESSAGES, temperature=0)
     options: Any = {"include_usage": True}
@@ -67,8 +67,8 @@ def check_stream_helper(url: str, _: str) -> None:
     assert final.choices[0].message.content
 
 
-def check_parse_gives_a_pydantic_model(url: str, _: str) -> None:
-    """`chat.completions.parse` asks for the model's schema and gets an instance of it."""
+def check_parse_returns_a_pydantic_model(url: str, _: str) -> None:
+    """`chat.completions.parse` sends the schema of a pydantic model and returns an instance of it."""
     answer = client(url).chat.completions.parse(
         model=MODEL, messages=MESSAGES, response_format=City, temperature=0, max_tokens=300, frequency_penalty=0.5
     )
@@ -76,7 +76,7 @@ def check_parse_gives_a_pydantic_model(url: str, _: str) -> None:
 
 
 def check_tools(url: str, _: str) -> None:
-    """A required call has arguments of its schema, streamed or whole, and its result can be sent back."""
+    """A required call has arguments that match its schema, streamed and unstreamed, and its result can be sent back."""
     chats = client(url).chat.completions
     options: Any = {"model": MODEL, "tools": [WEATHER], "tool_choice": "required", "temperature": 0, "max_tokens": 200}
     question: Any = [{"role": "user", "content": "What is the weather in Oslo?"}]
@@ -94,16 +94,16 @@ def check_tools(url: str, _: str) -> None:
     assert chats.create(model=MODEL, messages=again, tools=[WEATHER], max_tokens=40).choices[0].finish_reason
 
 
-def check_history_as_the_client_keeps_it(url: str, _: str) -> None:
-    """A parsed message, one put together from a stream, and another server's are the next request's history."""
+def check_messages_of_the_client_are_valid_history(url: str, _: str) -> None:
+    """A parsed message, one assembled from a stream, and another server's message are valid history."""
     chats = client(url).chat.completions
     options: Any = {"model": MODEL, "temperature": 0, "max_tokens": 200, "frequency_penalty": 0.5}
     parsed: Any = chats.parse(messages=MESSAGES, response_format=City, **options).choices[0].message
     assert isinstance(parsed.parsed, City)
     assert chats.create(messages=[*MESSAGES, parsed, MESSAGES[0]], **options).choices[0].message.content
     strict: Any = {**WEATHER, "function": {**WEATHER["function"], "strict": True}}
-    asked: Any = chats.parse(messages=MESSAGES, tools=[strict], tool_choice="required", **options).choices[0].message
-    assert asked.tool_calls[0].function.parsed_arguments
+    calling: Any = chats.parse(messages=MESSAGES, tools=[strict], tool_choice="required", **options).choices[0].message
+    assert calling.tool_calls[0].function.parsed_arguments
     chunks = chats.create(messages=MESSAGES, tools=[strict], tool_choice="required", stream=True, **options)
     calls: dict[int, Any] = {}
     for piece in (piece for chunk in chunks if chunk.choices for piece in chunk.choices[0].delta.tool_calls or ()):
@@ -112,8 +112,8 @@ def check_history_as_the_client_keeps_it(url: str, _: str) -> None:
         else:
             calls[piece.index] = piece
     streamed = {"role": "assistant", "content": None, "tool_calls": [call.model_dump() for call in calls.values()]}
-    other = {**asked.model_dump(), "reasoning": "Which city?", "annotations": [], "audio": None, "id": "msg_1"}
-    for kept in (asked, streamed, other):
+    other = {**calling.model_dump(), "reasoning": "Which city?", "annotations": [], "audio": None, "id": "msg_1"}
+    for kept in (calling, streamed, other):
         called: Any = kept if isinstance(kept, dict) else kept.model_dump()
         result = {"role": "tool", "tool_call_id": called["tool_calls"][0]["id"], "content": "sunny"}
         again: Any = [*MESSAGES, kept, result]
@@ -121,7 +121,7 @@ def check_history_as_the_client_keeps_it(url: str, _: str) -> None:
 
 
 def check_completions(url: str, _: str) -> None:
-    """Batches of prompts by text and by tokens, echo, logprobs and streams."""
+    """Batches of prompts as texts and as tokens, echo, logprobs and streams work."""
     completions = client(url).completions
     whole = completions.create(model=MODEL, prompt=["One, two,", "Red, green,"], n=2, max_tokens=5, echo=True)
     assert [choice.index for choice in whole.choices] == [0, 1, 2, 3]
@@ -138,7 +138,7 @@ def check_completions(url: str, _: str) -> None:
 
 
 def check_embeddings(url: str, _: str) -> None:
-    """Vectors of unit length; the client's own base64 and plain floats are the same; `dimensions` cuts them."""
+    """Vectors have unit length; base64, the client's default, and floats are equal; `dimensions` truncates them."""
     embeddings = client(url).embeddings
     usual = embeddings.create(model=EMBEDDER, input=["a cat", "a kitten", "a motorway"])
     vectors = [each.embedding for each in usual.data]
@@ -158,7 +158,7 @@ def check_embeddings(url: str, _: str) -> None:
 
 
 def check_responses(url: str, _: str) -> None:
-    """Whole and streamed; the events' text is the whole one's."""
+    """The text of the streamed events equals the unstreamed response's."""
     responses = client(url).responses
     whole = responses.create(model=MODEL, input="What is the capital of France?", temperature=0)
     assert whole.status == "completed"
@@ -173,7 +173,7 @@ def check_responses(url: str, _: str) -> None:
 
 
 def check_responses_parse_and_tools(url: str, _: str) -> None:
-    """A pydantic model as text format, and a function in the flat form with its result sent back."""
+    """A pydantic model as text format, and a function in the flat form whose result is sent back, work."""
     responses = client(url).responses
     parsed = responses.parse(
         model=MODEL, input="Describe Paris.", text_format=City, temperature=0, max_output_tokens=300
@@ -225,7 +225,7 @@ def check_azure_client(url: str, _: str) -> None:
 
 
 def check_errors(url: str, _: str) -> None:
-    """A bad value is the client's typed error, names the field and the limit, and the next request works."""
+    """An invalid value raises the client's typed error with field and limit, and the next request succeeds."""
     chats = client(url).chat.completions
     for change, error, param, words in (
         ({"temperature": 3}, openai.BadRequestError, "temperature", "2"),
@@ -247,11 +247,13 @@ def check_errors(url: str, _: str) -> None:
         chats.create(model=MODEL, messages=MESSAGES, max_tokens=1)
 
 
-def check_retries(_: str, lonely_url: str) -> None:
-    """While the service is away, the client makes the configured number of retries, then raises."""
+def check_retries(_: str, unavailable_url: str) -> None:
+    """While the service is unavailable, the client makes the configured number of retries, then raises."""
     requests: list[httpx.Request] = []
     hooks = {"request": [requests.append]}
     with httpx.Client(event_hooks=hooks) as transport, suppress(openai.InternalServerError):
-        client(lonely_url, http_client=transport, max_retries=1).chat.completions.create(model=MODEL, messages=MESSAGES)
+        client(unavailable_url, http_client=transport, max_retries=1).chat.completions.create(
+            model=MODEL, messages=MESSAGES
+        )
         raise AssertionError
     assert len(requests) == 2

@@ -1,9 +1,9 @@
-// Vercel's AI SDK with its provider for servers in the OpenAI style. Usage: node vercel.mjs NODE_MODULES URL LONELY_URL
+// Vercel's AI SDK with its provider for servers in the OpenAI style. Usage: node vercel.mjs NODE_MODULES URL UNAVAILABLE_URL
 // Prints one JSON object, check name → null or what went wrong.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 
-const [modules, url, lonelyUrl] = process.argv.slice(2);
+const [modules, url, unavailableUrl] = process.argv.slice(2);
 const require = createRequire(modules + "/");
 const { APICallError, Output, embedMany, generateText, stepCountIs, streamText, tool } = require("ai");
 const { createOpenAICompatible } = require("@ai-sdk/openai-compatible");
@@ -71,7 +71,7 @@ const checks = {
       assert.match(error.message, /temperature/);
       return true;
     });
-    const away = provider(lonelyUrl)("sluice-demo");
+    const away = provider(unavailableUrl)("sluice-demo");
     await assert.rejects(generateText({ ...greedy, model: away, messages: [question] }), (error) => error.isRetryable);
   },
 };

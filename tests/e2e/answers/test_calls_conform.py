@@ -61,7 +61,7 @@ def streamed(answer: httpx.Response) -> dict[tuple[int, int], dict[str, str]]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_calls_of_the_models_own_match_their_schemas(stack: Stack, *, stream: bool) -> None:
+def test_optional_calls_match_their_schemas(stack: Stack, *, stream: bool) -> None:
     """Calls match their schemas without `strict` or `required`, with another tool whose schema cannot be enforced."""
     answer = ask(stack, stream=stream)
     assert answer.status_code == 200, answer.text

@@ -38,7 +38,7 @@ def whole(stack: Stack) -> str:
     return str(content)
 
 
-def test_rest_stream_equals_whole(stack: Stack, whole: str) -> None:
+def test_rest_stream_equals_the_unstreamed_answer(stack: Stack, whole: str) -> None:
     """The deltas of a streamed answer add up to the unstreamed one, and the stream ends with [DONE]."""
     pieces, last = [], ""
     with httpx.stream(
@@ -55,7 +55,7 @@ def test_rest_stream_equals_whole(stack: Stack, whole: str) -> None:
     assert "".join(pieces) == whole
 
 
-def test_a_long_answer_comes_in_pieces(stack: Stack) -> None:
+def test_long_answer_is_streamed_in_several_chunks(stack: Stack) -> None:
     """A long answer arrives in several chunks, although one chunk may have several tokens."""
     body = rest_body(stream=True) | {"temperature": 2, "seed": 1, "max_tokens": 1000, "ignore_eos": True}
     with httpx.stream("POST", f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S) as answer:
@@ -64,7 +64,7 @@ def test_a_long_answer_comes_in_pieces(stack: Stack) -> None:
     assert len(texts) > 1
 
 
-async def test_as_many_concurrent_requests_as_batch_slots_are_served(stack: Stack) -> None:
+async def test_concurrent_requests_up_to_the_batch_slots_are_served(stack: Stack) -> None:
     """Concurrent requests up to the number of batch slots are all served, in several rounds."""
     body = rest_body(stream=True) | {"max_tokens": 64, "ignore_eos": True}
     async with httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S, limits=httpx.Limits(max_connections=64)) as http:

@@ -14,7 +14,9 @@ from tests.e2e.stack import Stack
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_product_conforms(stack: Stack, dialect: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_product_passes_all_conformance_claims(
+    stack: Stack, dialect: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """All claims pass through Envoy, except the one about API keys, which this product does not require."""
     path = tmp_path / "report.json"
     code = main(["--url", stack.door, "--dialect", dialect, "--model", "sluice-demo", "--json", str(path)])
@@ -24,7 +26,9 @@ def test_product_conforms(stack: Stack, dialect: str, tmp_path: Path, capsys: py
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_key_is_given_in_each_dialect(guarded: Guarded, dialect: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_conformance_kit_sends_a_key_in_each_dialect(
+    guarded: Guarded, dialect: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The product accepts a valid key, and rejects an invalid one with the dialect's own error."""
     where = ["--url", guarded.stack.door, "--dialect", dialect, "--model", "sluice-demo"]
     code = main([*where, "--key", guarded.keys["team"], "--only", "errors.key", "errors.harmless"])
@@ -32,7 +36,9 @@ def test_key_is_given_in_each_dialect(guarded: Guarded, dialect: str, capsys: py
 
 
 @pytest.mark.parametrize("dialect", sorted(set(DIALECTS) - {"mindie"}))
-def test_model_is_found_where_none_is_named(stack: Stack, dialect: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_conformance_kit_uses_the_served_model_by_default(
+    stack: Stack, dialect: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Without --model, the kit uses the served model."""
     assert main(["--url", stack.door, "--dialect", dialect, "--only", "errors.harmless"]) == 0
     assert f"{dialect}, sluice-demo at {stack.door}: 1 passed" in capsys.readouterr().out

@@ -53,13 +53,13 @@ def smallest_limit(response: httpx.Response, param: str) -> int:
 
 @pytest.mark.parametrize("demands", [FORMAT, CALL], ids=["format", "call"])
 @pytest.mark.parametrize("effort", ["none", "high"])
-def test_answers_are_whole_from_the_smallest_limit_on(stack: Stack, demands: dict[str, Any], effort: str) -> None:
+def test_answers_are_complete_from_the_smallest_limit_on(stack: Stack, demands: dict[str, Any], effort: str) -> None:
     """The reported limit works, one less does not, and reasoning leaves enough tokens for the answer."""
-    asked = {**CHAT, **demands, "reasoning_effort": effort}
-    smallest = smallest_limit(ask(stack, **asked, max_tokens=1), "max_tokens")
-    assert smallest_limit(ask(stack, **asked, max_completion_tokens=smallest - 1), "max_completion_tokens") == smallest
+    fields = {**CHAT, **demands, "reasoning_effort": effort}
+    smallest = smallest_limit(ask(stack, **fields, max_tokens=1), "max_tokens")
+    assert smallest_limit(ask(stack, **fields, max_completion_tokens=smallest - 1), "max_completion_tokens") == smallest
     for extra in (0, 1, 7, 40):
-        answer = ask(stack, **asked, max_tokens=smallest + extra, n=4)
+        answer = ask(stack, **fields, max_tokens=smallest + extra, n=4)
         assert answer.status_code == 200, answer.text
         assert answer.json()["usage"]["completion_tokens"] <= 4 * (smallest + extra)
         for choice in answer.json()["choices"]:
@@ -73,7 +73,7 @@ def test_answers_are_whole_from_the_smallest_limit_on(stack: Stack, demands: dic
                 jsonschema.validate(json.loads(text), SCHEMA)
 
 
-def test_an_answer_that_fits_ends_by_itself(stack: Stack) -> None:
+def test_answer_within_the_limit_finishes_with_stop(stack: Stack) -> None:
     """An answer within the limit finishes with "stop" and is the same under any such limit."""
     demands: dict[str, Any] = {
         "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"enum": ["a", "b"]}}}
@@ -83,15 +83,15 @@ def test_an_answer_that_fits_ends_by_itself(stack: Stack) -> None:
     assert answers[0][0]["finish_reason"] == "stop"
 
 
-def test_responses_name_their_own_limit(stack: Stack) -> None:
+def test_responses_api_error_names_max_output_tokens(stack: Stack) -> None:
     """The Responses API names max_output_tokens, and a response at the limit is incomplete with valid text."""
-    asked: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "input": "Describe a house.",
         "text": {"format": {"type": "json_schema", "name": "s", "schema": SCHEMA}},
     }
-    asked["reasoning"] = {"effort": "none"}
-    smallest = smallest_limit(ask(stack, "/v1/responses", **asked, max_output_tokens=1), "max_output_tokens")
-    answer = ask(stack, "/v1/responses", **asked, max_output_tokens=smallest).json()
+    fields["reasoning"] = {"effort": "none"}
+    smallest = smallest_limit(ask(stack, "/v1/responses", **fields, max_output_tokens=1), "max_output_tokens")
+    answer = ask(stack, "/v1/responses", **fields, max_output_tokens=smallest).json()
     jsonschema.validate(json.loads(answer["output"][-1]["content"][0]["text"]), SCHEMA)
     assert answer["status"] == "incomplete"
     assert answer["incomplete_details"] == {"reason": "max_output_tokens"}

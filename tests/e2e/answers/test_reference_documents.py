@@ -59,7 +59,7 @@ def test_chunks_of_an_invoked_completion_have_their_choice_index(stack: Stack) -
     assert streamed == {(each["index"], each["choice_index"]): each["text"] for each in whole}
 
 
-def test_invocations_take_responses(stack: Stack) -> None:
+def test_invocations_accept_responses(stack: Stack) -> None:
     """A body with input items or fields of the Responses API is answered as a response.
 
     A bare text is rejected with a hint.
@@ -81,15 +81,15 @@ def test_effort_of_databricks_paths_is_medium(thinking: Stack) -> None:
 
     On other paths the chat template decides.
     """
-    asked = {"messages": MESSAGES, "max_tokens": 60, "temperature": 0}
-    answer = post(thinking, f"/serving-endpoints/{MODEL}/invocations", asked, **JSON).json()
+    body = {"messages": MESSAGES, "max_tokens": 60, "temperature": 0}
+    answer = post(thinking, f"/serving-endpoints/{MODEL}/invocations", body, **JSON).json()
     assert answer["reasoning_effort"] == "medium"
     assert answer["usage"]["reasoning_tokens"] > 0
-    chunks = events(post(thinking, f"/serving-endpoints/{MODEL}/invocations", asked))
+    chunks = events(post(thinking, f"/serving-endpoints/{MODEL}/invocations", body))
     assert {chunk["reasoning_effort"] for chunk in chunks} == {"medium"}
-    off = post(thinking, f"/serving-endpoints/{MODEL}/invocations", {**asked, "reasoning_effort": "none"}, **JSON)
+    off = post(thinking, f"/serving-endpoints/{MODEL}/invocations", {**body, "reasoning_effort": "none"}, **JSON)
     assert (off.json()["reasoning_effort"], off.json()["usage"]["reasoning_tokens"]) == ("none", 0)
-    plain = post(thinking, "/v1/chat/completions", {**asked, "model": MODEL}).json()
+    plain = post(thinking, "/v1/chat/completions", {**body, "model": MODEL}).json()
     assert plain["usage"]["reasoning_tokens"] == 0
     for path, effort in (("/serving-endpoints/responses", "medium"), ("/v1/responses", None)):
         response = post(thinking, path, {"model": MODEL, "input": "Hi", "max_output_tokens": 60}).json()
@@ -106,8 +106,8 @@ def test_bundled_model_keeps_its_templates_effort(stack: Stack) -> None:
 
 def prompt_tokens(stack: Stack, **json_schema: Any) -> int:
     """Return the number of prompt tokens of a chat that requires JSON of a schema."""
-    wanted = {"type": "json_schema", "json_schema": {"name": "place", "schema": SCHEMA, **json_schema}}
-    body = {"model": MODEL, "messages": MESSAGES, "max_tokens": 40, "response_format": wanted}
+    expected = {"type": "json_schema", "json_schema": {"name": "place", "schema": SCHEMA, **json_schema}}
+    body = {"model": MODEL, "messages": MESSAGES, "max_tokens": 40, "response_format": expected}
     answer = post(stack, "/v1/chat/completions", body).json()
     return int(answer["usage"]["prompt_tokens"])
 
@@ -121,7 +121,7 @@ def test_schema_and_description_reach_the_prompt(stack: Stack, thinking: Stack) 
     assert prompt_tokens(stack) == prompt_tokens(stack, description="Where it is, in words.") == without
 
 
-def test_azures_documented_parts_and_names_are_taken(stack: Stack) -> None:
+def test_azures_documented_parts_and_names_are_accepted(stack: Stack) -> None:
     """Azure's `content` parts, unknown model names and, with `ignore`, unknown fields at every depth are accepted."""
     part = {"type": "text", "content": "What is the capital of France?"}
     body = {"model": "gpt-9", "messages": [{"role": "user", "content": [part]}], "temperature": 0, "max_tokens": 20}
@@ -156,7 +156,7 @@ def test_mindie_reports_the_finish_reason(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/responses", "/serving-endpoints/responses"])
-def test_response_has_the_whole_resource(stack: Stack, path: str) -> None:
+def test_response_has_completion_time_and_service_tier(stack: Stack, path: str) -> None:
     """A response reports its completion time and service tier, and respects `max_tool_calls`."""
     tool = {"type": "function", "name": "get_weather", "parameters": SCHEMA}
     body = {"model": MODEL, "input": "Weather in Oslo?", "tools": [tool], "tool_choice": "required"}
@@ -171,8 +171,8 @@ def test_response_has_the_whole_resource(stack: Stack, path: str) -> None:
 
 def test_a_formats_invalid_name_is_rejected_by_field(stack: Stack) -> None:
     """The error names the client's field and the allowed characters."""
-    wanted = {"type": "json_schema", "name": "a b", "schema": SCHEMA}
-    answer = post(stack, "/v1/responses", {"model": MODEL, "input": "Hi", "text": {"format": wanted}})
+    expected = {"type": "json_schema", "name": "a b", "schema": SCHEMA}
+    answer = post(stack, "/v1/responses", {"model": MODEL, "input": "Hi", "text": {"format": expected}})
     assert answer.status_code == 400
     assert (
         answer.json()["error"]["message"] == "text.format.name: must be 1 to 64 letters, digits, underscores and dashes"

@@ -189,9 +189,9 @@ async def doors_of(stack: Stack) -> AsyncIterator[Doors]:
         yield Doors(http, channel)
 
 
-def assert_same(body: dict[str, Any], said: Answer, alone: Answer) -> None:
-    assert said.keys() == alone.keys() == set(range(body.get("n", 1)))
-    for index, choice in said.items():
+def assert_same(body: dict[str, Any], answer: Answer, alone: Answer) -> None:
+    assert answer.keys() == alone.keys() == set(range(body.get("n", 1)))
+    for index, choice in answer.items():
         expected = alone[index]
         assert (choice.text, choice.end) == (expected.text, expected.end), body
         assert choice.ids in (expected.ids, []), body

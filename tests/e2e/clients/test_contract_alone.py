@@ -29,7 +29,7 @@ def served(stack: Stack) -> bytes:
     return answer.content
 
 
-def test_a_client_is_built_from_it(stack: Stack, served: bytes) -> None:
+def test_client_is_built_from_the_descriptor_set(stack: Stack, served: bytes) -> None:
     """A descriptor pool of this file alone can make a streamed chat, and its text equals REST's."""
     pool = DescriptorPool()
     for file in FileDescriptorSet.FromString(served).file:
@@ -51,7 +51,7 @@ def test_a_client_is_built_from_it(stack: Stack, served: bytes) -> None:
     assert "".join(event.content_delta.text for event in events) == whole["choices"][0]["message"]["content"]
 
 
-def test_code_is_made_from_it(served: bytes, tmp_path: Path) -> None:
+def test_protoc_generates_code_from_the_descriptor_set(served: bytes, tmp_path: Path) -> None:
     """With `--descriptor_set_in`, protoc needs no .proto files and no protovalidate."""
     descriptors = tmp_path / "sluice.binpb"
     descriptors.write_bytes(served)

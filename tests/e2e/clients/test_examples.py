@@ -69,10 +69,12 @@ def run(command: list[str], **environment: str) -> str:
     return done.stdout
 
 
-def is_right(code: str, said: str) -> bool:
+def is_right(code: str, text: str) -> bool:
     """Return True if the model's text answers the example's known questions and is no refusal."""
-    asked = {answer: code.count(question) for question, answer in KNOWN.items() if question in code}
-    return all(said.count(answer) >= times for answer, times in asked.items()) and not (asked and "cannot help" in said)
+    times_by_answer = {answer: code.count(question) for question, answer in KNOWN.items() if question in code}
+    return all(text.count(answer) >= times for answer, times in times_by_answer.items()) and not (
+        times_by_answer and "cannot help" in text
+    )
 
 
 def commands() -> list[tuple[Path, str]]:
@@ -153,7 +155,7 @@ def test_settings_example(tmp_path: Path, page: Path, code: str) -> None:
         assert settings.served_models()[0].cache_share == 0.8
 
 
-def test_every_dialect_has_both() -> None:
+def test_every_dialect_has_an_sdk_and_a_curl_example() -> None:
     """Each dialect's page has an SDK example and a curl example, which streams if the API can stream."""
     for page in set((ROOT / "docs" / "api").glob("*.md")) - {ROOT / "docs" / "api" / "clients.md"}:
         call = "curl " if page.stem == "rank" else "curl -N"

@@ -44,7 +44,7 @@ def client(stack: Stack, request: pytest.FixtureRequest) -> Iterator[Any]:  # it
         yield client
 
 
-def test_whole_and_streamed_responses_are_the_same(client: Any) -> None:
+def test_streamed_and_unstreamed_responses_are_equal(client: Any) -> None:
     """`create`, its stream and the stream helper return the same text, usage and effective values."""
     whole = client.responses.create(**GREEDY, input=QUESTION, instructions="Be kind.", metadata={"run": "7"})
     Response.model_validate(whole.model_dump())
@@ -66,16 +66,16 @@ def test_whole_and_streamed_responses_are_the_same(client: Any) -> None:
         assert stream.get_final_response().output_text == whole.output_text
 
 
-def test_parse_gives_a_model(client: Any) -> None:
+def test_parse_returns_the_clients_type(client: Any) -> None:
     """`parse` and the stream helper return the answer as an object of the client's own type."""
-    asked = {**GREEDY, "input": "Tell me about Oslo.", "text_format": Place}
-    parsed = client.responses.parse(**asked)
+    fields = {**GREEDY, "input": "Tell me about Oslo.", "text_format": Place}
+    parsed = client.responses.parse(**fields)
     assert isinstance(parsed.output_parsed, Place)
-    with client.responses.stream(**asked) as stream:
+    with client.responses.stream(**fields) as stream:
         assert stream.get_final_response().output_parsed == parsed.output_parsed
 
 
-def test_call_and_its_output_go_round(client: Any) -> None:
+def test_call_and_its_output_can_be_sent_back(client: Any) -> None:
     """A required call matches its schema, and its output can be sent back with the answer's items."""
     items: list[Any] = [{"role": "user", "content": "How is the weather in Oslo?"}]
     first = client.responses.create(**GREEDY, input=items, tools=[WEATHER], tool_choice="required", max_tool_calls=1)
@@ -91,7 +91,7 @@ def test_call_and_its_output_go_round(client: Any) -> None:
     assert [event.name for event in done] == ["get_weather"]
 
 
-def test_logprobs_and_a_limit(client: Any) -> None:
+def test_response_has_logprobs_and_incomplete_reason(client: Any) -> None:
     """Logprobs are returned on request, and an incomplete response has its reason."""
     cut = client.responses.create(
         **GREEDY | {"max_output_tokens": 3}, input=QUESTION, include=["message.output_text.logprobs"], top_logprobs=2

@@ -82,7 +82,7 @@ def answers(stack: Stack) -> dict[str, dict[str, Any]]:
     return {each[1]: result for each, result in zip(CALLS, results, strict=True)}
 
 
-def test_every_method_is_called() -> None:
+def test_list_of_calls_has_every_method() -> None:
     """The list of calls has every method of the contract, except those for administrators."""
     files = sorted(path.name for path in (ROOT / "proto/sluice/v1").glob("*.proto"))
     modules = [importlib.import_module(f"sluice.v1.{name.removesuffix('.proto')}_pb2") for name in files]
@@ -99,7 +99,7 @@ def test_node_calls_every_method(method: str, answers: dict[str, dict[str, Any]]
     assert answer["messages"]
 
 
-def test_node_streams(answers: dict[str, dict[str, Any]], expected: str) -> None:
+def test_grpc_js_streams_the_text_of_rest(answers: dict[str, dict[str, Any]], expected: str) -> None:
     """The stream of grpc-js has the text that REST returns."""
     events = answers["StreamChat"]["messages"]
     kinds = [event["event"] for event in events]

@@ -45,7 +45,7 @@ def answers(stack: Stack, package: Path) -> list[dict[str, Any]]:
 
 
 @BOTH
-def test_it_streams(stack: Stack, answers: list[dict[str, Any]], at: int) -> None:
+def test_typescript_client_streams(stack: Stack, answers: list[dict[str, Any]], at: int) -> None:
     """The stream has REST's text and the contract's events, and leaving it stops the generation."""
     body = {**rest_body(), "messages": QUESTION}
     whole = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S).json()
@@ -58,7 +58,7 @@ def test_it_streams(stack: Stack, answers: list[dict[str, Any]], at: int) -> Non
 
 
 @BOTH
-def test_it_decodes_errors(answers: list[dict[str, Any]], at: int) -> None:
+def test_typescript_client_decodes_errors(answers: list[dict[str, Any]], at: int) -> None:
     """Errors have code, reason, field and request id, and a deadline has its code."""
     error = answers[at]["refusal"]
     assert (error["code"], error["reason"]) == (grpc.StatusCode.INVALID_ARGUMENT.value[0], "INVALID_FIELD")
@@ -68,7 +68,7 @@ def test_it_decodes_errors(answers: list[dict[str, Any]], at: int) -> None:
 
 
 @BOTH
-def test_it_runs_tools(answers: list[dict[str, Any]], at: int) -> None:
+def test_typescript_client_runs_tools(answers: list[dict[str, Any]], at: int) -> None:
     """`runTools` runs the call that the model makes, returns its result to the model, and ends with an answer."""
     (user, assistant, result, answer) = answers[at]["roles"]
     assert [user[0], assistant[0], result[0], answer[0]] == [2, 3, 4, 3]
@@ -77,7 +77,7 @@ def test_it_runs_tools(answers: list[dict[str, Any]], at: int) -> None:
     assert answers[at]["answer"] == answer[2] != ""
 
 
-def test_it_repeats_rejected_calls(package: Path) -> None:
+def test_typescript_client_retries_rejected_calls(package: Path) -> None:
     """Temporary rejections are repeated after the server's delay; other calls, and streams that have begun, are not."""
     outcomes = json.loads(node("tests/e2e/clients/typescript_retries.mjs", package))
     assert outcomes == {
@@ -94,7 +94,7 @@ def test_it_repeats_rejected_calls(package: Path) -> None:
     }
 
 
-def test_it_has_every_service() -> None:
+def test_typescript_client_has_every_service() -> None:
     """The client has every service of the contract."""
     text = (SOURCE / "src/sluice.ts").read_text()
     services = re.findall(r"^service (\w+)", "".join(path.read_text() for path in PLAIN.rglob("*.proto")), re.MULTILINE)
@@ -102,7 +102,7 @@ def test_it_has_every_service() -> None:
 
 
 @pytest.mark.parametrize("example", [0, 1], ids=["chat", "tools"])
-def test_its_example_compiles_and_runs(stack: Stack, package: Path, example: int) -> None:
+def test_typescript_examples_compile_and_run(stack: Stack, package: Path, example: int) -> None:
     """The README's programs compile in strict mode and print an answer."""
     code = re.findall(r"^```ts\n(.*?)^```$", (SOURCE / "README.md").read_text(), re.DOTALL | re.MULTILINE)[example]
     (package / "example.ts").write_text(code.replace("http://127.0.0.1:8080", stack.door))
@@ -113,7 +113,7 @@ def test_its_example_compiles_and_runs(stack: Stack, package: Path, example: int
     assert node(package / "example.js").strip()
 
 
-def test_it_installs_from_its_folder_and_from_its_archive(package: Path, tmp_path: Path) -> None:
+def test_typescript_client_installs_from_folder_and_archive(package: Path, tmp_path: Path) -> None:
     """`npm install` of the folder builds the package; that of the archive needs no build and no further package."""
     checkout, program = tmp_path / "checkout", "import { connect, runTools } from 'sluice-client'; connect('http://a');"
     shutil.copytree(

@@ -135,14 +135,14 @@ def calls(stack: Stack, *, overload_ms: int = FOREVER, delay_ms: int = 1) -> Ite
         upstream.close()
 
 
-def test_without_a_limit_all_requests_are_forwarded(stack: Stack) -> None:
+def test_all_requests_are_forwarded_before_a_limit_is_known(stack: Stack) -> None:
     """As long as the service has sent no limit, no request is rejected."""
     with calls(stack) as made:
         assert made.post().status_code == 200
         made.hold(8)
 
 
-def test_a_burst_and_then_the_sustained_number_is_forwarded(stack: Stack) -> None:
+def test_burst_then_sustained_number_of_requests_is_forwarded(stack: Stack) -> None:
     """Up to four requests are in flight; after the first rejection two. Clients don't see the limit."""
     with calls(stack) as made:
         assert "x-sluice-limit" not in made.post(limit=LIMIT).headers
@@ -154,7 +154,7 @@ def test_a_burst_and_then_the_sustained_number_is_forwarded(stack: Stack) -> Non
         assert made.door.stat("wasmcustom.sluice.admission.rejected") == 2
 
 
-def test_an_overload_ends(stack: Stack) -> None:
+def test_burst_is_forwarded_again_after_an_overload(stack: Stack) -> None:
     """When an overload has ended, a burst is forwarded again."""
     with calls(stack, overload_ms=0) as made:
         made.post(limit=LIMIT)
@@ -164,7 +164,7 @@ def test_an_overload_ends(stack: Stack) -> None:
         made.hold(4)
 
 
-def test_an_overload_that_the_service_has_detected(stack: Stack) -> None:
+def test_overload_reported_by_the_service_limits_to_the_sustained_number(stack: Stack) -> None:
     """If the service says that it is overloaded, only the sustained number is forwarded."""
     with calls(stack) as made:
         made.post(limit=f"{LIMIT};1")
@@ -172,7 +172,7 @@ def test_an_overload_that_the_service_has_detected(stack: Stack) -> None:
         assert made.post().status_code == 429
 
 
-def test_limits_of_several_sources_are_added_up(stack: Stack) -> None:
+def test_limits_of_replicas_and_models_add_up(stack: Stack) -> None:
     """The limits of replicas and models add up, and the newest of each counts."""
     with calls(stack) as made:
         for limit in ("7;1;9", "8;1;2", "7;1;1"):
@@ -205,7 +205,7 @@ def test_other_requests_are_not_limited(stack: Stack) -> None:
             assert made.post(path=path).status_code == 200
 
 
-def test_a_caller_that_ignores_rejections_waits_for_them(stack: Stack) -> None:
+def test_caller_that_ignores_rejections_gets_delayed_ones(stack: Stack) -> None:
     """Of a caller's 120 rejections within a period the last twenty are delayed; another caller's isn't."""
     with calls(stack, delay_ms=FOREVER) as made:
         made.post(limit=LIMIT)
@@ -220,7 +220,7 @@ def test_a_caller_that_ignores_rejections_waits_for_them(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_rejections_are_the_dialects(stack: Stack, path: str) -> None:
+def test_rejections_have_the_format_of_the_dialect(stack: Stack, path: str) -> None:
     """A rejection has the body, headers and status of the gateway's, and `retry-after`."""
     with calls(stack) as made:
         made.post(limit=LIMIT)

@@ -11,7 +11,7 @@ from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S, wait_until
 
 
-def test_readyz_needs_no_trace_and_no_service_path(stack: Stack) -> None:
+def test_public_listener_serves_health_readiness_and_metrics(stack: Stack) -> None:
     """The public listener serves the gateway's health, readiness and metrics."""
     for path in ("healthz", "readyz", "metrics"):
         assert httpx.get(f"{stack.door}/{path}", timeout=GUARD_S).status_code == 200
@@ -48,7 +48,7 @@ def test_clusters_are_health_checked(stack: Stack) -> None:
         model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest(), timeout=GUARD_S)
 
 
-def test_deadlines_reach_the_service(stack: Stack) -> None:
+def test_service_enforces_the_clients_deadline(stack: Stack) -> None:
     """The service enforces a deadline that the client only declares."""
     command = [
         "curl",

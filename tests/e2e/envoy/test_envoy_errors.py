@@ -78,7 +78,7 @@ def with_id(body: bytes, answer: httpx.Response) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_its_errors_are_the_dialects(closed_door: Door, path: str) -> None:
+def test_envoys_errors_have_the_format_of_the_dialect(closed_door: Door, path: str) -> None:
     """Envoy's 503 has the body and headers of the gateway's, and Retry-After."""
     answer = httpx.post(closed_door.url + path, json={}, timeout=GUARD_S)
     expected = gateway_response(path, answer, Failure(Reason.UNAVAILABLE, "the service is not available"))
@@ -88,7 +88,7 @@ def test_its_errors_are_the_dialects(closed_door: Door, path: str) -> None:
     assert [answer.headers[name.decode()] for name, _ in expected.headers] == [v.decode() for _, v in expected.headers]
 
 
-def test_each_surface_is_tried() -> None:
+def test_each_surface_has_a_tested_path() -> None:
     """Every surface has a path in this test."""
     tried = [path.partition("?")[0] for path in PATHS]
     surfaces = [surface for surface in SURFACES if surface.prefixes]
@@ -96,7 +96,7 @@ def test_each_surface_is_tried() -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in PATHS if path != "/nothing/of/ours"])
-def test_a_body_that_is_too_large(stack: Stack, path: str) -> None:
+def test_body_above_the_limit_gets_413_before_it_is_complete(stack: Stack, path: str) -> None:
     """The gateway's 413 for a body that Envoy doesn't buffer reaches the client before the body is complete."""
     headers = {"content-type": "application/json"}
     answer = httpx.post(stack.door + path, content=TOO_LARGE, headers=headers, timeout=GUARD_S)
@@ -106,7 +106,7 @@ def test_a_body_that_is_too_large(stack: Stack, path: str) -> None:
     assert answer.json() == with_id(expected.body, answer)
 
 
-def test_grpc_callers_get_a_status(stack: Stack, closed_door: Door) -> None:
+def test_envoys_grpc_errors_have_a_status_with_details(stack: Stack, closed_door: Door) -> None:
     """A missing upstream is UNAVAILABLE and too large a message RESOURCE_EXHAUSTED, with readable details."""
     with grpc.insecure_channel(closed_door.target) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
@@ -183,7 +183,7 @@ def test_a_deadline_during_preparation_has_its_status(stack: Stack, method: str)
     assert ends["DEADLINE_EXCEEDED"] > 0
 
 
-def test_ready_means_both_ways(stack: Stack) -> None:
+def test_readyz_requires_upstreams_for_rest_and_grpc(stack: Stack) -> None:
     """/readyz is 503 while Envoy has no upstream for gRPC, although the gateway is ready, and 200 otherwise."""
     assert httpx.get(f"{stack.door}/readyz", timeout=GUARD_S).json() == {"status": "ready"}
     with Door(stack.ports["gateway"], free_ports(1)[0], healthy=False) as door:
@@ -214,7 +214,7 @@ def test_logs_and_spans_have_no_query(stack: Stack, collector: Collector, path: 
 
 @pytest.mark.parametrize("request_id", ["order 17", "not-a-uuid", "8b2c7bb8-3f0d-4c1e-9d4a-0e0f7f2d6d11"])
 @pytest.mark.parametrize("sampled", [True, False])
-def test_a_callers_request_id_stays_as_it_is(
+def test_request_id_of_the_client_is_kept_by_envoy(
     stack: Stack, collector: Collector, request_id: str, *, sampled: bool
 ) -> None:
     """The response and Envoy's log line have the client's request id, and there is a trace."""

@@ -63,7 +63,7 @@ def test_connections_are_limited_by_address(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("half", [HALF_REST, HALF_GRPC], ids=["REST", "gRPC"])
-def test_half_sent_bodies_block_no_request(stack: Stack, half: bytes) -> None:
+def test_incomplete_bodies_block_no_request(stack: Stack, half: bytes) -> None:
     """1,100 incomplete bodies use no connection and no call of the upstreams."""
     with contextlib.ExitStack() as flood:
         door = flood.enter_context(Door(stack.ports["gateway"], stack.ports["service"]))
@@ -74,7 +74,7 @@ def test_half_sent_bodies_block_no_request(stack: Stack, half: bytes) -> None:
         assert door.stat("cluster.gateway.upstream_rq_active") == 0
 
 
-def test_a_half_sent_body_is_given_up(stack: Stack) -> None:
+def test_incomplete_body_gets_408(stack: Stack) -> None:
     """An incomplete body is answered with 408 in the dialect's shape after the timeout."""
     with door_with(stack, lambda config: connection_manager(config).update(request_timeout="0.5s")) as door:
         with connections(door, 1, HALF_REST) as (connection,):
@@ -83,7 +83,7 @@ def test_a_half_sent_body_is_given_up(stack: Stack) -> None:
         assert b'"message":"the request did not arrive whole in time"' in answer
 
 
-def test_half_sent_headers_are_given_up(stack: Stack) -> None:
+def test_incomplete_headers_get_408(stack: Stack) -> None:
     """Incomplete headers are answered with 408 after the timeout, and the connection is closed."""
 
     def change(config: dict[str, Any]) -> None:
@@ -128,7 +128,7 @@ def test_streams_of_a_connection_are_limited(stack: Stack) -> None:
             call.cancel()
 
 
-def test_a_forgotten_call_ends(stack: Stack) -> None:
+def test_call_above_the_maximum_duration_is_reset(stack: Stack) -> None:
     """A gRPC call without an end is reset at the maximum duration; other calls continue."""
 
     def change(config: dict[str, Any]) -> None:
@@ -146,7 +146,7 @@ def test_a_forgotten_call_ends(stack: Stack) -> None:
         serves(door)
 
 
-def test_many_streams_on_one_connection(stack: Stack) -> None:
+def test_1000_streams_on_one_connection_are_accepted(stack: Stack) -> None:
     """1,000 concurrent calls on one connection are accepted."""
 
     def change(config: dict[str, Any]) -> None:  # watches of health, which the test can keep running, have a limit
@@ -254,7 +254,7 @@ def test_retries_have_a_budget(stack: Stack) -> None:
         assert 0 < door.stat("cluster.gateway.upstream_rq_retry") < 40
 
 
-def test_a_peer_that_answers_no_ping_is_disconnected(stack: Stack) -> None:
+def test_peer_that_does_not_answer_pings_is_disconnected(stack: Stack) -> None:
     """A half-open HTTP/2 connection is closed."""
 
     def change(config: dict[str, Any]) -> None:

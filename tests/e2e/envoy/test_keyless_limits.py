@@ -44,7 +44,7 @@ def without_timeout(config: dict[str, Any]) -> None:
         route_of(config, name)["route"]["timeout"] = "0s"
 
 
-def test_watches_of_health_take_no_call_of_others(stack: Stack) -> None:
+def test_health_watches_do_not_block_calls(stack: Stack) -> None:
     """More watches than all calls that Envoy forwards leave calls, checks and readiness as they were."""
     watches = begun_calls(300, WATCH, b"")
 
@@ -63,7 +63,7 @@ def test_watches_of_health_take_no_call_of_others(stack: Stack) -> None:
         serves(door)
 
 
-def test_an_address_has_a_share_of_watches(stack: Stack) -> None:
+def test_health_watches_are_limited_per_address(stack: Stack) -> None:
     """An address with 200 watches can start no more; calls and watches of other addresses are served."""
     with (
         Door(stack.ports["gateway"], stack.ports["service"]) as door,
@@ -76,7 +76,7 @@ def test_an_address_has_a_share_of_watches(stack: Stack) -> None:
             door.until(lambda: door.stat("cluster.service-watch.upstream_rq_active") == 300)
 
 
-def test_requests_for_metrics_take_no_health_check(stack: Stack) -> None:
+def test_metrics_requests_do_not_block_health_checks(stack: Stack) -> None:
     """Requests for metrics and the status page above their limit get 503, while health checks are answered."""
     with (
         SlowUpstream("/metrics", "/status.json") as upstream,
@@ -99,7 +99,7 @@ def test_requests_for_metrics_take_no_health_check(stack: Stack) -> None:
         assert codes == [200] * num_served + [503] * (100 - num_served)
 
 
-def test_an_address_cannot_occupy_metrics(stack: Stack) -> None:
+def test_metrics_requests_are_limited_per_address(stack: Stack) -> None:
     """An address that asks for metrics too often gets 429; other addresses, and other paths, are served."""
 
     def change(config: dict[str, Any]) -> None:
@@ -114,7 +114,7 @@ def test_an_address_cannot_occupy_metrics(stack: Stack) -> None:
         serves(door)
 
 
-def test_health_checks_take_no_request_of_others(stack: Stack) -> None:
+def test_health_checks_do_not_block_requests(stack: Stack) -> None:
     """Health checks above their limit get 503, while requests, metrics and gRPC are served."""
     with SlowUpstream("/livez") as upstream, Door(upstream.port, stack.ports["service"], without_timeout) as door:
         with ThreadPoolExecutor(100) as pool:
@@ -144,7 +144,7 @@ class SlowHealth(health_pb2_grpc.HealthServicer):
         return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
 
 
-async def test_health_checks_over_grpc_take_no_call_of_others(stack: Stack) -> None:
+async def test_grpc_health_checks_do_not_block_calls(stack: Stack) -> None:
     """Checks over gRPC above their limit end with UNAVAILABLE, while other calls reach the service."""
     server, servicer = aio.server(), SlowHealth()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)

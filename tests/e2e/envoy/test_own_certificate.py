@@ -20,7 +20,7 @@ NAME = "models.example.org"
 
 
 @pytest.mark.parametrize(("tls", "has_admin_port"), [("server", True), ("server", False), ("mutual", False)])
-def test_clients_see_the_own_certificate(tmp_path: Path, tls: str, *, has_admin_port: bool) -> None:
+def test_clients_see_the_operators_certificate(tmp_path: Path, tls: str, *, has_admin_port: bool) -> None:
     """REST and gRPC have the given certificate; with `mutual`, only clients of the given authority are served.
 
     Envoy's admin interface, which knows whether the product is ready, is at a port or, by default, at a Unix socket.

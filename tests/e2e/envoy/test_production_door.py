@@ -156,7 +156,7 @@ async def homes(door: FleetDoor, *names: str) -> dict[str, str]:
     return found
 
 
-async def test_a_key_leads_to_one_replica_and_a_model_to_its_pool(tmp_path: Path) -> None:
+async def test_affinity_key_selects_a_replica_and_model_selects_a_pool(tmp_path: Path) -> None:
     """Both listeners route a key to the same replica and a model to its pool.
 
     Other calls use the whole default pool.
@@ -172,7 +172,7 @@ async def test_a_key_leads_to_one_replica_and_a_model_to_its_pool(tmp_path: Path
             assert {await ask(door.port) for _ in range(40)} == {"a", "b", "c"}
 
 
-async def test_a_hot_key_is_spread(tmp_path: Path) -> None:
+async def test_calls_of_a_hot_key_are_spread_over_replicas(tmp_path: Path) -> None:
     """Of many concurrent calls with one key, no replica gets more than 1.5 times its share."""
     async with replicas("a", "b", "c") as hosts:
         door = await asyncio.to_thread(FleetDoor, tmp_path, service=hosts)
@@ -249,7 +249,7 @@ async def test_expired_deadlines_eject_no_replica(tmp_path: Path) -> None:
             assert door.stat("cluster.service.membership_healthy") == 2
 
 
-async def test_a_gateway_that_dies_cuts_no_other(tmp_path: Path) -> None:
+async def test_death_of_a_gateway_ends_no_call_of_another(tmp_path: Path) -> None:
     """A gateway's connection that closes with 1,024 calls ends no call of another gateway."""
     async with replicas("a") as (a,):
         door = await asyncio.to_thread(FleetDoor, tmp_path, service=[a])
@@ -293,7 +293,7 @@ def documented_policy() -> Any:
     return yaml.safe_load("load_balancing_policy:" + text)["load_balancing_policy"]
 
 
-async def test_load_reports_weigh_replicas(tmp_path: Path) -> None:
+async def test_calls_are_weighted_by_load_reports(tmp_path: Path) -> None:
     """With the documented policy, replicas get calls in inverse proportion to the utilization that they report."""
     async with replicas("idle", "half", "full") as (idle, half, full):
         idle.trailers = (("endpoint-load-metrics", as_text(1.0, 0.0, 0.2, {})),)

@@ -43,7 +43,7 @@ def watch(channel: grpc.Channel) -> Any:
     return call
 
 
-def test_a_client_that_vanishes_with_many_streams_cuts_no_other(door: Door) -> None:
+def test_closed_connection_with_many_streams_ends_no_other_call(door: Door) -> None:
     """A connection that closes with 1,024 calls ends no call of another connection."""
     with grpc.insecure_channel(door.target, OWN) as other:
         kept = watch(other)
@@ -56,7 +56,7 @@ def test_a_client_that_vanishes_with_many_streams_cuts_no_other(door: Door) -> N
     serves(door)
 
 
-def test_many_cancelled_calls_cut_no_other(door: Door) -> None:
+def test_many_cancelled_calls_end_no_other_call(door: Door) -> None:
     """3,800 calls that are cancelled at once end no call of another connection."""
     with grpc.insecure_channel(door.target, OWN) as other:
         kept = watch(other)
@@ -71,7 +71,7 @@ def test_many_cancelled_calls_cut_no_other(door: Door) -> None:
     serves(door)
 
 
-def test_a_flood_of_resets_reaches_no_service(stack: Stack) -> None:
+def test_flood_of_resets_is_not_forwarded(stack: Stack) -> None:
     """Of 12,000 calls that are cancelled at once, fewer than a tenth are forwarded; another call continues."""
 
     def change(config: dict[str, Any]) -> None:  # what is tested is not the limit by address
@@ -94,7 +94,7 @@ def test_a_flood_of_resets_reaches_no_service(stack: Stack) -> None:
         serves(door)
 
 
-def test_short_deadlines_cut_no_stream_of_their_connection(door: Door) -> None:
+def test_short_deadlines_end_no_other_stream_of_their_connection(door: Door) -> None:
     """1,000 calls with deadlines of 5 ms end as they should, and a stream of the same connection continues."""
     with grpc.insecure_channel(door.target, OWN) as channel:
         kept = watch(channel)

@@ -65,7 +65,7 @@ def list_models(port: int, certificates: DevelopmentTls) -> list[str]:
     return [model.name for model in answer.models]
 
 
-def test_our_own_client(secure: Stack, certificates: DevelopmentTls) -> None:
+def test_python_client_works_with_mutual_tls(secure: Stack, certificates: DevelopmentTls) -> None:
     """The Python client shows its certificate and trusts the given authorities, or the system's."""
     ca, own, key = (certificates.folder / f"{name}.pem" for name in ("ca", "client", "client-key"))
     url = f"https://127.0.0.1:{secure.ports['envoy']}"
@@ -143,7 +143,7 @@ def changed(stack: Stack, certificates: DevelopmentTls, before: dict[str, bytes]
     raise AssertionError([name for name in LISTENERS if after[name] == before[name]])
 
 
-def test_bad_files_change_nothing(secure: Stack, certificates: DevelopmentTls) -> None:
+def test_invalid_certificate_file_keeps_the_previous_certificate(secure: Stack, certificates: DevelopmentTls) -> None:
     """An invalid certificate file is logged, and the previous certificate stays in use."""
     file = certificates.folder / "server.pem"
     good = file.read_bytes()

@@ -82,7 +82,7 @@ def serves_others(door: Door, **headers: str) -> None:
 
 
 @pytest.mark.parametrize("kind", HEADS)
-def test_uploads_without_a_key_fill_no_memory(guarded: Guarded, kind: str) -> None:
+def test_unauthenticated_uploads_do_not_fill_memory(guarded: Guarded, kind: str) -> None:
     """48 paused requests of 14 MiB without a key leave the service as it was, where keys are required."""
     ports = guarded.stack.ports
     with Door(ports["gateway"], ports["service"], with_small_heap) as door, paused_uploads(door, *HEADS[kind]):
@@ -90,14 +90,14 @@ def test_uploads_without_a_key_fill_no_memory(guarded: Guarded, kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", ["REST", "REST in chunks", "gRPC-web"])
-def test_uploads_of_one_address_fill_no_memory(stack: Stack, kind: str) -> None:
+def test_uploads_of_one_address_do_not_fill_memory(stack: Stack, kind: str) -> None:
     """48 paused requests of 14 MiB leave the service as it was for other addresses, where no keys are required."""
     ports = stack.ports
     with Door(ports["gateway"], ports["service"], with_small_heap) as door, paused_uploads(door, *HEADS[kind]):
         serves_others(door)
 
 
-def test_uploads_over_http2_fill_no_memory(stack: Stack) -> None:
+def test_uploads_over_http2_do_not_fill_memory(stack: Stack) -> None:
     """Envoy resets the largest of 48 paused calls over HTTP/2 before they fill its heap, and serves others."""
     with Door(stack.ports["gateway"], stack.ports["service"], with_small_heap) as door:
         with connections(door, 1) as (connection,):
@@ -107,7 +107,7 @@ def test_uploads_over_http2_fill_no_memory(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("head", [f"POST {GRPC_CHAT} HTTP/1.1\r\n{GRPC}", f"POST {CHAT_PATH} HTTP/1.1\r\n{JSON}"])
-def test_the_uploads_of_one_key_leave_some_for_others(guarded: Guarded, head: str) -> None:
+def test_one_keys_uploads_leave_slots_for_other_keys(guarded: Guarded, head: str) -> None:
     """While one key has as many large requests in progress as it likes, those of another key are served."""
     ports, (other, flooder) = guarded.stack.ports, (guarded.keys["team"], guarded.keys["operator"])
     request = f"{head}host: a\r\nauthorization: Bearer {flooder}\r\n{LENGTH}\r\n".encode()
@@ -122,7 +122,7 @@ def test_the_uploads_of_one_key_leave_some_for_others(guarded: Guarded, head: st
 
 
 @pytest.mark.parametrize("kind", ["grpc", "grpc-web+proto"])
-def test_calls_over_http1_need_a_length(stack: Stack, kind: str) -> None:
+def test_grpc_call_over_http1_without_a_length_is_rejected(stack: Stack, kind: str) -> None:
     """A call over HTTP/1.1 in chunks, whose size no one knows in advance, is rejected with a status of gRPC."""
     headers = {"content-type": f"application/{kind}"}
     answer = httpx.post(stack.door + GRPC_CHAT, content=iter([bytes(5)]), headers=headers, timeout=GUARD_S)

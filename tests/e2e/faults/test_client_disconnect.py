@@ -160,7 +160,9 @@ def check_left_after(stack: Stack, num_choices: int, start: Callable[[float], Ca
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize(("endless", "door"), DOORS)
-def test_disconnect_frees_everything(stack: Stack, endless: Endless, door: str, moment: str, *, stream: bool) -> None:
+def test_rest_disconnect_releases_everything(
+    stack: Stack, endless: Endless, door: str, moment: str, *, stream: bool
+) -> None:
     """A REST client disconnects before or after the first token, streamed and unstreamed, in every dialect."""
 
     def leave(after_s: float) -> None:
@@ -241,7 +243,7 @@ def is_text(event: Any) -> bool:
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("method", STREAMS)
 @pytest.mark.parametrize("door", ["service", "envoy"])
-def test_grpc_cancel_frees_everything(stack: Stack, method: str, door: str, moment: str, *, streamed: bool) -> None:
+def test_grpc_cancel_releases_everything(stack: Stack, method: str, door: str, moment: str, *, streamed: bool) -> None:
     """A gRPC call of any generating method is cancelled before or after the first token, directly or through Envoy."""
     kind, request = STREAMS[method]
     target = f"127.0.0.1:{stack.ports[door]}"
@@ -270,7 +272,7 @@ def test_grpc_cancel_frees_everything(stack: Stack, method: str, door: str, mome
             check_left_after(stack, num_choices(request), start)
 
 
-def test_grpc_deadline_frees_everything(stack: Stack) -> None:
+def test_grpc_deadline_releases_everything(stack: Stack) -> None:
     """The client's deadline stops the generation and is the status."""
     target = f"127.0.0.1:{stack.ports['envoy']}"
     with grpc.insecure_channel(target) as channel:

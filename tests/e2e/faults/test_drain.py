@@ -41,12 +41,12 @@ async def under(load: Load) -> AsyncIterator[None]:
 
 async def until_num(load: Load, count: int) -> None:
     """Return when `count` more requests have ended."""
-    wanted = load.outcomes.total() + count
-    while load.outcomes.total() < wanted:  # noqa: ASYNC110 a counter has no event
+    expected = load.outcomes.total() + count
+    while load.outcomes.total() < expected:  # noqa: ASYNC110 a counter has no event
         await asyncio.sleep(0.02)
 
 
-async def test_the_runner_drains_all() -> None:
+async def test_sigterm_of_the_runner_loses_no_request() -> None:
     """At SIGTERM each request is answered completely or finds the port closed; the exit code is 0."""
     for drain_time_s in DRAIN_TIMES_S:
         stack = Stack(*draining(drain_time_s))
@@ -116,7 +116,7 @@ def accepts(port: int, timeout_s: float) -> bool:
 @pytest.mark.parametrize(
     "num_rounds", [pytest.param(1, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.soak)]
 )
-async def test_replicas_are_restarted_without_a_loss(num_rounds: int) -> None:
+async def test_restarting_replicas_loses_no_request(num_rounds: int) -> None:
     """One gateway and one service after the other are restarted with SIGTERM: no request is lost.
 
     Requests are rejected only for lack of capacity, because half of the replicas have less.
@@ -132,7 +132,7 @@ async def test_replicas_are_restarted_without_a_loss(num_rounds: int) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.timeout(600)
-async def test_everything_is_restarted_without_a_loss() -> None:
+async def test_restarting_a_fleet_loses_no_request() -> None:
     """Three services, two gateways and Envoy are replaced under load, one after the other: no request is lost."""
     with Replicas(num_services=3, options=PATIENT) as replicas:
         load = Load(replicas.door, num_callers=12)
@@ -152,7 +152,7 @@ def check_all_done(load: Load) -> None:
     assert num_rejected * 50 < load.outcomes.total(), load.outcomes
 
 
-async def test_envoy_alone_is_drained() -> None:
+async def test_sigterm_of_envoy_completes_its_streams() -> None:
     """At SIGTERM of Envoy's wrapper its running streams complete, and the runner restarts it."""
     for drain_time_s in DRAIN_TIMES_S:
         stack = Stack("--model=demo=demo/model", *draining(drain_time_s), environment=HOLDABLE)

@@ -32,14 +32,14 @@ def settings(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_a_failed_model_is_left_out(settings: dict[str, str]) -> None:
+def test_failed_model_is_not_served_and_others_are(settings: dict[str, str]) -> None:
     """Other models are served; the failed one is listed with its reason, is not healthy, and its requests get 503."""
     stack = Stack(environment=settings | {"SLUICE_SERVICE_LEAVE_OUT_FAILED_MODELS": "true"})
     try:
         stack.wait_for("sluice is ready.")
-        asked = {"model": "good", "prompt": "The", "max_tokens": 2}
-        assert httpx.post(f"{stack.door}/v1/completions", json=asked, timeout=GUARD_S).status_code == 200
-        refused = httpx.post(f"{stack.door}/v1/completions", json=asked | {"model": "bad"}, timeout=GUARD_S)
+        body = {"model": "good", "prompt": "The", "max_tokens": 2}
+        assert httpx.post(f"{stack.door}/v1/completions", json=body, timeout=GUARD_S).status_code == 200
+        refused = httpx.post(f"{stack.door}/v1/completions", json=body | {"model": "bad"}, timeout=GUARD_S)
         assert (refused.status_code, "'bad' could not be loaded" in refused.json()["error"]["message"]) == (503, True)
         assert [each["id"] for each in httpx.get(f"{stack.door}/v1/models", timeout=GUARD_S).json()["data"]] == ["good"]
         with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
@@ -67,7 +67,7 @@ _HEALTH = {
 }
 
 
-def test_a_failed_model_ends_the_start_by_default(settings: dict[str, str]) -> None:
+def test_failed_model_fails_the_start_by_default(settings: dict[str, str]) -> None:
     """The start fails with the reason, so that a rollout keeps its old replicas."""
     stack = Stack(environment=settings)
     assert stack.wait() != 0

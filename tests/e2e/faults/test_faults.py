@@ -174,7 +174,7 @@ def test_a_stopped_gateway_does_not_affect_grpc(own: Stack) -> None:
 
 
 @pytest.mark.long
-async def test_a_silent_client_frees_its_slot() -> None:
+async def test_client_that_answers_no_ping_frees_its_slot() -> None:
     """A connection whose client answers no ping, as after a network failure, ends its stream."""
     for keepalive_s in KEEPALIVES_S:
         with running(keepalive_time_s=keepalive_s, keepalive_timeout_s=keepalive_s) as stack:
@@ -207,7 +207,7 @@ async def is_slot_freed(stack: Stack) -> bool:
     return True
 
 
-def test_a_full_disk_changes_no_endpoint(own: Stack) -> None:
+def test_endpoint_change_on_a_full_disk_fails_without_effect(own: Stack) -> None:
     """A change that cannot be stored fails without effect and leaves no file; it succeeds when there is space again."""
     service = own.children()["service"]
     limits = resource.prlimit(service, resource.RLIMIT_FSIZE)
@@ -250,7 +250,7 @@ async def test_preemptions_lose_nothing() -> None:
 
 
 @pytest.mark.long
-def test_a_blocked_log_and_a_hanging_collector_stop_nothing(tmp_path: Path) -> None:
+def test_requests_are_answered_with_a_blocked_log_and_hanging_collector(tmp_path: Path) -> None:
     """With a full standard output and a collector that accepts nothing, requests are answered and Ctrl-C works."""
     ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
     flags = [f"--{name.replace('_', '-')}-port={port}" for name, port in ports.items()]

@@ -81,7 +81,7 @@ def test_run_restarts_a_dead_process_while_the_others_continue() -> None:
     wait_until(partial(none_runs, pids))
 
 
-def test_run_gives_up_a_process_that_dies_repeatedly() -> None:
+def test_run_stops_after_five_deaths_of_a_process() -> None:
     """At the fifth death within ten minutes the run logs one line, stops the others, and exits with code 1."""
     stack = Stack("--model=demo=demo/model")
     try:
@@ -102,7 +102,7 @@ def test_run_gives_up_a_process_that_dies_repeatedly() -> None:
     wait_until(partial(none_runs, pids))
 
 
-def test_run_leaves_nothing_behind_when_it_is_killed() -> None:
+def test_killed_run_leaves_no_process() -> None:
     """After SIGKILL of the runner no child, no Envoy and no engine is left."""
     stack = Stack("--model=demo=demo/model")
     try:
@@ -115,7 +115,7 @@ def test_run_leaves_nothing_behind_when_it_is_killed() -> None:
         stack.stop()
 
 
-def test_run_is_killed_by_a_second_signal() -> None:
+def test_second_ctrl_c_ends_the_run_immediately() -> None:
     """A second Ctrl-C does not wait for a running request; no process is left."""
     stack = Stack("--model=demo=demo/model")
     try:
@@ -136,7 +136,7 @@ def test_run_is_killed_by_a_second_signal() -> None:
     wait_until(partial(none_runs, pids))
 
 
-def test_run_stops_at_any_moment() -> None:
+def test_ctrl_c_during_the_start_leaves_no_process() -> None:
     """Ctrl-C during the start prints no traceback, exits with 0 or the signal, and leaves no process."""
     for wait_s in (0.0, 0.1, 0.2, 0.6, 0.9, 1.2, 2.0):
         stack = Stack("--model=demo=demo/model")

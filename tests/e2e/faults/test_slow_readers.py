@@ -82,7 +82,7 @@ def num_generated(stack: Stack) -> float:
 
 
 @pytest.mark.parametrize("door", ["envoy", "gateway"])
-def test_a_stream_over_rest_is_cut_off(impatient: Stack, door: str) -> None:
+def test_rest_stream_of_a_client_that_does_not_read_is_closed(impatient: Stack, door: str) -> None:
     before = num_cut_off(impatient)
     with stopped_reader(impatient.ports[door], stream=True) as reader:
         wait_until(lambda: num_cut_off(impatient) > before)
@@ -91,7 +91,7 @@ def test_a_stream_over_rest_is_cut_off(impatient: Stack, door: str) -> None:
 
 
 @pytest.mark.parametrize("door", ["envoy", pytest.param("gateway", marks=pytest.mark.long)])
-def test_a_whole_answer_over_rest_is_cut_off(impatient: Stack, door: str) -> None:
+def test_unstreamed_answer_of_a_client_that_does_not_read_is_discarded(impatient: Stack, door: str) -> None:
     """An unstreamed answer is discarded if the client does not read it.
 
     Its 60 MB exceed the buffers, since newer kernels let the buffers of a socket grow to 33 MB.
@@ -103,7 +103,7 @@ def test_a_whole_answer_over_rest_is_cut_off(impatient: Stack, door: str) -> Non
 
 
 @pytest.mark.parametrize("door", ["envoy", pytest.param("service", marks=pytest.mark.long)])
-def test_a_stream_over_grpc_is_cut_off_with_a_status(impatient: Stack, door: str) -> None:
+def test_grpc_stream_of_a_client_that_does_not_read_ends_with_a_status(impatient: Stack, door: str) -> None:
     message = chat_pb2.ChatRequest(model="sluice-demo", n=NUM_CHOICES)
     message.messages.add(role=content_pb2.ROLE_USER).content.add(text="Tell me a story.")
     message.logprobs.top_logprobs = TOP_LOGPROBS

@@ -105,7 +105,7 @@ def shortened(message: Any) -> Message:
 
 
 @pytest.mark.parametrize("rpc", RPCS)
-def test_no_message_makes_a_fault(stack: Stack, rpc: str) -> None:
+def test_random_messages_cause_no_server_error(stack: Stack, rpc: str) -> None:
     @quietly
     @given(messages(RPCS[rpc]))
     def try_one(message: Message) -> None:
@@ -116,7 +116,7 @@ def test_no_message_makes_a_fault(stack: Stack, rpc: str) -> None:
 
 
 @pytest.mark.parametrize("rpc", ["ChatService/Chat", "EmbeddingService/Embed"])
-def test_no_bytes_make_a_fault(stack: Stack, rpc: str) -> None:
+def test_random_bytes_cause_no_server_error(stack: Stack, rpc: str) -> None:
     """Invalid bytes are rejected with INVALID_ARGUMENT, and the next call is served."""
 
     @quietly
@@ -155,7 +155,7 @@ def post(stack: Stack, path: str, data: bytes) -> httpx.Response:
 
 
 @pytest.mark.parametrize("case", BODIES, ids=[f"{operation.id}-{body.kind.__name__}" for operation, body in BODIES])
-def test_no_body_makes_a_fault(stack: Stack, case: tuple[Any, Any]) -> None:
+def test_changed_bodies_cause_no_server_error(stack: Stack, case: tuple[Any, Any]) -> None:
     """An operation's example with one change never causes a 5xx."""
     operation, body = case
     path = operation.path
@@ -174,7 +174,7 @@ def test_no_body_makes_a_fault(stack: Stack, case: tuple[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("file", sorted(CORPUS.glob("*.json")), ids=lambda file: file.stem)
-def test_earlier_findings_are_rejected(stack: Stack, file: Path) -> None:
+def test_corpus_of_earlier_failures_is_rejected(stack: Stack, file: Path) -> None:
     """Each file contains a path and a body, or an RPC and a message in protobuf's JSON."""
     kept = json.loads(file.read_text(encoding="utf-8"))
     if "rpc" in kept:

@@ -51,7 +51,7 @@ STORES: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("name", STORES)
-def test_any_content_is_used_or_named(name: str) -> None:
+def test_state_file_with_any_content_is_used_or_rejected_by_path(name: str) -> None:
     """A file that can't be used is kept as it is, and named by the error that ends the start."""
 
     @quietly
@@ -75,7 +75,7 @@ def test_any_content_is_used_or_named(name: str) -> None:
 @given(
     st.lists(st.sampled_from(["lock", "operator-token", ".operator-token.new", "endpoints.json", "certs"]), unique=True)
 )
-def test_any_layout_of_the_folder_is_used_or_named(folders: list[str]) -> None:
+def test_state_folder_with_any_layout_is_used_or_rejected_by_path(folders: list[str]) -> None:
     """Folders in place of files are an error that names the state folder; anything else is used."""
     with TemporaryDirectory() as name:
         folder = Path(name)

@@ -38,7 +38,7 @@ def is_served(stack: Stack) -> bool:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_no_large_body_makes_a_fault(stack: Stack, path: str) -> None:
+def test_large_bodies_cause_no_server_error(stack: Stack, path: str) -> None:
     """A body of any size, whole or in chunks, JSON or not, gets no 5xx."""
 
     @quietly
@@ -59,7 +59,7 @@ def test_no_large_body_makes_a_fault(stack: Stack, path: str) -> None:
     try_one()
 
 
-def test_no_unfinished_request_makes_a_fault(stack: Stack) -> None:
+def test_incomplete_requests_cause_no_server_error(stack: Stack) -> None:
     """Requests that end anywhere, with a false length or broken chunks, harm no later one."""
     kinds = ["application/json", "application/grpc", "application/grpc-web+proto", "text/plain"]
     bodies = st.binary(max_size=200) | SIZES.map(lambda size: b"x" * size)
@@ -89,7 +89,7 @@ def test_no_unfinished_request_makes_a_fault(stack: Stack) -> None:
     try_one()
 
 
-def test_no_flood_makes_a_fault(stack: Stack) -> None:
+def test_floods_with_deadlines_cause_no_server_error(stack: Stack) -> None:
     """Of many calls with any deadlines and lengths, each is served, rejected or late, and all blocks are free after."""
     call = st.tuples(
         st.sampled_from([0.001, 0.02, 0.2, GUARD_S]), st.integers(0, 3), st.integers(1, 40), st.integers(1, 4)
@@ -117,7 +117,7 @@ def test_no_flood_makes_a_fault(stack: Stack) -> None:
 @pytest.mark.parametrize(
     "name", ["x-ratelimit", "x-sluice-upload", "x-sluice-timeout", "x-sluice-limit", "x-sluice-auth"]
 )
-def test_no_header_of_ours_makes_a_fault(stack: Stack, name: str) -> None:
+def test_any_text_in_internal_headers_causes_no_server_error(stack: Stack, name: str) -> None:
     """Clients may send any text in the headers that gateway, Envoy and service exchange."""
 
     @quietly

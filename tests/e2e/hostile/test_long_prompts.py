@@ -34,7 +34,7 @@ def chat(stack: Stack, text: str, **fields: Any) -> httpx.Response:
     return httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S)
 
 
-def test_prompts_of_15_mb_are_rejected_by_their_length(stack: Stack) -> None:
+def test_prompts_of_15_mb_are_rejected_before_tokenization(stack: Stack) -> None:
     """Short prompts are served at the same time, and the service's memory does not grow."""
     assert chat(stack, "Hello there!").is_success
     before = memory_mb(stack)

@@ -46,10 +46,10 @@ def bodies(schema: str) -> dict[str, tuple[str, str]]:
     history = [*MESSAGES, {"role": "assistant", "tool_calls": [called]}]
     history.append({"role": "tool", "tool_call_id": "a", "content": "x"})
     openai, anthropic = "/v1/chat/completions", "/v1/messages"
-    wanted = f'"output_config": {{"format": {{"type": "json_schema", "schema": {schema}}}}}'
+    expected = f'"output_config": {{"format": {{"type": "json_schema", "schema": {schema}}}}}'
     offered = f'"tools": [{{"name": "f", "input_schema": {parameters}}}]'
     used = f'{{"type": "tool_use", "id": "a", "name": "f", "input": {{"a": {schema}}}}}'
-    said = f'{json.dumps(MESSAGES[0])}, {{"role": "assistant", "content": [{used}]}}'
+    turns = f'{json.dumps(MESSAGES[0])}, {{"role": "assistant", "content": [{used}]}}'
     return {
         "format": (openai, f"{{{chat}, {form}}}"),
         "tools": (openai, f'{{{chat}, {tools}, "tool_choice": "auto"}}'),
@@ -61,15 +61,15 @@ def bodies(schema: str) -> dict[str, tuple[str, str]]:
         ),
         "metadata": ("/v1/responses", f'{{{response}, "metadata": {schema}}}'),
         "databricks": ("/serving-endpoints/sluice-demo/invocations", f"{{{chat}, {form}}}"),
-        "anthropic": (anthropic, f"{{{chat}, {wanted}}}"),
+        "anthropic": (anthropic, f"{{{chat}, {expected}}}"),
         "anthropic tools": (anthropic, f"{{{chat}, {offered}}}"),
-        "anthropic history": (anthropic, f'{{"model": "sluice-demo", "max_tokens": 2, "messages": [{said}]}}'),
+        "anthropic history": (anthropic, f'{{"model": "sluice-demo", "max_tokens": 2, "messages": [{turns}]}}'),
         "azure": ("/chat/completions?api-version=2024-05-01-preview", f"{{{chat}, {form}}}"),
     }
 
 
 @pytest.mark.parametrize("poison", [*POISON.values(), *HEAVY.values()], ids=[*POISON, *HEAVY])
-def test_rest_rejects_it_or_accepts_it_as_text(stack: Stack, poison: str) -> None:
+def test_rest_rejects_malicious_json_or_accepts_it_as_text(stack: Stack, poison: str) -> None:
     for position, (path, body) in bodies(poison).items():
         answer = httpx.post(
             stack.door + path, content=body, headers={"content-type": "application/json"}, timeout=GUARD_S
@@ -81,7 +81,7 @@ def test_rest_rejects_it_or_accepts_it_as_text(stack: Stack, poison: str) -> Non
 
 
 @pytest.mark.parametrize("poison", [*POISON.values(), *HEAVY.values()], ids=[*POISON, *HEAVY])
-def test_grpc_rejects_it_by_its_field_or_accepts_it_as_text(stack: Stack, poison: str) -> None:
+def test_grpc_rejects_malicious_json_by_field_or_accepts_it_as_text(stack: Stack, poison: str) -> None:
     message: dict[str, Any] = {"role": "ROLE_USER", "content": [{"text": "hi"}]}
     common = {"model": "sluice-demo", "messages": [message], "stopping": {"maxTokens": 2}}
     parameters = f'{{"type": "object", "properties": {{"a": {poison}}}}}'

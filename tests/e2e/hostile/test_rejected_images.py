@@ -68,7 +68,7 @@ def test_too_many_images_are_rejected_before_any_is_decoded(vision: Stack) -> No
         assert answer.json()["error"]["message"].endswith(f"has {number} images; the limit is 32 (images.max_images)")
 
 
-def test_images_that_exceed_the_context_are_counted(vision: Stack) -> None:
+def test_images_whose_tokens_exceed_the_context_are_rejected(vision: Stack) -> None:
     """Small files whose tokens exceed the context are rejected."""
     answer = chat(vision, openai_content(*[picture(3, (4, 4))] * 31))
     assert answer.status_code == 400
@@ -104,12 +104,12 @@ def test_images_excluded_by_settings_are_not_fetched(vision: Stack) -> None:
             answer = chat(vision, by_url(url), model)
             assert answer.status_code == 400, answer.text
             assert text in answer.json()["error"]["message"]
-        del server.asked[:]
+        del server.requests[:]
         for host in ("127.0.0.1", "localhost", "2130706433", "0x7f.1", "[::1]", "[::ffff:127.0.0.1]", "[::]"):
             answer = chat(vision, by_url(f"http://{host}:{server.port}/cat.png"), "public")
             assert answer.status_code == 400
             assert "images.allow_private_addresses" in answer.json()["error"]["message"]
-        assert not server.asked
+        assert not server.requests
 
 
 def test_a_slow_host_delays_no_other_request(vision: Stack) -> None:

@@ -39,7 +39,7 @@ def short_stack() -> Iterator[Stack]:
     ],
     ids=["examples and random requests", "each rule kept and broken"],
 )
-def test_product_is_as_described(options: tuple[str, ...], short_stack: Stack) -> None:
+def test_product_matches_its_openapi_document(options: tuple[str, ...], short_stack: Stack) -> None:
     """Every response has a documented status, type and schema, invalid data is rejected, and there is no 5xx.
 
     The gateway is called directly, because Envoy has its own responses to invalid HTTP, such as an unknown method or an

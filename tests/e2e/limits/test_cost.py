@@ -16,7 +16,7 @@ BODY = {"model": MODEL, "max_tokens": 8, "messages": [{"role": "user", "content"
 FORM = re.compile(r"compute_s=(\d+\.\d{6}), block_s=(\d+\.\d{6}), cached_tokens=(\d+)")
 
 
-def test_rest_clients_get_the_cost(stack: Stack) -> None:
+def test_rest_header_and_stream_comment_have_the_cost(stack: Stack) -> None:
     """A header of an unstreamed answer and the last line of a stream have the cost, and so has the access log."""
     with httpx.Client(base_url=stack.door, timeout=GUARD_S) as http:
         whole = http.post("/v1/chat/completions", json=BODY, headers=ASKING | {"x-request-id": "with-its-cost"})
@@ -35,7 +35,7 @@ def test_rest_clients_get_the_cost(stack: Stack) -> None:
     assert access["compute_s"] == float(found[1])
 
 
-def test_grpc_clients_get_the_cost(stack: Stack) -> None:
+def test_grpc_trailer_has_the_cost(stack: Stack) -> None:
     """A trailer has the cost, through Envoy."""
     message = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text="Hello")])
     with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:

@@ -59,7 +59,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
         stack.stop()
 
 
-async def test_an_overload_by_one_key_does_not_block_another(shared: Shared) -> None:
+async def test_overload_by_one_key_does_not_block_another_key(shared: Shared) -> None:
     """One key's many long requests of the highest priority are partly rejected; another key's requests are all served.
 
     A rejected request gets 429 with Retry-After before any output.
@@ -83,7 +83,7 @@ async def test_an_overload_by_one_key_does_not_block_another(shared: Shared) -> 
     await asyncio.to_thread(shared.stack.until_idle)
 
 
-async def test_priorities_and_cached_prompts_belong_to_the_key(shared: Shared) -> None:
+async def test_priorities_and_cached_prompts_are_per_key(shared: Shared) -> None:
     """A priority below the key's minimum is rejected; a key sees its own cached prompts and its group's."""
     text = "Once upon a time there was a tulip that nobody had ever seen. " * 8
 

@@ -27,15 +27,15 @@ from tests.waiting import GUARD_S
         ("/v1/responses/input_tokens", {"input": "a"}),
     ],
 )
-def test_tokens_need_their_own_scope(guarded: Guarded, path: str, body: dict[str, Any]) -> None:
+def test_tokenization_requires_the_scope_tokenize(guarded: Guarded, path: str, body: dict[str, Any]) -> None:
     """The scope generate does not include the scope tokenize."""
-    asked = {"model": MODEL, **body}
-    answer = guarded.post(path, asked, authorization=f"Bearer {guarded.keys['operator']}")
+    fields = {"model": MODEL, **body}
+    answer = guarded.post(path, fields, authorization=f"Bearer {guarded.keys['operator']}")
     assert (answer.status_code, error_body(answer)["error"]["message"]) == (403, "the key lacks the scope tokenize")
-    assert guarded.post(path, asked, authorization=f"Bearer {guarded.keys['team']}").status_code == 200
+    assert guarded.post(path, fields, authorization=f"Bearer {guarded.keys['team']}").status_code == 200
 
 
-def test_hidden_model_is_none_in_any_dialect(guarded: Guarded) -> None:
+def test_hidden_model_looks_unknown_in_every_dialect(guarded: Guarded) -> None:
     """A hidden model is not listed, and requests for it get the same response as for an unknown model."""
     key = guarded.keys["team"]
     assert [each["id"] for each in guarded.get("/v1/models", key).json()["data"]] == [MODEL]
@@ -70,15 +70,15 @@ def test_hidden_model_is_none_in_any_dialect(guarded: Guarded) -> None:
             if body is None:
                 answer = guarded.get(named, key)
             else:
-                asked = json.loads(json.dumps(body).replace("NAME", name))
-                answer = guarded.post(named, asked, authorization=f"Bearer {key}")
+                fields = json.loads(json.dumps(body).replace("NAME", name))
+                answer = guarded.post(named, fields, authorization=f"Bearer {key}")
             same = answer.text.replace(name, "NAME").replace(answer.headers["x-request-id"], "ID")
             responses.append((answer.status_code, same))
         assert responses[0] == responses[1], path
         assert responses[0][0] == 404, path
 
 
-def test_changes_of_endpoints_need_their_scope(guarded: Guarded) -> None:
+def test_endpoint_changes_require_their_scope(guarded: Guarded) -> None:
     """A key that may read endpoints may not change them."""
     entity = {"name": "a", "entity_name": MODEL, "entity_version": "1"}
     routes = [{"served_model_name": "a", "traffic_percentage": 100}]
@@ -120,15 +120,15 @@ def test_grpc_through_envoy_needs_a_key(guarded: Guarded) -> None:
                 assert (caught.value.code().name, reason_of(caught.value)) == (code, reason)
 
 
-def test_keys_change_while_it_serves(guarded: Guarded) -> None:
+def test_keys_are_created_rotated_and_revoked_without_a_restart(guarded: Guarded) -> None:
     """A key is created, rotated and revoked without a restart; its running stream continues."""
     key = guarded.command("create", "--id", "guest", "--scope", "generate")["key"]
 
     def status(key: str) -> int:
         return guarded.post(CHAT_PATH, CHAT, authorization=f"Bearer {key}").status_code
 
-    def until(key: str, wanted: int) -> None:
-        while status(key) != wanted:
+    def until(key: str, expected: int) -> None:
+        while status(key) != expected:
             pass  # the test's own time limit ends it
 
     until(key, 200)

@@ -79,10 +79,10 @@ DIALECTS = {
 @pytest.mark.parametrize("stream", [False, True])
 def test_each_dialect_accepts_a_key(guarded: Guarded, dialect: str, stream: bool) -> None:  # noqa: FBT001
     """Any of the three headers works, streamed and unstreamed."""
-    asked = DIALECTS[dialect]
-    path, body = asked.path, asked.body | ({"stream": True} if stream else {})
+    dialect_request = DIALECTS[dialect]
+    path, body = dialect_request.path, dialect_request.body | ({"stream": True} if stream else {})
     if dialect == "mindie":
-        path, body = path + ("_stream" if stream else ""), asked.body
+        path, body = path + ("_stream" if stream else ""), dialect_request.body
     key = guarded.keys["team"]
     for headers in ({"authorization": f"Bearer {key}"}, {"api-key": key}, {"x-api-key": key}):
         assert guarded.post(path, body, **headers).status_code == 200
@@ -92,18 +92,20 @@ def test_each_dialect_accepts_a_key(guarded: Guarded, dialect: str, stream: bool
 @pytest.mark.parametrize("key", ["nonsense", new_key("team"), new_key("nobody")], ids=["text", "team", "nobody"])
 def test_each_dialect_rejects_an_invalid_key(guarded: Guarded, dialect: str, key: str) -> None:
     """The response is 401 in the dialect's shape, with the challenge that HTTP requires."""
-    asked = DIALECTS[dialect]
-    answer = guarded.post(asked.path, asked.body, authorization=f"Bearer {key}")
-    assert (answer.status_code, error_body(answer)) == (401, asked.unauthorized)
+    dialect_request = DIALECTS[dialect]
+    answer = guarded.post(dialect_request.path, dialect_request.body, authorization=f"Bearer {key}")
+    assert (answer.status_code, error_body(answer)) == (401, dialect_request.unauthorized)
     assert answer.headers["www-authenticate"] == 'Bearer realm="sluice", error="invalid_token"'
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_each_dialect_rejects_a_missing_scope(guarded: Guarded, dialect: str) -> None:
     """The response is 403 in the dialect's shape."""
-    asked = DIALECTS[dialect]
-    answer = guarded.post(asked.path, asked.body, authorization=f"Bearer {guarded.keys['embedder']}")
-    assert (answer.status_code, error_body(answer)) == (403, asked.forbidden)
+    dialect_request = DIALECTS[dialect]
+    answer = guarded.post(
+        dialect_request.path, dialect_request.body, authorization=f"Bearer {guarded.keys['embedder']}"
+    )
+    assert (answer.status_code, error_body(answer)) == (403, dialect_request.forbidden)
     challenge = 'Bearer realm="sluice", error="insufficient_scope", scope="generate"'
     assert answer.headers["www-authenticate"] == challenge
 
@@ -111,18 +113,18 @@ def test_each_dialect_rejects_a_missing_scope(guarded: Guarded, dialect: str) ->
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_each_dialect_reports_why_a_key_is_invalid(guarded: Guarded, dialect: str) -> None:
     """The reasons differ for a missing, an expired and a revoked key; a key in the query is ignored."""
-    asked = DIALECTS[dialect]
+    dialect_request = DIALECTS[dialect]
     for headers, text in (
         ({}, "a key is required"),
         ({"authorization": "Basic dTpw"}, "a key is required"),
         ({"api-key": guarded.keys["past"]}, "the key has expired"),
         ({"api-key": guarded.keys["gone"]}, "the key has been revoked"),
     ):
-        answer = guarded.post(asked.path, asked.body, **headers)
+        answer = guarded.post(dialect_request.path, dialect_request.body, **headers)
         assert answer.status_code == 401
         assert text in answer.text
-    sign = "&" if "?" in asked.path else "?"
-    answer = guarded.post(f"{asked.path}{sign}api-key={guarded.keys['team']}", asked.body)
+    sign = "&" if "?" in dialect_request.path else "?"
+    answer = guarded.post(f"{dialect_request.path}{sign}api-key={guarded.keys['team']}", dialect_request.body)
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == 'Bearer realm="sluice"'
 
@@ -130,21 +132,21 @@ def test_each_dialect_reports_why_a_key_is_invalid(guarded: Guarded, dialect: st
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_errors_of_a_body_require_a_valid_key(guarded: Guarded, dialect: str) -> None:
     """Without a valid key the error is about the key, whatever the body; with one it is about the body."""
-    asked = DIALECTS[dialect]
+    dialect_request = DIALECTS[dialect]
     for body, kind in (("{", "application/json"), (json.dumps({"wings": 2}), "application/json"), ("a", "text/plain")):
 
         def send(key: str | None, body: str = body, kind: str = kind) -> httpx.Response:
             headers = {"content-type": kind} | ({} if key is None else {"authorization": f"Bearer {key}"})
-            return httpx.post(guarded.base + asked.path, content=body, headers=headers, timeout=GUARD_S)
+            return httpx.post(guarded.base + dialect_request.path, content=body, headers=headers, timeout=GUARD_S)
 
         wrong, missing, good = send(new_key("team")), send(None), send(guarded.keys["team"])
-        assert (wrong.status_code, error_body(wrong)) == (401, asked.unauthorized)
+        assert (wrong.status_code, error_body(wrong)) == (401, dialect_request.unauthorized)
         assert missing.status_code == 401
         assert "www-authenticate" in missing.headers
         assert good.status_code == (415 if kind == "text/plain" else 400)
 
 
-def test_openais_sdk_raises_its_own_errors(guarded: Guarded) -> None:
+def test_openais_sdk_raises_its_exceptions_for_invalid_keys(guarded: Guarded) -> None:
     """OpenAI's client works with a valid key, and raises its exceptions for 401 and 403 otherwise."""
 
     def client(key: str) -> openai.OpenAI:
@@ -215,7 +217,7 @@ for key in sys.argv[2:]:
 
 
 @pytest.mark.parametrize("vendor", SDKS)
-def test_vendors_clients_raise_their_own_errors(guarded: Guarded, vendor: str) -> None:
+def test_vendor_sdks_raise_their_exceptions_for_invalid_keys(guarded: Guarded, vendor: str) -> None:
     """A valid key works; an invalid one and one without the scope raise the client's exceptions for 401 and 403."""
     script, raised = SDKS[vendor]
     keys = [guarded.keys["team"], new_key("team"), guarded.keys["embedder"]]

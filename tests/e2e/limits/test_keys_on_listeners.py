@@ -27,7 +27,7 @@ def listening(process: subprocess.Popen[str]) -> None:
         assert process.poll() is None
 
 
-def test_metrics_need_their_scope_on_the_public_listener(guarded: Guarded) -> None:
+def test_metrics_on_the_public_listener_require_their_scope(guarded: Guarded) -> None:
     """Through Envoy metrics need an operator's key, which the gateway verifies with the service."""
     for path in ("/metrics", "/status.json"):
         assert httpx.get(f"{guarded.base}{path}", timeout=GUARD_S).status_code == 401
@@ -42,7 +42,7 @@ def test_metrics_need_no_key_without_authentication(stack: Stack) -> None:
     assert httpx.get(f"http://127.0.0.1:{stack.ports['gateway']}/metrics", timeout=GUARD_S).status_code == 200
 
 
-def test_operators_may_have_a_listener_of_their_own(guarded: Guarded) -> None:
+def test_operator_paths_are_only_on_the_admin_port(guarded: Guarded) -> None:
     """Metrics, status, docs and changes of endpoints are only on the admin port; everything else is on both."""
     callers, operators = free_ports(2)
     process = gateway(callers, guarded.stack.ports["service"], "--admin-port", str(operators), host="127.0.0.1")
@@ -76,7 +76,7 @@ def test_operators_may_have_a_listener_of_their_own(guarded: Guarded) -> None:
     assert process.returncode == 0
 
 
-def test_open_gateway_exits_without_authentication(stack: Stack) -> None:
+def test_public_gateway_exits_if_the_service_requires_no_keys(stack: Stack) -> None:
     """The gateway exits with one line when the service reports that it requires no keys, and serves nothing before."""
     (port,) = free_ports(1)
     process = gateway(port, stack.ports["service"])
@@ -85,7 +85,7 @@ def test_open_gateway_exits_without_authentication(stack: Stack) -> None:
     assert errors.splitlines()[-1].startswith("sluice-gateway: host: 0.0.0.0 can be reached from other machines, and ")
 
 
-def test_open_gateway_serves_clients_with_a_key(guarded: Guarded) -> None:
+def test_public_gateway_serves_clients_with_a_key(guarded: Guarded) -> None:
     """If the service requires keys, the gateway may listen on all interfaces."""
     (port,) = free_ports(1)
     process = gateway(port, guarded.stack.ports["service"])

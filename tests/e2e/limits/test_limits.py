@@ -161,7 +161,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 
 @pytest.mark.parametrize("door", DOORS, ids=[door.path for door in DOORS])
-def test_every_dialect_has_its_own_rate_limit_error(guarded: Guarded, door: Door) -> None:
+def test_rate_limit_error_has_the_format_of_each_dialect(guarded: Guarded, door: Door) -> None:
     """The first answer reports that no requests remain; the second is the dialect's 429 with Retry-After."""
     content_type = "text/event-stream" if door.is_streamed else "application/json"
     num_accepted, began = 0, time.monotonic()
@@ -182,7 +182,7 @@ def test_every_dialect_has_its_own_rate_limit_error(guarded: Guarded, door: Door
 
 
 @pytest.mark.parametrize("door", DOORS, ids=[door.path for door in DOORS])
-def test_sizes_are_rejected_by_the_clients_field(guarded: Guarded, door: Door) -> None:
+def test_token_limit_above_the_keys_is_rejected_by_field(guarded: Guarded, door: Door) -> None:
     """A token limit above the key's is invalid: the error names the field and has no Retry-After."""
     answer = guarded.post("sizes", door.path, door.with_max_tokens(9))
     assert answer.status_code == door.too_large, answer.text
@@ -191,7 +191,7 @@ def test_sizes_are_rejected_by_the_clients_field(guarded: Guarded, door: Door) -
     assert guarded.post("sizes", door.path, door.with_max_tokens(8)).status_code == 200
 
 
-def test_requests_above_a_whole_minutes_tokens_are_invalid(guarded: Guarded) -> None:
+def test_prompt_above_the_tokens_per_minute_is_invalid(guarded: Guarded) -> None:
     """A prompt with more tokens than the limit per minute is rejected as never servable."""
     answer = guarded.post("small", "/v1/embeddings", {"model": ENCODER, "input": "one two three four five six seven"})
     assert answer.status_code == 400
@@ -256,18 +256,18 @@ def test_disconnect_frees_the_slot(guarded: Guarded, *, after_first_token: bool)
     wait_until(lambda: guarded.post("one", "/v1/chat/completions", CHAT).status_code == 200)
 
 
-def test_grpc_clients_get_the_same_limits(guarded: Guarded) -> None:
+def test_grpc_calls_have_rate_limit_metadata_and_details(guarded: Guarded) -> None:
     """Through Envoy the answer has its metadata and the rejection its details."""
     key_id = DOORS[0].key_id
     message = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text="Hello")])
-    asked = chat_pb2.ChatRequest(model=MODEL, messages=[message])
+    request = chat_pb2.ChatRequest(model=MODEL, messages=[message])
     with grpc.insecure_channel(f"127.0.0.1:{guarded.stack.ports['envoy']}") as channel:
         stub = chat_pb2_grpc.ChatServiceStub(channel)
-        _, call = stub.Chat.with_call(asked, metadata=tuple(guarded.bearing("sizes").items()), timeout=GUARD_S)
+        _, call = stub.Chat.with_call(request, metadata=tuple(guarded.bearing("sizes").items()), timeout=GUARD_S)
         assert not [key for key, _ in call.initial_metadata() or () if key.startswith("x-ratelimit-")]
         with pytest.raises(grpc.RpcError) as refused:  # noqa: PT012 accepted once if a minute has passed since
             while True:
-                stub.Chat(asked, metadata=tuple(guarded.bearing(key_id).items()), timeout=GUARD_S)
+                stub.Chat(request, metadata=tuple(guarded.bearing(key_id).items()), timeout=GUARD_S)
     error: Any = refused.value
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert dict(error.trailing_metadata())["x-ratelimit-remaining-requests"] == "0"
@@ -288,7 +288,7 @@ def test_metrics_are_labelled_by_key(guarded: Guarded) -> None:
     assert any('sluice_limit="max_n"' in line for line in lines if line.startswith("sluice_quota_refusals"))
 
 
-def test_usage_of_a_key_is_shown_to_operators(guarded: Guarded) -> None:
+def test_usage_commands_show_a_keys_tokens_and_rejections(guarded: Guarded) -> None:
     """`sluice keys usage` shows the tokens and rejections of one key, and so does `sluice usage` with that key."""
     assert guarded.post("sizes", "/v1/chat/completions", CHAT).status_code == 200
     assert guarded.post("sizes", "/v1/chat/completions", {**CHAT, "n": 3}).status_code == 400
@@ -330,7 +330,7 @@ def test_clients_are_served_while_redis_is_unreachable(guarded: Guarded) -> None
     assert guarded.stack.output.count("the quota store is back") == 1
 
 
-def test_a_stream_survives_its_service_with_one_slot(guarded: Guarded) -> None:
+def test_stream_resumes_after_the_dead_services_slot_expires(guarded: Guarded) -> None:
     """Redis holds the dead service's slot for a while; the stream continues after that."""
     long = {**CHAT, "max_tokens": 1000, "ignore_eos": True, "stream": True, "temperature": 1, "top_p": 1}
     url, headers = f"{guarded.stack.door}/v1/chat/completions", guarded.bearing("one")

@@ -64,7 +64,7 @@ def token(stack: Stack) -> str:
         ({"origin": "null"}, 401),
     ],
 )
-def test_requests_of_foreign_pages_are_rejected(local: Stack, door: str, headers: dict[str, str], status: int) -> None:
+def test_requests_of_other_origins_are_rejected(local: Stack, door: str, headers: dict[str, str], status: int) -> None:
     """The Host must be this machine's, and the Origin a page of this machine or an allowed one."""
     base = getattr(local, door)
     answers = [
@@ -79,7 +79,7 @@ def test_requests_of_foreign_pages_are_rejected(local: Stack, door: str, headers
 
 
 @pytest.mark.parametrize(("host", "accepted"), [("localhost", True), ("127.0.0.1:99", True), ("evil.example", False)])
-def test_grpc_web_of_foreign_pages_is_rejected(local: Stack, host: str, accepted: bool) -> None:  # noqa: FBT001
+def test_grpc_web_calls_of_other_origins_are_rejected(local: Stack, host: str, accepted: bool) -> None:  # noqa: FBT001
     """A page under a name of its own that resolves to this machine can't call the service through Envoy."""
     headers = {"host": host, "content-type": "application/grpc-web+proto", "x-grpc-web": "1"}
     path = f"{local.door}/sluice.v1.ModelService/ListModels"
@@ -101,7 +101,7 @@ def test_grpc_without_te_is_rejected(local: Stack) -> None:
 
 @pytest.mark.parametrize("door", ["envoy", "gateway"])
 @pytest.mark.parametrize("content_type", [None, "", "text/plain", "application/x-www-form-urlencoded"])
-def test_a_body_needs_a_json_content_type(local: Stack, door: str, content_type: str | None) -> None:
+def test_body_without_a_json_content_type_is_rejected(local: Stack, door: str, content_type: str | None) -> None:
     """Browsers send other types, and none, to any site without asking it."""
     connection = http.client.HTTPConnection("127.0.0.1", local.ports[door], timeout=GUARD_S)
     body = b'{"model": "sluice-demo", "messages": [{"role": "user", "content": "Hi"}]}'
@@ -112,7 +112,7 @@ def test_a_body_needs_a_json_content_type(local: Stack, door: str, content_type:
     connection.close()
 
 
-def test_changes_need_the_operator_token(local: Stack) -> None:
+def test_changes_require_the_operator_token(local: Stack) -> None:
     """Over REST and gRPC: rejected without the token or with another one, accepted with it."""
     base = local.door
     for headers, status in (
@@ -160,7 +160,7 @@ def test_commands_find_the_operator_token(local: Stack) -> None:
     assert stat.S_IMODE((local.state_folder / "operator-token").stat().st_mode) == 0o600
 
 
-def test_pages_and_commands_of_a_newcomer_need_no_token(local: Stack) -> None:
+def test_chat_and_status_pages_require_no_token(local: Stack) -> None:
     """The chat page, the status page and a chat with a JSON body work without any header of their own."""
     for path in ("/", "/status", "/status.json", "/docs", "/metrics", "/v1/models"):
         assert httpx.get(local.door + path, timeout=GUARD_S, follow_redirects=True).status_code == 200, path

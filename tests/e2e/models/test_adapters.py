@@ -120,13 +120,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         stack.stop()
 
 
-def test_texts_equal_those_of_peft_merged(run: Run) -> None:
+def test_adapter_texts_equal_pefts_merged_model(run: Run) -> None:
     assert run.text("demo") == run.expected[""]
     assert run.text("demo:french") == run.expected["french"]
     assert run.text("french") == run.expected["french"]
 
 
-def test_adapters_of_one_batch_get_their_own_texts(run: Run) -> None:
+def test_adapters_in_one_batch_do_not_affect_each_other(run: Run) -> None:
     """Adapters do not share cached prompts, and neither n nor logprobs change a text."""
     models = ["demo", "french", "demo:terse"] * 4
     with run.loaded("terse"), ThreadPoolExecutor(len(models)) as pool:
@@ -135,7 +135,7 @@ def test_adapters_of_one_batch_get_their_own_texts(run: Run) -> None:
     assert texts == expected
 
 
-def test_a_constraint_holds_for_an_adapter(run: Run) -> None:
+def test_constraint_applies_to_an_adapter(run: Run) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": ["one", "two"]}, "strict": True}}
     body = {"model": "french", "messages": [{"role": "user", "content": "?"}], "response_format": form}
     answer = httpx.post(f"{run.stack.door}/v1/chat/completions", json=body, timeout=GUARD_S)
@@ -152,7 +152,7 @@ def test_models_list_adapters_with_their_parents(run: Run) -> None:
     assert found.json()["id"] == "demo:french"
 
 
-def test_an_adapter_is_served_from_its_load_to_its_unload(run: Run) -> None:
+def test_adapter_is_served_between_load_and_unload(run: Run) -> None:
     before = run.ids()
     with run.loaded("terse") as adapter:
         assert (adapter.name, adapter.model, adapter.rank) == ("terse", "demo", 2)
@@ -169,7 +169,7 @@ def test_an_adapter_is_served_from_its_load_to_its_unload(run: Run) -> None:
     assert "demo:terse" in gone.json()["error"]["message"]
 
 
-def test_a_name_may_be_reused_for_another_adapter(run: Run) -> None:
+def test_name_of_an_unloaded_adapter_can_be_reused(run: Run) -> None:
     """The new adapter does not use the old one's cached prompts."""
     run.load("changing", "terse")
     assert run.text("changing") == run.expected["terse"]
@@ -252,7 +252,7 @@ def test_invalid_changes_are_rejected_with_their_reason(run: Run, error: str) ->
     assert run.text("french") == run.expected["french"]
 
 
-def test_no_more_adapters_than_the_settings_allow(run: Run) -> None:
+def test_number_of_adapters_is_limited_by_the_settings(run: Run) -> None:
     names = [f"copy-{index}" for index in range(4)]
     for name in names:
         run.load(name, "terse")
@@ -304,20 +304,20 @@ DIALECTS = {
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("model", ["demo", "demo:french", "french"])
-def test_every_dialect_asks_for_adapters(run: Run, dialect: str, model: str) -> None:
+def test_every_dialect_serves_adapters(run: Run, dialect: str, model: str) -> None:
     path = DIALECTS[dialect].format(model=model)
     answer = httpx.post(f"{run.stack.door}{path}", json={"model": model, **CHAT}, timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     assert answer.json()["model"] == ("demo" if model == "demo" else "demo:french")
 
 
-def test_without_a_name_the_only_model_answers_though_it_has_adapters(run: Run) -> None:
+def test_request_without_a_name_uses_the_model_and_not_its_adapter(run: Run) -> None:
     answer = httpx.post(f"{run.stack.door}{DIALECTS['Azure']}", json=CHAT, timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     assert answer.json()["model"] == "demo"
 
 
-def test_endpoints_may_have_adapters(run: Run) -> None:
+def test_endpoint_can_route_to_adapters(run: Run) -> None:
     body = {
         "name": "writers",
         "config": {

@@ -71,7 +71,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
         stack.stop()
 
 
-def test_a_crashed_engine_with_changed_files_gets_a_new_fingerprint(run: Run) -> None:
+def test_restarted_engine_with_changed_files_has_a_new_fingerprint(run: Run) -> None:
     """The answers' fingerprint changes with the weights, and a stream is not continued with other weights."""
     before = run.answer()
     body = {"model": "demo", "prompt": PROMPT, "max_tokens": 1900, "ignore_eos": True, "stream": True}
@@ -95,7 +95,7 @@ def test_a_crashed_engine_with_changed_files_gets_a_new_fingerprint(run: Run) ->
     assert run.answer() == after
 
 
-def test_a_model_wakes_with_changed_files_under_a_new_fingerprint(run: Run) -> None:
+def test_woken_model_with_changed_files_has_a_new_fingerprint(run: Run) -> None:
     """What a woken model computes with is what its fingerprint identifies."""
     before, adapted = run.answer(), run.answer("demo:french")
     run.models.SleepModel(model_pb2.SleepModelRequest(model="demo"))

@@ -41,7 +41,7 @@ def held_out_chats() -> list[list[dict[str, Any]]]:
     return [[dict(message) for message in chat] for chat in chats]
 
 
-def test_server_generates_the_text_of_transformers(float32_stack: Stack) -> None:
+def test_greedy_texts_equal_those_of_transformers(float32_stack: Stack) -> None:
     """Greedy answers of 50 held-out chats over REST through Envoy equal those of `from_pretrained`."""
     torch.set_num_threads(1)
     tokenizer: Any = AutoTokenizer.from_pretrained(MODEL)

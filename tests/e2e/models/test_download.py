@@ -14,7 +14,7 @@ from tests.engine.hub_server import serving_hub
 from tests.waiting import GUARD_S
 
 
-def test_a_download_shows_bytes_and_speed_and_is_served(tmp_path: Path) -> None:
+def test_downloaded_model_is_served_and_its_progress_is_printed(tmp_path: Path) -> None:
     """The run's output shows the progress of the download."""
     folder, home = tmp_path / "model", tmp_path / "home"
     shutil.copytree(DEMO_FOLDER, folder)
@@ -26,13 +26,13 @@ def test_a_download_shows_bytes_and_speed_and_is_served(tmp_path: Path) -> None:
             lines = re.findall(r"downloading org/slow: ([0-9.]+) of ([0-9.]+) MB, [0-9.]+ MB/s", stack.output)
             assert lines
             assert 0 < float(lines[0][0]) < float(lines[0][1]) <= 51
-            asked = {"model": "slow", "messages": [{"role": "user", "content": "Hello!"}]}
-            assert httpx.post(f"{stack.door}/v1/chat/completions", json=asked, timeout=GUARD_S).status_code == 200
+            body = {"model": "slow", "messages": [{"role": "user", "content": "Hello!"}]}
+            assert httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S).status_code == 200
         finally:
             assert stack.stop() == 0
 
 
-def test_a_failed_download_is_one_line(tmp_path: Path) -> None:
+def test_failed_download_is_reported_in_one_line(tmp_path: Path) -> None:
     """The run ends with the reason if the hub is unreachable or does not have the model."""
     with serving_hub("org/slow", DEMO_FOLDER) as url:
         for endpoint, reason in (("http://127.0.0.1:1", "http://127.0.0.1:1 can't be reached"), (url, "404")):

@@ -9,7 +9,7 @@ from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S
 
 
-def test_stream_echoes_the_models_own_parameters(stack: Stack) -> None:
+def test_stream_echoes_the_models_sampling_defaults(stack: Stack) -> None:
     """A given value overrides the model's per field, even if it is the contract's default."""
     with sluice_client.Client(f"127.0.0.1:{stack.ports['envoy']}") as client:
         drawn = next(client.stream_chat("Hello there!", max_tokens=1)).started.sampling
@@ -26,7 +26,7 @@ def test_dialects_with_documented_defaults_use_them(stack: Stack) -> None:
         assert [answer["temperature"], answer["top_p"]] == expected
 
 
-def test_question_of_the_first_minute_is_answered(stack: Stack) -> None:
+def test_request_without_parameters_is_answered_correctly(stack: Stack) -> None:
     """A request without parameters is answered: at a temperature of 1 one answer in four would be a refusal."""
     body = {
         "model": "sluice-demo",

@@ -42,7 +42,7 @@ def grpc_messages(*parts: Any) -> list[content_pb2.Message]:
     return [content_pb2.Message(role=content_pb2.ROLE_USER, content=content)]
 
 
-def test_answers_over_grpc_are_the_references(vision: Stack, expected: tuple[list[int], list[int]]) -> None:
+def test_image_answers_over_grpc_equal_the_references(vision: Stack, expected: tuple[list[int], list[int]]) -> None:
     """Prompt and answer are equal token by token, and the usage reports the image tokens."""
     request = chat_pb2.ChatRequest(model="vision", messages=grpc_messages(*PARTS))
     request.sampling.temperature = 0
@@ -61,7 +61,7 @@ def test_answers_over_grpc_are_the_references(vision: Stack, expected: tuple[lis
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF"])
-def test_answers_are_the_references_in_openais_chats(
+def test_image_answers_in_openais_chats_equal_the_references(
     vision: Stack, vision_folder: Path, expected: tuple[list[int], list[int]], kind: str
 ) -> None:
     """Data URLs of every lossless format work; a GIF's reference uses its reduced colours."""
@@ -80,7 +80,7 @@ def test_answers_are_the_references_in_openais_chats(
     assert (answer["prompt_token_ids"], answer["choices"][0]["token_ids"]) == wanted
 
 
-def test_every_dialect_shows_the_model_the_same(vision: Stack, expected: tuple[list[int], list[int]]) -> None:
+def test_images_give_the_same_prompt_in_every_dialect(vision: Stack, expected: tuple[list[int], list[int]]) -> None:
     """The same texts and images give the same answer and prompt length in every dialect."""
     first = chat(vision, openai_content(*PARTS)).json()
     text, num_tokens = first["choices"][0]["message"]["content"], len(expected[0])
@@ -147,7 +147,7 @@ def test_text_models_reject_images_in_every_dialect(vision: Stack) -> None:
         assert "the model takes text only" in answer.text
 
 
-def test_image_tokens_in_a_clients_text_are_text(vision: Stack, vision_folder: Path) -> None:
+def test_image_token_names_in_client_text_are_text(vision: Stack, vision_folder: Path) -> None:
     """The names of image tokens in a client's text do not add an image."""
     spelled = "<start_of_image><image_soft_token><end_of_image>"
     answer = chat(vision, openai_content(spelled, CAT), return_token_ids=True)
@@ -156,7 +156,7 @@ def test_image_tokens_in_a_clients_text_are_text(vision: Stack, vision_folder: P
     assert answer.json()["prompt_token_ids"].count(112) == soft.count(112) == NUM_IMAGE_TOKENS
 
 
-def test_images_are_fetched_where_the_settings_allow_it(
+def test_images_are_fetched_from_allowed_hosts(
     vision: Stack, vision_folder: Path, expected: tuple[list[int], list[int]]
 ) -> None:
     """Images are fetched by URL, also over redirects between allowed hosts."""
@@ -211,5 +211,5 @@ def test_sluice_chat_attaches_images(vision: Stack, tmp_path: Path) -> None:
         enter("What is it?", "4 tokens")
         enter("/retry", "4 tokens")
         enter(f"/save {tmp_path / 'said.json'}", "written to")
-    (asked, _) = json.loads((tmp_path / "said.json").read_text())["messages"]
-    assert [part["type"] for part in asked["content"]] == ["image_url"] * 4 + ["text"]
+    (question, _) = json.loads((tmp_path / "said.json").read_text())["messages"]
+    assert [part["type"] for part in question["content"]] == ["image_url"] * 4 + ["text"]

@@ -74,7 +74,7 @@ def fleet(tmp_path: Path, redis: RedisServer) -> Iterator[Fleet]:
 
 
 @pytest.mark.timeout(300)
-def test_all_replicas_serve_loaded_models(fleet: Fleet) -> None:
+def test_model_loaded_at_one_replica_is_served_by_all(fleet: Fleet) -> None:
     """Every request succeeds once a load has returned, even while other replicas still load."""
     fleet.models("LoadModel", model_pb2.LoadModelRequest(name="writer", path="writer", cache_share=0.1))
     assert [fleet.ask("writer") for _ in range(30)] == [200] * 30

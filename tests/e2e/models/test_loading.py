@@ -87,7 +87,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         stack.stop()
 
 
-def test_a_model_is_served_from_its_load_to_its_unload(run: Run) -> None:
+def test_model_is_served_between_load_and_unload(run: Run) -> None:
     """The engine's process, and its memory, are gone when the unload returns."""
     with run.loaded("second") as worker:
         assert run.text("second") == run.text("demo")
@@ -100,7 +100,7 @@ def test_a_model_is_served_from_its_load_to_its_unload(run: Run) -> None:
     assert run.text("demo")
 
 
-def test_settings_of_a_load_hold(run: Run) -> None:
+def test_settings_of_a_load_apply_to_its_model(run: Run) -> None:
     model = run.load("small", version="7", dtype="float32", backend="torch", max_model_len=64, cache_share=0.25)
     try:
         assert (model.version, model.dtype, model.max_model_len) == ("7", "float32", 64)
@@ -180,7 +180,7 @@ def test_invalid_changes_are_rejected_with_their_reason(run: Run, error: str) ->
     assert list(run.listed()) == ["demo"]
 
 
-def test_the_last_model_may_be_unloaded(run: Run) -> None:
+def test_last_model_can_be_unloaded(run: Run) -> None:
     """The service continues without a model and loads another one."""
     run.unload("demo")
     assert run.ask("demo").status_code == 404

@@ -28,7 +28,7 @@ def post(stack: Stack, path: str, body: dict[str, Any]) -> httpx.Response:
 
 
 @pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank", "/rerank"])
-def test_nearest_document_comes_first(stack: Stack, path: str) -> None:
+def test_most_similar_document_is_first(stack: Stack, path: str) -> None:
     """Scores on every path are the cosines of the vectors from /v1/embeddings."""
     texts = [RERANK["query"], *DOCUMENTS]
     data = post(stack, "/v1/embeddings", {"model": ENCODER, "input": texts}).json()["data"]
@@ -44,7 +44,7 @@ def test_nearest_document_comes_first(stack: Stack, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/score", "/score"])
-def test_scores_stand_in_the_pairs_order(stack: Stack, path: str) -> None:
+def test_scores_are_in_the_order_of_the_input_pairs(stack: Stack, path: str) -> None:
     """Scores equal a rerank's, in the order of the pairs."""
     answer = post(stack, path, {"model": ENCODER, "text_1": "a kitten", "text_2": DOCUMENTS}).json()
     ranked = post(stack, "/v1/rerank", RERANK).json()["results"]
@@ -68,7 +68,7 @@ def test_scores_stand_in_the_pairs_order(stack: Stack, path: str) -> None:
         ("/v1/rerank/x", {}, 404, None),
     ],
 )
-def test_errors_have_the_shape_of_reranking(
+def test_rerank_errors_have_the_fields_of_each_client(
     stack: Stack, path: str, body: dict[str, Any], status: int, field: str | None
 ) -> None:
     """Each client finds the error's text in its own field, with the client's field name."""
@@ -113,16 +113,16 @@ def test_cross_encoder_is_served(others: tuple[Stack, Path, Any]) -> None:
     assert [each.index for each in answer.results] == [each["index"] for each in usual[:2]]
     endpoints = httpx.get(f"{stack.door}/api/2.0/serving-endpoints", timeout=GUARD_S).json()["endpoints"]
     assert {each["name"]: each["task"] for each in endpoints}["cross"] == "llm/v1/rerank"
-    for path, asked in (
+    for path, ranked in (
         ("/v1/embeddings", {"model": "cross", "input": "a"}),
         ("/v1/completions", {"model": "cross", "prompt": "a"}),
     ):
-        response = post(stack, path, asked)
+        response = post(stack, path, ranked)
         assert (response.status_code, response.json()["error"]["param"]) == (400, "model")
         assert "ranks texts" in response.json()["error"]["message"]
 
 
-def test_model_that_says_yes_or_no_is_served(others: tuple[Stack, Path, Any]) -> None:
+def test_yes_or_no_judging_model_is_served(others: tuple[Stack, Path, Any]) -> None:
     """Its scores are from 0 to 1, its tokens are counted, and it also completes prompts."""
     stack, _, _ = others
     body = {"model": "judge", "query": QUERY, "documents": JUDGED, "top_n": 3}

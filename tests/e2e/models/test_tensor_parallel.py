@@ -48,13 +48,13 @@ def ranks(stack: Stack) -> dict[int, list[int]]:
     return {pid: [each for each in child_pids(pid) if is_running(each)] for pid in stack.workers()}
 
 
-def test_two_ranks_answer_as_one_does(two_ranks: Stack) -> None:
+def test_two_ranks_give_the_texts_of_one(two_ranks: Stack) -> None:
     """Greedy texts are equal for prompts of several lengths."""
     for text in ("Tell me a story about a river.", "What is 3 + 4?", "Name three colours. " * 40):
         assert chat(two_ranks, SHARED, text) == chat(two_ranks, ALONE, text)
 
 
-def test_a_rank_that_dies_restarts_the_engine(two_ranks: Stack) -> None:
+def test_dead_rank_restarts_the_engine(two_ranks: Stack) -> None:
     """The log names the rank in one error; all ranks are restarted and answer as before."""
     before = chat(two_ranks, SHARED, "Tell me a story.")
     (leader, (rank,)) = next((pid, others) for pid, others in ranks(two_ranks).items() if others)
@@ -69,7 +69,7 @@ def test_a_rank_that_dies_restarts_the_engine(two_ranks: Stack) -> None:
     assert "rank 1 of 2 of tensor parallelism has ended: ended by SIGKILL" in two_ranks.output
 
 
-def test_the_ranks_of_a_dead_leader_end(two_ranks: Stack) -> None:
+def test_ranks_of_a_dead_leader_exit(two_ranks: Stack) -> None:
     """The engine is restarted with new ranks."""
     (leader, (rank,)) = next((pid, others) for pid, others in ranks(two_ranks).items() if others)
     os.kill(leader, signal.SIGKILL)
@@ -78,7 +78,7 @@ def test_the_ranks_of_a_dead_leader_end(two_ranks: Stack) -> None:
     assert chat(two_ranks, SHARED, "Tell me a story.") == chat(two_ranks, ALONE, "Tell me a story.")
 
 
-def test_a_stop_leaves_no_rank(two_ranks: Stack) -> None:
+def test_stop_ends_all_ranks(two_ranks: Stack) -> None:
     """All processes of this stack end, with exit code 0. It is the stack's last test."""
     pids = [pid for leader, others in ranks(two_ranks).items() for pid in (leader, *others)]
     assert len(pids) == 3

@@ -38,7 +38,7 @@ def seen(stack: Stack, scenario: str, **environment: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_a_conversation_streams_and_stays(stack: Stack) -> None:
+def test_conversation_is_streamed_and_kept_over_a_reload(stack: Stack) -> None:
     """Two turns are shown with their speeds, are kept over a reload, and no other host is contacted."""
     found = seen(stack, "conversation")
     assert found["messages"] == [
@@ -67,7 +67,7 @@ def test_edited_questions_and_new_answers_are_branches(stack: Stack) -> None:
     assert found["errors"] == []
 
 
-def test_stop_frees_what_the_answer_held(stack: Stack) -> None:
+def test_stopping_an_answer_stops_the_engine(stack: Stack) -> None:
     """Escape ends the answer and keeps its text, and the engine stops."""
     is_stopped = False
     while not is_stopped:  # an answer that has ended before the engine is held proves nothing
@@ -90,7 +90,7 @@ def test_stop_frees_what_the_answer_held(stack: Stack) -> None:
     stack.until_idle()
 
 
-def test_no_text_becomes_markup(stack: Stack) -> None:
+def test_untrusted_text_does_not_become_markup(stack: Stack) -> None:
     """Text of a model or a user runs no script, creates no unexpected element or attribute, and loads nothing."""
     found = seen(stack, "hostile")
     assert set(found["names"]) <= {"p", "a", "code", "pre", "table", "thead", "tbody", "tr", "th", "td"}
@@ -103,7 +103,7 @@ def test_no_text_becomes_markup(stack: Stack) -> None:
     assert found["deepest"] <= 64  # thousands of markers neither block nor break the page
 
 
-def test_markdown_is_drawn(stack: Stack) -> None:
+def test_markdown_is_rendered(stack: Stack) -> None:
     """Markdown as models write it is rendered, including unfinished text."""
     assert seen(stack, "markdown") == {
         "inline": "<p>a <strong>b</strong> <em>c</em> <code>d*e*</code> <del>f</del> snake_case_name 2*3*4</p>",
@@ -127,7 +127,7 @@ def test_markdown_is_drawn(stack: Stack) -> None:
     }
 
 
-def test_code_is_coloured_and_copied(stack: Stack) -> None:
+def test_code_is_highlighted_and_can_be_copied(stack: Stack) -> None:
     """Comments, strings, numbers and keywords are marked, and a button copies the code unchanged."""
     found = seen(stack, "code")
     assert found["spans"] == [
@@ -147,7 +147,7 @@ def test_an_answer_continues_after_a_reload(stack: Stack) -> None:
     assert found["errors"] == []
 
 
-def test_a_server_with_keys_asks_for_one(guarded: Guarded) -> None:
+def test_page_asks_for_a_key_if_the_server_requires_one(guarded: Guarded) -> None:
     """The page asks for a key where the conversation is; its errors are sentences, and keep the question."""
     found = seen(guarded.stack, "key", SLUICE_API_KEY=guarded.keys["team"])
     assert found["problem"] == ""
@@ -157,7 +157,7 @@ def test_a_server_with_keys_asks_for_one(guarded: Guarded) -> None:
     assert found["question"] == "Are you there?"
 
 
-def test_settings_shape_the_request(stack: Stack) -> None:
+def test_settings_of_the_page_take_effect(stack: Stack) -> None:
     """Settings are checked before sending and take effect, code snippets run, and keys are stored only on request."""
     found = seen(stack, "settings")
     assert found["range"].startswith("Temperature: ")
@@ -184,7 +184,7 @@ def test_page_is_accessible(stack: Stack) -> None:
     assert {"new", "model", "show-settings", "question", "send"} <= set(found["reached"])
 
 
-def test_ranges_are_the_contracts() -> None:
+def test_ranges_of_the_page_equal_the_openapi_documents() -> None:
     """Each number's bounds on the page are those of the OpenAPI description."""
     document = build_document(SURFACES)
     page = (ROOT / "gateway/page/static/index.html").read_text()
@@ -196,7 +196,7 @@ def test_ranges_are_the_contracts() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/page/app.js"])
-def test_files_are_guarded_and_sent_once(stack: Stack, path: str) -> None:
+def test_files_have_a_security_policy_and_are_cached(stack: Stack, path: str) -> None:
     """Files have a strict content security policy, and unchanged ones are not sent again."""
     first = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
     assert first.status_code == 200

@@ -45,7 +45,7 @@ def test_page_shows_every_operation(stack: Stack) -> None:
     assert found["errors"] == []
 
 
-def test_key_dialog_explains_itself(stack: Stack) -> None:
+def test_key_dialog_sends_the_key_without_storing_it(stack: Stack) -> None:
     """An entered key is sent with the next request and not stored in the browser."""
     found = seen(stack, "key")
     for sent_as in ("authorization: Bearer KEY", "api-key: KEY", "x-api-key: KEY"):
@@ -72,7 +72,7 @@ def test_page_is_accessible(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("path", ["/docs", "/page/explorer.js", "/page/swagger-ui.css"])
-def test_files_allow_nothing_from_elsewhere(stack: Stack, path: str) -> None:
+def test_docs_files_have_a_strict_security_policy(stack: Stack, path: str) -> None:
     """The policy forbids inline scripts, inline styles and framing."""
     answer = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
     assert answer.status_code == 200

@@ -45,7 +45,7 @@ def test_every_page_is_in_the_navigation(stack: Stack) -> None:
     assert [url for url in found["asked"] if not url.startswith((f"{stack.door}/", "data:"))] == []
 
 
-def test_a_word_is_found_by_keys_alone(stack: Stack) -> None:
+def test_search_works_with_the_keyboard_only(stack: Stack) -> None:
     """The search opens by keyboard, and Enter opens a page with the word."""
     found = seen(stack, "search")
     assert "watermark" in found["found"].lower()
@@ -64,7 +64,7 @@ def test_pages_are_accessible(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("path", ["/docs/", "/docs/api/openai.html", "/docs/assets/site.js"])
-def test_files_are_guarded_and_sent_once(stack: Stack, path: str) -> None:
+def test_files_have_a_security_policy_and_are_cached(stack: Stack, path: str) -> None:
     """Files have a strict content security policy, and unchanged ones are not sent again."""
     first = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
     assert first.status_code == 200
@@ -81,7 +81,7 @@ def test_a_missing_page_links_to_the_others(stack: Stack) -> None:
     assert 'href="/docs/"' in httpx.get(f"{stack.door}/docs/nothing.html", timeout=GUARD_S).text
 
 
-def test_both_docs_are_there(stack: Stack) -> None:
+def test_api_explorer_and_documentation_have_separate_paths(stack: Stack) -> None:
     """/docs is the API explorer, as in other servers, and /docs/ the documentation."""
     assert "API" in httpx.get(f"{stack.door}/docs", timeout=GUARD_S).text
     assert "What it is" in httpx.get(f"{stack.door}/docs/", timeout=GUARD_S).text

@@ -12,7 +12,7 @@ LIMIT = 28  # of the ratio of the times of texts, one of which is eight times as
 NOISE_MS = 2.0  # shorter times say nothing
 
 
-def test_hostile_markdown_takes_linear_time() -> None:
+def test_malicious_markdown_is_rendered_in_linear_time() -> None:
     """Marks without an end, nested marks and long runs of one character take no more time per character."""
     command = ["node", "tests/e2e/pages/markdown_times.mjs", "gateway/page/static/markdown.js"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=True)

@@ -45,7 +45,7 @@ def computed(script: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_percentiles_lie_where_the_counts_say() -> None:
+def test_percentiles_are_interpolated_within_buckets() -> None:
     """Percentiles are interpolated within a bucket, limited to the outer bounds, and null without counts."""
     found = computed("""
         const of = (counts, share) => percentile({ bounds: [1, 2, 4], counts }, share);
@@ -79,7 +79,7 @@ def test_rates_do_not_span_a_restart() -> None:
     assert found == [[None, 10, None, 10, None, None], 1]
 
 
-def test_load_is_seen_while_it_lasts(stack: Stack) -> None:
+def test_status_page_shows_the_current_load(stack: Stack) -> None:
     """Running answers show sequences, cache use and tokens; errors have their reason; every plot has a curve."""
     found = seen(stack.door, "load")
     assert found["busy"]["Running"] in {"1", "2"}
@@ -98,7 +98,7 @@ def test_load_is_seen_while_it_lasts(stack: Stack) -> None:
     assert [url for url in found["asked"] if not url.startswith((f"{stack.door}/", "data:"))] == []
 
 
-def test_shares_are_those_that_came_about(stack: Stack) -> None:
+def test_status_page_shows_configured_and_actual_shares(stack: Stack) -> None:
     """The table shows the configured and the actual share of an endpoint's entity."""
     url = f"{stack.door}/api/2.0/serving-endpoints"
     entity = {"name": "only", "entity_name": "sluice-demo", "entity_version": "1"}
@@ -121,14 +121,14 @@ def test_updates_can_be_paused(stack: Stack) -> None:
     assert seen(stack.door, "pause") == {"pressed": "true", "meanwhile": 0, "errors": []}
 
 
-def test_a_lost_server_is_reported(stack: Stack) -> None:
+def test_status_page_reports_an_unreachable_server(stack: Stack) -> None:
     """The problem is shown until the server responds again."""
     found = seen(stack.door, "lost")
     assert found["problem"] != ""
     assert found["after"] == ""
 
 
-def test_numbers_need_their_scope(guarded: Guarded) -> None:
+def test_status_data_requires_a_key_with_its_scope(guarded: Guarded) -> None:
     """The page itself is public; its data needs a key, which is not stored in the browser."""
     found = seen(guarded.base, "key", KEYS=f"{guarded.keys['operator']} {guarded.keys['team']}")
     assert "give a key with the scope metrics" in found["without"]
@@ -148,7 +148,7 @@ def test_page_is_accessible(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("path", ["/status", "/page/status.js"])
-def test_files_are_guarded_and_sent_once(stack: Stack, path: str) -> None:
+def test_files_have_a_security_policy_and_are_cached(stack: Stack, path: str) -> None:
     """Files have a strict content security policy, and unchanged ones are not sent again."""
     first = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
     assert first.status_code == 200

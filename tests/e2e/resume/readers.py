@@ -119,16 +119,16 @@ async def read_sse(http: httpx.AsyncClient, body: dict[str, Any], stream: Stream
 
 async def read_grpc(kind: CutKind, channel: grpc.aio.Channel, request: Any, events: list[Any]) -> list[Any]:
     """Read a stream to its end, and resume it whenever it breaks."""
-    asked = request
+    next_request = request
     while not (events and events[-1].WhichOneof("event") in {"completed", "incomplete"}):
         try:
-            async for event in kind.read(channel, asked):
+            async for event in kind.read(channel, next_request):
                 events.append(event)  # noqa: PERF401  events before a break are kept
         except grpc.aio.AioRpcError as error:
             if error.code() not in PASSING:
                 raise
             events[:] = [event for event in events if event.position]
-            asked = resumed(request, events) if events else request
+            next_request = resumed(request, events) if events else request
             await asyncio.sleep(0.1)
     return events
 

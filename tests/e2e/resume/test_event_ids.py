@@ -203,7 +203,7 @@ async def test_stream_resumes_after_any_event(stack: Stack, name: str) -> None:
             assert fold(joined) == fold(events), cut
 
 
-async def test_streams_have_no_ids_unless_asked_for(stack: Stack) -> None:
+async def test_streams_have_event_ids_only_on_request(stack: Stack) -> None:
     """Event ids are opt-in, because some clients raise on lines other than data."""
     async with httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S) as http:
         body = COMMON | {"messages": [QUESTION], "max_tokens": 5}

@@ -101,41 +101,41 @@ def trace_id(number: int) -> str:
 @pytest.fixture(scope="module")
 def sent(stack: Stack) -> None:
     """Send all requests, each with its own traceparent. Exporters send spans every few seconds."""
-    for number, wanted in enumerate(REQUESTS):
+    for number, expected in enumerate(REQUESTS):
         headers = {"traceparent": f"00-{trace_id(number)}-{CALLER}-01"}
-        answer = httpx.post(f"{stack.door}{wanted.path}", json=wanted.body, headers=headers, timeout=GUARD_S)
+        answer = httpx.post(f"{stack.door}{expected.path}", json=expected.body, headers=headers, timeout=GUARD_S)
         assert answer.status_code == 200, answer.text
 
 
 @pytest.fixture(scope="module", params=range(len(REQUESTS)), ids=NAMES)
 def trace(request: pytest.FixtureRequest, sent: None, collector: Collector) -> tuple[Traced, list[Received]]:
     """A request and its spans."""
-    wanted = REQUESTS[request.param]
-    num_spans = len(wanted.chain()) + len(wanted.stages)
-    return wanted, collector.trace(trace_id(request.param), num_spans, ignored=LOOKUP)
+    expected = REQUESTS[request.param]
+    num_spans = len(expected.chain()) + len(expected.stages)
+    return expected, collector.trace(trace_id(request.param), num_spans, ignored=LOOKUP)
 
 
 def test_trace_has_the_exact_parent_chain(trace: tuple[Traced, list[Received]]) -> None:
     """The spans of Envoy, gateway, service and engine are a chain below the client's span, without others."""
-    wanted, spans = trace
+    expected, spans = trace
     parent = CALLER
-    for service, name, kind in wanted.chain():
+    for service, name, kind in expected.chain():
         children = [s for s in spans if s.parent_id == parent]
         assert [(s.service, s.kind) for s in children] == [(service, kind)]
         assert name in (None, children[0].name)
         parent = children[0].span_id
-    assert {s.name for s in spans if s.parent_id == parent} == wanted.stages
-    assert len(spans) == len(wanted.chain()) + len(wanted.stages)
+    assert {s.name for s in spans if s.parent_id == parent} == expected.stages
+    assert len(spans) == len(expected.chain()) + len(expected.stages)
 
 
 def test_trace_names_the_operation(trace: tuple[Traced, list[Received]]) -> None:
     """The operation's span has the GenAI attributes, and no span contains the prompt."""
-    wanted, spans = trace
-    (operation,) = (s for s in spans if s.name == f"{wanted.operation} {wanted.model}")
-    assert operation.attributes["gen_ai.operation.name"] == wanted.operation
-    assert operation.attributes["gen_ai.request.model"] == wanted.model
+    expected, spans = trace
+    (operation,) = (s for s in spans if s.name == f"{expected.operation} {expected.model}")
+    assert operation.attributes["gen_ai.operation.name"] == expected.operation
+    assert operation.attributes["gen_ai.request.model"] == expected.model
     assert int(str(operation.attributes["gen_ai.usage.input_tokens"])) > 0
-    if wanted.stages == GENERATED:
+    if expected.stages == GENERATED:
         assert int(str(operation.attributes["gen_ai.usage.output_tokens"])) > 0
     assert not [s for s in spans if WORD in str(s.attributes)]
 

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from service.engine.models.interface.backend import Backend
-from service.engine.models.torch.decoder_shape import decoder_unsupported_reason
-from tests.engine.tiny_models import CONFIGS, LEAN, MODULES, Part, load, reference, reload, run, save, tokens
+from service.engine.models.interface.model_spec import AUTO
+from service.engine.models.torch.supported import decoder_unsupported_reason
+from tests.engine.tiny_models import CONFIGS, LEAN, MODULES, PLANNED, Part, load, reference, reload, run, save, tokens
 
 # Contiguous and scattered blocks, as a block pool returns them when idle and when busy.
 TABLES = {"run": list(range(10, 16)), "scattered": [31, 2, 17, 5, 30, 9]}
@@ -25,8 +26,10 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture
-def backend(model: tuple[Any, Path]) -> Backend[Tensor]:
-    return load(model[1])
+def backend(request: pytest.FixtureRequest, model: tuple[Any, Path]) -> Backend[Tensor]:
+    """The backend that serves the model by default, or transformers' modules for those of `PLANNED`."""
+    name = request.node.callspec.params["model"]
+    return load(model[1], backend="transformers" if name in PLANNED else AUTO)
 
 
 def assert_close(logits: Tensor, expected: Tensor) -> None:
@@ -104,7 +107,8 @@ def test_widened_bfloat16_weights_are_exact(name: str, tmp_path: Path) -> None:
     assert_close(logits, reference(reload(tmp_path, torch.float32), ids))
 
 
-def test_lean_forward_serves_its_families() -> None:
-    """Every configuration of the lean table is served by the lean forward, and none of the other table."""
-    assert {name: decoder_unsupported_reason(make()) for name, make in LEAN.items()} == dict.fromkeys(LEAN)
+def test_torch_decoder_serves_models_with_a_plan() -> None:
+    """The torch decoder computes all models that have a layer plan, and no others."""
+    planned = LEAN | PLANNED
+    assert {name: decoder_unsupported_reason(make()) for name, make in planned.items()} == dict.fromkeys(planned)
     assert all(decoder_unsupported_reason(make()) for make in MODULES.values())

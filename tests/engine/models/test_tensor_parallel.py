@@ -45,7 +45,7 @@ def shared_out(folder: Path, num_ranks: int) -> Iterator[ParallelBackend]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "num_ranks"),
-    [("llama-biases", 2), ("qwen3-tied", 2), ("llama-one-kv-head", 2), ("llama-head-dim", 4)],
+    [("llama-biases", 2), ("qwen3-tied", 2), ("llama-one-kv-head", 2), ("llama-head-dim", 4), ("mixtral", 2)],
 )
 def test_logits_equal_those_of_one_rank(name: str, num_ranks: int, tmp_path: Path) -> None:
     """Prefills, chunks and decodes are equal, with a vocabulary that can't be divided evenly."""
@@ -88,8 +88,8 @@ def test_a_rank_that_dies_is_named(tmp_path: Path) -> None:
     [
         ("llama", 3, "engine.tensor_parallel 3 doesn't divide its 4 attention heads"),
         ("llama", 64, "engine.tensor_parallel 64 doesn't divide its 4 attention heads"),
-        ("mixtral", 2, "needs the fused decoder"),
-        ("gpt2", 2, "needs the fused decoder"),
+        ("mixtral", 64, "engine.tensor_parallel 64 doesn't divide its 4 attention heads"),
+        ("gpt2", 2, "needs the torch decoder: the model_type gpt2 has no layer plan"),
     ],
 )
 def test_what_cannot_be_shared_is_refused(name: str, num_ranks: int, reason: str, tmp_path: Path) -> None:

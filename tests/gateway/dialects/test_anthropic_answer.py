@@ -22,10 +22,10 @@ from gateway.dialects.anthropic.header import response_headers
 from gateway.dialects.anthropic.messages import to_count
 from gateway.dialects.anthropic.model import to_model, to_model_page
 from gateway.dialects.seam.failure import Failure, Reason
-from tests.gateway import golden_answers as said
+from tests.gateway import golden_answers
 from tests.gateway.golden_service import Answers
 
-EVERYTHING = said.chat(
+EVERYTHING = golden_answers.chat(
     'reasoning_delta { text: "hm " }',
     'reasoning_delta { text: "so" }',
     'content_delta { text: "" }',
@@ -35,10 +35,10 @@ EVERYTHING = said.chat(
     r'tool_call_delta { tool_call_index: 0 arguments: "{\"x\": " }',
     'tool_call_delta { tool_call_index: 0 arguments: "1.5}" }',
     'tool_call_delta { tool_call_index: 1 id: "call_2" name: "look" }',
-    said.finished("TOOL_CALLS"),
+    golden_answers.finished("TOOL_CALLS"),
 )
 
-ANSWERS = {"everything": EVERYTHING} | {name: each for name, each in said.CHATS.items() if name != "choices"}
+ANSWERS = {"everything": EVERYTHING} | {name: each for name, each in golden_answers.CHATS.items() if name != "choices"}
 
 
 def encoded(events: Sequence[Any], encoder: AnthropicEncoder | None = None) -> list[dict[str, Any]]:
@@ -86,7 +86,7 @@ def test_stream_folds_to_the_whole(answers: Answers, *, shows_thinking: bool) ->
     assert msgspec.json.decode(whole, type=MessageAnswer).id == "msg_0af3"
 
 
-def test_blocks_follow_each_other() -> None:
+def test_each_block_ends_before_the_next_starts() -> None:
     """Each block starts, grows and stops before the next; thinking is signed at its end, calls start without input."""
     kinds = [(each["type"], each.get("index")) for each in encoded(EVERYTHING["StreamChat"])]
     assert kinds == [
@@ -107,9 +107,9 @@ def test_blocks_follow_each_other() -> None:
     ]
 
 
-def test_usage_is_cumulative_and_without_what_was_cached() -> None:
+def test_usage_is_cumulative_and_excludes_cached_tokens() -> None:
     """The first event has the length of the prompt, the last but one the complete usage."""
-    started, *events = said.chat(*said.TEXT, said.finished())["StreamChat"]
+    started, *events = golden_answers.chat(*golden_answers.TEXT, golden_answers.finished())["StreamChat"]
     started.started.prompt_tokens = 12  # type: ignore[union-attr]
     first, *_, last, _ = encoded([started, *events])
     assert first["message"]["usage"] | {"output_tokens_details": None} == {
@@ -133,17 +133,17 @@ def test_usage_is_cumulative_and_without_what_was_cached() -> None:
 @pytest.mark.parametrize(
     ("end", "max_tokens", "reason", "sequence"),
     [
-        (said.finished("STOP"), 100, "end_turn", None),
+        (golden_answers.finished("STOP"), 100, "end_turn", None),
         ('choice_finished { finish_reason: FINISH_REASON_STOP stop_sequence: "END" }', 100, "stop_sequence", "END"),
-        (said.finished("LENGTH"), 9, "max_tokens", None),
-        (said.finished("LENGTH"), 10, "model_context_window_exceeded", None),
-        (said.finished("TOOL_CALLS"), 9, "tool_use", None),
-        (said.finished("CONTENT_FILTER"), 9, "refusal", None),
+        (golden_answers.finished("LENGTH"), 9, "max_tokens", None),
+        (golden_answers.finished("LENGTH"), 10, "model_context_window_exceeded", None),
+        (golden_answers.finished("TOOL_CALLS"), 9, "tool_use", None),
+        (golden_answers.finished("CONTENT_FILTER"), 9, "refusal", None),
     ],
 )
 def test_stop_reasons(end: str, max_tokens: int, reason: str, sequence: str | None) -> None:
     """An answer cut off after nine tokens, fewer than requested, means that the context was full."""
-    answers = said.chat('content_delta { text: "a" }', end)
+    answers = golden_answers.chat('content_delta { text: "a" }', end)
     assert encoded(answers["StreamChat"], AnthropicEncoder(max_tokens))[-2]["delta"] == {
         "stop_reason": reason,
         "stop_sequence": sequence,
@@ -151,17 +151,18 @@ def test_stop_reasons(end: str, max_tokens: int, reason: str, sequence: str | No
 
 
 @pytest.mark.parametrize("arguments", ['{\\"x\\": ', "[1]", "nothing"])
-def test_input_that_is_no_object(arguments: str) -> None:
+def test_tool_input_that_is_not_an_object_is_wrapped(arguments: str) -> None:
     """Tool input that is not a JSON object is returned as the value of a single key."""
     call = f'tool_call_delta {{ tool_call_index: 0 id: "call_1" name: "look" arguments: "{arguments}" }}'
-    whole = json.loads(AnthropicEncoder(9).whole(said.chat(call, said.finished("LENGTH"))["Chat"][0]))  # type: ignore[arg-type]
+    (answer,) = golden_answers.chat(call, golden_answers.finished("LENGTH"))["Chat"]
+    whole = json.loads(AnthropicEncoder(9).whole(answer))  # type: ignore[arg-type]
     assert whole["content"][0]["input"] == {"INVALID_JSON": arguments.replace("\\", "")}
 
 
-def test_stream_that_fails_has_one_last_event() -> None:
+def test_failed_stream_ends_with_one_error_event() -> None:
     """A failed stream has no stop reason after its usage, but one last error event."""
     encoder = AnthropicEncoder(9)
-    events = encoded(said.CUT_OFF["StreamChat"][:-1], encoder)
+    events = encoded(golden_answers.CUT_OFF["StreamChat"][:-1], encoder)
     assert [each["type"] for each in events] == ["message_start", "content_block_start", "content_block_delta"]
     failure = Failure(Reason.INTERNAL, "internal error; r-1")
     failure.request_id = "r-1"
@@ -195,7 +196,7 @@ def test_errors() -> None:
 
 
 @pytest.mark.parametrize(("duration", "seconds"), [("0s", 0), ("20ms", 0), ("1.5s", 2), ("6m0s", 360), ("1m0.6s", 61)])
-def test_limits_have_its_names(duration: str, seconds: float) -> None:
+def test_rate_limit_headers_have_anthropics_names(duration: str, seconds: float) -> None:
     """The headers have the rest of each limit, and the time at which it is full again."""
     limits = {
         b"x-ratelimit-limit-requests": b"60",
@@ -230,7 +231,7 @@ MODELS = [Model(name=name, created=Timestamp(seconds=1_700_000_000), max_model_l
         ({"limit": "3", "before_id": "d"}, "abc", False),
     ],
 )
-def test_models_come_in_pages(query: dict[str, str], names: str, *, has_more: bool) -> None:
+def test_model_list_is_paginated(query: dict[str, str], names: str, *, has_more: bool) -> None:
     """A page starts after one name or ends before another."""
     page = msgspec.json.decode(to_model_page(MODELS, query), type=ModelPageAnswer)
     assert ("".join(model.id for model in page.data), page.has_more) == (names, has_more)
@@ -240,7 +241,7 @@ def test_models_come_in_pages(query: dict[str, str], names: str, *, has_more: bo
 @pytest.mark.parametrize(
     ("name", "value"), [("limit", "0"), ("limit", "1001"), ("limit", "x"), ("after_id", "x"), ("before_id", "x")]
 )
-def test_page_that_is_not_there(name: str, value: str) -> None:
+def test_unknown_page_is_rejected_by_parameter(name: str, value: str) -> None:
     """The error for an unknown page names the invalid parameter."""
     with pytest.raises(Failure) as caught:
         to_model_page(MODELS, {name: value})

@@ -7,44 +7,21 @@ from typing import Any
 
 import pytest
 from google.protobuf import text_format
-from sluice.v1 import chat_pb2, content_pb2
+from sluice.v1 import chat_pb2
 
-from gateway.dialects.anthropic.messages import AnthropicTranslator, parse_count
+from gateway.dialects.anthropic.messages import parse_count
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
-from gateway.dialects.seam.translator import ParsedRequest
-
-HI: dict[str, Any] = {"role": "user", "content": "hi"}
-CALL: dict[str, Any] = {"type": "tool_use", "id": "c1", "name": "look", "input": {"x": 1.0}}
-CALLED: dict[str, Any] = {"role": "assistant", "content": [CALL]}
-RESULT: dict[str, Any] = {"type": "tool_result", "tool_use_id": "c1", "content": "seen"}
-SCHEMA: dict[str, Any] = {"type": "object", "maximum": 1.0}
-TOOL: dict[str, Any] = {"name": "look", "input_schema": SCHEMA}
+from tests.gateway.dialects.anthropic_requests import CALL, HI, RESULT, SCHEMA, TOOL, parse, text
 
 
-def text(said: str) -> dict[str, Any]:
-    return {"type": "text", "text": said}
-
-
-def parse(**fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:
-    """Return the call for a valid body changed by `fields`."""
-    body = {"model": "m", "max_tokens": 100, "messages": [HI], **fields}
-    return AnthropicTranslator().parse(HttpRequest(json.dumps(body).encode()))
-
-
-def messages(*said: dict[str, Any], **fields: Any) -> list[str]:
-    """Return the contract's messages, one per line."""
-    asked = parse(messages=list(said), **fields).request.messages
-    return [text_format.MessageToString(message, as_one_line=True, as_utf8=True) for message in asked]
-
-
-def refused(**fields: Any) -> Failure:
+def rejection_of(**fields: Any) -> Failure:
     with pytest.raises(Failure) as caught:
         parse(**fields)
     return caught.value
 
 
-def test_everything_that_is_asked() -> None:
+def test_request_with_every_field() -> None:
     """Each field with an effect becomes a field of the contract, and schemas are copied verbatim."""
     call = parse(
         system="Be brief.",
@@ -81,7 +58,7 @@ def test_everything_that_is_asked() -> None:
     assert call.request == text_format.Parse(wanted, chat_pb2.ChatRequest())
 
 
-def test_least_that_is_asked() -> None:
+def test_request_with_required_fields_only() -> None:
     """Absent fields stay unset except for the thinking, which is off by default."""
     wanted = """model: "m" messages { role: ROLE_USER content { text: "hi" } } stopping { max_tokens: 100 }
         reasoning_effort: REASONING_EFFORT_NONE"""
@@ -95,7 +72,7 @@ def test_least_that_is_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("thinking", "effort", "asked"),
+    ("thinking", "effort", "converted"),
     [
         ({"type": "disabled"}, "max", (chat_pb2.REASONING_EFFORT_NONE, 0)),
         ({"type": "adaptive"}, None, (chat_pb2.REASONING_EFFORT_HIGH, 0)),
@@ -105,10 +82,10 @@ def test_least_that_is_asked() -> None:
         ({"type": "enabled", "budget_tokens": 1024}, "low", (chat_pb2.REASONING_EFFORT_HIGH, 1024)),
     ],
 )
-def test_thinking(thinking: dict[str, Any], effort: str | None, asked: tuple[int, int]) -> None:
+def test_thinking(thinking: dict[str, Any], effort: str | None, converted: tuple[int, int]) -> None:
     """A budget stays a budget; `adaptive` uses the effort, which is high by default."""
     request = parse(thinking=thinking, output_config={"effort": effort}, max_tokens=2000).request
-    assert (request.reasoning_effort, request.reasoning_budget) == asked
+    assert (request.reasoning_effort, request.reasoning_budget) == converted
 
 
 @pytest.mark.parametrize(
@@ -124,92 +101,11 @@ def test_thinking(thinking: dict[str, Any], effort: str | None, asked: tuple[int
 )  # fmt: skip
 def test_tool_choice(choice: dict[str, Any], wanted: str) -> None:
     """The four tool choices are mapped, and whether several calls are allowed."""
-    asked = parse(tools=[TOOL], tool_choice=choice).request
+    converted = parse(tools=[TOOL], tool_choice=choice).request
     for name in ("tool_choice", "parallel_tool_calls"):
         expected = text_format.Parse(wanted, chat_pb2.ChatRequest())
-        assert getattr(asked, name) == getattr(expected, name)
-        assert asked.HasField(name) == expected.HasField(name)
-
-
-def test_turns_of_one_role_are_one() -> None:
-    """Callers' text blocks are separated by a blank line, the assistant's are not; leading system blocks are merged."""
-    assert messages(
-        {"role": "system", "content": "B."},
-        HI,
-        {"role": "user", "content": [text("you\n"), text("there")]},
-        {"role": "assistant", "content": [text("He"), text("llo")]},
-        {"role": "assistant", "content": "!"},
-        {"role": "system", "content": "C."},
-        HI,
-        system=[text("A."), {**text(""), "cache_control": {"type": "ephemeral"}}],
-    ) == [
-        'role: ROLE_SYSTEM content { text: "A.\\n\\n" } content { text: "" } content { text: "B." }',
-        'role: ROLE_USER content { text: "hi\\n\\n" } content { text: "you\\n" } content { text: "there" }',
-        'role: ROLE_ASSISTANT content { text: "He" } content { text: "llo" } content { text: "!" }',
-        'role: ROLE_USER content { text: "C.\\n\\n" } content { text: "hi" }',
-    ]
-
-
-def test_results_are_messages_of_their_own() -> None:
-    """Each tool result precedes the user's text; an error is marked, and an absent result is an empty text."""
-    failed = {"type": "tool_result", "tool_use_id": "c2", "is_error": True, "content": [text("no"), text("sky")]}
-    silent = {"type": "tool_result", "tool_use_id": "c3"}
-    turn = {"role": "user", "content": [RESULT, failed, silent, text("Well?")]}
-    assert messages(HI, CALLED, turn)[1:] == [
-        'role: ROLE_ASSISTANT tool_calls { id: "c1" function { name: "look" arguments: "{\\"x\\":1.0}" } }',
-        'role: ROLE_TOOL content { text: "seen" } tool_call_id: "c1"',
-        'role: ROLE_TOOL content { text: "Error: no\\n\\n" } content { text: "sky" } tool_call_id: "c2"',
-        'role: ROLE_TOOL content { text: "" } tool_call_id: "c3"',
-        'role: ROLE_USER content { text: "Well?" }',
-    ]
-
-
-def test_answers_come_back_as_they_went() -> None:
-    """Thinking goes to templates that accept it, redacted thinking is dropped, and unknown fields are ignored."""
-    answer = {
-        "role": "assistant",
-        "content": [
-            {"type": "thinking", "thinking": "hm", "signature": "s"},
-            {"type": "redacted_thinking", "data": "?"},
-            {**text("Let me see."), "citations": None, "parsed_output": None},
-            {**CALL, "caller": {"type": "direct"}, "input": {"INVALID_JSON": '{"x": 1'}},
-        ],
-        "id": "msg_1",
-    }
-    assert messages(HI, answer)[1] == (
-        'role: ROLE_ASSISTANT content { text: "Let me see." } '
-        'tool_calls { id: "c1" function { name: "look" arguments: "{\\"x\\": 1" } } reasoning: "hm"'
-    )
-    for empty in ([], [{"type": "thinking", "thinking": "hm"}]):
-        assert 'content { text: "" }' in messages(HI, {"role": "assistant", "content": empty}, HI)[1]
-
-
-@pytest.mark.parametrize(
-    ("block", "part"),
-    [
-        ({"type": "image", "source": {"type": "url", "url": "https://a/b"}}, 'image_url { url: "https://a/b" }'),
-        ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
-         'image_url { url: "data:image/png;base64,aGk=" }'),
-        ({"type": "image", "source": {"type": "file", "file_id": "f"}}, 'file { file_id: "f" }'),
-        ({"type": "document", "title": "t", "source": {"type": "text", "media_type": "text/plain", "data": "d"}},
-         'text: "t\\nd"'),
-        ({"type": "document", "context": "c", "source": {"type": "content", "content": [text("d")]}},
-         'text: "c\\nd"'),
-        ({"type": "document", "source": {"type": "content", "content": "d"}}, 'text: "d"'),
-        ({"type": "document", "title": "t", "source": {"type": "url", "url": "https://a/b.pdf"}},
-         'file { url: "https://a/b.pdf" filename: "t" }'),
-        ({"type": "document", "source": {"type": "file", "file_id": "f"}}, 'file { file_id: "f" }'),
-        ({"type": "search_result", "source": "https://a", "title": "t", "content": [{"type": "text", "text": "d"}]},
-         'text: "t\\nhttps://a\\nd"'),
-    ],
-)  # fmt: skip
-def test_blocks(block: dict[str, Any], part: str) -> None:
-    """Images and files become parts, and documents become texts, also in tool results."""
-    wanted = text_format.Parse(part, content_pb2.ContentPart())
-    (said,) = parse(messages=[{"role": "user", "content": [block]}]).request.messages
-    assert list(said.content) == [wanted]
-    turn = {"role": "user", "content": [{**RESULT, "content": [block]}]}
-    assert list(parse(messages=[HI, CALLED, turn]).request.messages[2].content) == [wanted]
+        assert getattr(converted, name) == getattr(expected, name)
+        assert converted.HasField(name) == expected.HasField(name)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +145,7 @@ def test_blocks(block: dict[str, Any], part: str) -> None:
 )  # fmt: skip
 def test_unsupported_fields_are_rejected(fields: dict[str, Any], name: str, reason: Reason) -> None:
     """Unsupported fields are rejected with the field's name and the reason."""
-    failure = refused(**fields)
+    failure = rejection_of(**fields)
     assert (failure.status, failure.reason, failure.field) == (400, reason, name)
 
 
@@ -283,7 +179,7 @@ def test_unsupported_fields_are_rejected(fields: dict[str, Any], name: str, reas
 def test_fields_have_the_callers_names(path: str, name: str) -> None:
     """Field paths are mapped back, past the system prompt, tool results and merged turns."""
     picture = {"type": "image", "source": {"type": "url", "url": "https://a/b.png"}}
-    said = [
+    turns = [
         HI,
         {"role": "assistant", "content": [text("a"), CALL]},
         {"role": "user", "content": [RESULT, picture]},
@@ -292,37 +188,27 @@ def test_fields_have_the_callers_names(path: str, name: str) -> None:
     ]
     body = {
         "system": "s",
-        "messages": said,
+        "messages": turns,
         "tools": [TOOL],
         "output_config": {"format": {"type": "json_schema", "schema": {}}},
     }
     assert parse(**body).caller_name(path) == name
-    arrival = HttpRequest(json.dumps({"model": "m", **body}).encode())
-    assert parse_count(arrival).caller_name(f"chat.{path}") == name
+    http_request = HttpRequest(json.dumps({"model": "m", **body}).encode())
+    assert parse_count(http_request).caller_name(f"chat.{path}") == name
 
 
-@pytest.mark.parametrize(
-    ("said", "continues"),
-    [([HI], False), ([HI, {"role": "assistant", "content": "I"}], True), ([HI, CALLED], False),
-     ([HI, {"role": "assistant", "content": []}], True)],
-)  # fmt: skip
-def test_last_word_of_the_assistant_is_continued(said: list[dict[str, Any]], *, continues: bool) -> None:
-    """A last message of the assistant is continued unless it is a call, which waits for its result."""
-    assert parse(messages=said).request.continue_final_message == continues
-
-
-def test_older_name_of_the_format() -> None:
+def test_output_format_is_an_alias_of_output_config_format() -> None:
     """`output_format` is equivalent to `output_config.format`, also in errors."""
     call = parse(output_format={"type": "json_schema", "schema": SCHEMA})
     assert call.request.output_constraint.json_schema.schema == json.dumps(SCHEMA)
     assert call.caller_name("output_constraint.json_schema.schema") == "output_format.schema"
 
 
-def test_count_asks_for_the_same_prompt() -> None:
+def test_token_count_is_of_the_message_requests_prompt() -> None:
     """The counted prompt is that of the message request, without the fields of the answer."""
     body = {"model": "m", "messages": [HI], "system": "s", "tools": [TOOL], "thinking": {"type": "adaptive"}}
     counted = parse_count(HttpRequest(json.dumps(body).encode())).request.chat
-    asked = parse(**body).request
+    converted = parse(**body).request
     for name in ("stopping", "sampling", "serving"):
-        asked.ClearField(name)
-    assert counted == asked
+        converted.ClearField(name)
+    assert counted == converted

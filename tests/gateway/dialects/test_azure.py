@@ -14,21 +14,13 @@ from gateway.dialects.azure.embedding import AzureEmbeddingTranslator
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
+from tests.gateway.dialects.azure_requests import VERSION, error_of, http_request
 from tests.gateway.fakes_raw import VECTORS
-
-VERSION = {"api-version": "2024-05-01-preview"}
-MESSAGES = [{"role": "user", "content": "hi"}]
-
-
-def arrival(headers: dict[str, str] | None = None, query: dict[str, str] | None = None, **fields: Any) -> HttpRequest:
-    """Return a valid chat request changed by `fields`."""
-    body = json.dumps({"messages": MESSAGES, **fields}).encode()
-    return HttpRequest(body, headers or {}, query=VERSION if query is None else query)
 
 
 def parse(headers: dict[str, str] | None = None, **fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:
     """Return the call of the request."""
-    return AzureTranslator().parse(arrival(headers, **fields))
+    return AzureTranslator().parse(http_request(headers, **fields))
 
 
 def embed(headers: dict[str, str] | None = None, **fields: Any) -> ParsedRequest[embedding_pb2.EmbedRequest]:
@@ -37,30 +29,22 @@ def embed(headers: dict[str, str] | None = None, **fields: Any) -> ParsedRequest
     return AzureEmbeddingTranslator().parse(HttpRequest(body, headers or {}, query=VERSION))
 
 
-def error_of(failure: Failure, sent: HttpRequest | None = None) -> tuple[int, dict[str, Any], str]:
-    """Return status, body and error code of the error response to `sent`."""
-    translator = AzureTranslator()
-    translator.parse(sent or arrival())
-    rejection = translator.error_response(failure)
-    return rejection.status, json.loads(rejection.body), dict(rejection.headers)[b"x-ms-error-code"].decode()
-
-
 @pytest.mark.parametrize("version", ["2024-05-01", "2024-04-01-preview"])
-def test_versions_are_taken(version: str) -> None:
+def test_any_date_is_accepted_as_version(version: str) -> None:
     """Any date is accepted as a version, with or without -preview."""
-    assert AzureTranslator().parse(arrival(query={"api-version": version})).request.messages
+    assert AzureTranslator().parse(http_request(query={"api-version": version})).request.messages
 
 
-def test_version_may_be_left_out() -> None:
+def test_version_is_optional() -> None:
     """The version is optional: langchain-azure-ai omits it, and all versions are served alike."""
-    assert AzureTranslator().parse(arrival(query={})).request.messages
+    assert AzureTranslator().parse(http_request(query={})).request.messages
 
 
 @pytest.mark.parametrize("version", ["", "latest", "2024-5-1", "2024-05-01-beta", "2024-05-01-preview\n"])
-def test_version_has_the_documented_form(version: str) -> None:
+def test_malformed_version_is_rejected(version: str) -> None:
     """A malformed version is rejected with the name of the parameter."""
     with pytest.raises(Failure) as caught:
-        AzureTranslator().parse(arrival(query={"api-version": version}))
+        AzureTranslator().parse(http_request(query={"api-version": version}))
     assert caught.value.field == "api-version"
     assert error_of(caught.value)[0] == 400
 
@@ -90,16 +74,16 @@ def test_max_completion_tokens_is_a_named_parameter(mode: dict[str, str]) -> Non
 def test_extra_parameter_is_an_error_by_default(mode: dict[str, str], name: str) -> None:
     """A parameter that the API doesn't define is rejected with 400, even if the server knows it."""
     extra: dict[str, Any] = {name: 2}
-    sent = arrival(mode, **extra)
+    request = http_request(mode, **extra)
     with pytest.raises(Failure) as caught:
-        AzureTranslator().parse(sent)
+        AzureTranslator().parse(request)
     assert caught.value.field == name
-    status, body, code = error_of(caught.value, arrival())
+    status, body, code = error_of(caught.value, http_request())
     assert (status, code, body["param"]) == (400, "extra_parameter", name)
 
 
 @pytest.mark.parametrize("mode", ["ignore", "drop"])
-def test_extra_parameter_is_left_out_if_asked(mode: str) -> None:
+def test_ignored_extra_parameters_have_no_effect(mode: str) -> None:
     """Ignored parameters have no effect, even with a wrong type; the API's own are still checked."""
     call = parse({"extra-parameters": mode}, top_k=2, colour={"a": 1}, n="many")
     assert call.request == parse().request
@@ -135,7 +119,7 @@ def test_unknown_mode_is_rejected() -> None:
     assert caught.value.field == "extra-parameters"
 
 
-def test_deployment_is_asked_for() -> None:
+def test_deployment_name_is_sent_to_the_service() -> None:
     """The deployment's name is sent to the service unchanged."""
     assert parse({"azureml-model-deployment": "blue"}).request.serving.deployment == "blue"
     assert parse().request.serving.deployment == ""
@@ -148,62 +132,6 @@ def test_model_is_validated_with_a_deployment(ask: Callable[..., ParsedRequest[A
     with pytest.raises(Failure, match="1 to 256 characters") as caught:
         ask({"azureml-model-deployment": "blue"}, model=name)
     assert caught.value.field == "model"
-
-
-ERRORS = [
-    (401, Reason.UNAUTHENTICATED, 401, "unauthorized", {"error", "message", "status"}),
-    (403, Reason.PERMISSION_DENIED, 403, "forbidden", {"error", "message", "status", "code", "param"}),
-    (404, Reason.MODEL_NOT_FOUND, 404, "unknown_model", {"error", "message", "status"}),
-    (404, Reason.DEPLOYMENT_NOT_FOUND, 404, "unknown_deployment", {"error", "message", "status"}),
-    (404, Reason.ROUTE_NOT_FOUND, 404, "not_found", {"error", "message", "status"}),
-    (400, Reason.UNSUPPORTED_TASK, 404, "unsupported_modality", {"error", "message", "status"}),
-    (400, Reason.INVALID_FIELD, 422, "invalid_value", {"error", "message", "status", "code", "detail"}),
-    (400, Reason.PROMPT_TOO_LONG, 422, "context_length_exceeded", {"error", "message", "status", "code", "detail"}),
-    (400, Reason.UNSUPPORTED_MODALITY, 422, "unprocessable_entity", {"error", "message", "status", "code", "detail"}),
-    (400, Reason.MALFORMED_JSON, 400, "malformed_json", {"error", "message", "status", "code", "param"}),
-    (429, Reason.QUEUE_FULL, 429, "too_many_requests", {"error", "message", "status"}),
-    (499, Reason.CALLER_LEFT, 499, "client_closed_request", {"error", "message", "status", "code", "param"}),
-    (500, Reason.INTERNAL, 500, "internal_server_error", {"error", "message", "status", "code", "param"}),
-    (503, Reason.DRAINING, 503, "service_unavailable", {"error", "message", "status", "code", "param"}),
-    (504, Reason.DEADLINE_EXCEEDED, 504, "gateway_timeout", {"error", "message", "status", "code", "param"}),
-]
-
-
-@pytest.mark.parametrize(("status", "reason", "expected", "code", "keys"), ERRORS, ids=[row[1].name for row in ERRORS])
-def test_error_has_its_documented_shape(status: int, reason: Reason, expected: int, code: str, keys: set[str]) -> None:
-    """Each status has its fields, and the header has the code."""
-    failure = Failure(reason, "because")
-    answer = error_of(failure)
-    assert (failure.status, answer[0], answer[2]) == (status, expected, code)
-    assert set(answer[1]) == keys
-    assert (answer[1]["message"], answer[1]["status"]) == ("because", expected)
-
-
-@pytest.mark.parametrize(
-    ("fields", "field", "value"),
-    [
-        ({"temperature": 3}, "temperature", "3"),
-        ({"messages": [{"role": "user", "content": "naïve"}]}, "messages.0.content", "naïve"),
-        ({"response_format": {"type": "json_object"}}, "response_format", '{"type": "json_object"}'),
-        ({"stop": ["a", "b" * 300]}, "stop.1", "b" * 256),
-        ({}, "max_tokens", ""),
-        ({}, "messages.7.content", ""),
-        ({}, "messages.x", ""),
-    ],
-)
-def test_422_has_path_and_value(fields: dict[str, Any], field: str, value: str) -> None:
-    """`detail` has the caller's path and the value sent there, truncated if long."""
-    _, body, _ = error_of(Failure.of_field(field, "is wrong"), arrival(**fields))
-    assert body["detail"] == {"loc": field.split("."), "value": value}
-    assert body["message"] == f"{field}: is wrong"
-
-
-def test_malformed_body_has_no_value() -> None:
-    """A body that is not JSON is rejected with 400."""
-    translator = AzureTranslator()
-    with pytest.raises(Failure) as caught:
-        translator.parse(HttpRequest(b'{"messages": [', query=VERSION))
-    assert translator.error_response(caught.value).status == 400
 
 
 def test_answers_are_chat_completions() -> None:
@@ -236,7 +164,7 @@ def test_embedding_request() -> None:
     assert caught.value.field == "instruction"
 
 
-def test_embedding_format_that_is_not_made_is_422() -> None:
+def test_unsupported_embedding_format_is_rejected_with_422() -> None:
     """Formats that the API defines but no model here supports are rejected with 422."""
     translator = AzureEmbeddingTranslator()
     body = json.dumps({"input": ["a"], "encoding_format": "int8"}).encode()
@@ -247,7 +175,7 @@ def test_embedding_format_that_is_not_made_is_422() -> None:
     assert json.loads(rejection.body)["detail"] == {"loc": ["encoding_format"], "value": "int8"}
 
 
-def test_parts_are_taken_as_documented() -> None:
+def test_content_parts_are_accepted_as_documented() -> None:
     """A text or image in `content` is accepted under both names of images, as is its clients' form."""
     parts = [
         {"type": "text", "content": "a"},
@@ -264,14 +192,14 @@ def test_parts_are_taken_as_documented() -> None:
 
 
 @pytest.mark.parametrize("kind", ["text", "image", "image_url"])
-def test_part_needs_its_content(kind: str) -> None:
+def test_part_without_content_is_rejected(kind: str) -> None:
     """A part without content is rejected with the documented field name."""
     with pytest.raises(Failure) as caught:
         parse(messages=[{"role": "user", "content": [{"type": kind}]}])
     assert (caught.value.field, caught.value.reason) == ("messages.0.content.0.content", Reason.MISSING_FIELD)
 
 
-def test_part_is_named_as_it_was_written() -> None:
+def test_image_error_names_the_field_that_was_sent() -> None:
     """An error of the service about an image names `content` if that was sent."""
     parts = [{"type": "image", "content": "https://x"}, {"type": "image_url", "image_url": {"url": "https://x"}}]
     name = parse(messages=[{"role": "user", "content": parts}]).caller_name
@@ -280,7 +208,7 @@ def test_part_is_named_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("mode", ["ignore", "drop"])
-def test_unknown_fields_are_left_out_at_every_depth(mode: str) -> None:
+def test_unknown_fields_are_removed_at_every_depth(mode: str) -> None:
     """Unknown fields are removed from tools, choices, formats and parts; a schema stays verbatim."""
     schema = {"type": "object", "colour": 1.0, "properties": {"a": {"shade": "b"}}}
     fields: dict[str, Any] = {
@@ -311,21 +239,9 @@ def test_unknown_fields_are_left_out_at_every_depth(mode: str) -> None:
         ({"tools": [{"type": "function", "function": {"name": 5}}]}, "tools.0.function.name"),
     ],
 )
-def test_what_is_known_is_checked_though_the_rest_is_left_out(fields: dict[str, Any], field: str) -> None:
+def test_known_fields_are_validated_when_unknown_ones_are_removed(fields: dict[str, Any], field: str) -> None:
     """Removing unknown fields changes no error about the remaining ones."""
     for mode in ("ignore", "error"):
         with pytest.raises(Failure) as caught:
             parse({"extra-parameters": mode}, **fields)
         assert caught.value.field == field
-
-
-def test_its_own_clients_find_an_object_in_error() -> None:
-    """Their exceptions read code and message there; others get the documented text."""
-    failure = Failure.of_field("temperature", "is wrong")
-    documented = error_of(failure)[1]
-    expected = error_of(failure, arrival({"user-agent": "azsdk-python-ai-inference/1.0.0b9 Python/3.11.7"}))[1]
-    assert documented["error"] == "Unprocessable Entity"
-    assert expected.pop("error") == {
-        "code": "invalid_value", "message": "temperature: is wrong", "target": "temperature", "details": [],
-    }  # fmt: skip
-    assert expected == {name: value for name, value in documented.items() if name != "error"}

@@ -15,7 +15,7 @@ from gateway.dialects.cohere.encoder import CohereEncoder
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
-from tests.gateway import golden_answers as said
+from tests.gateway import golden_answers
 
 USER: Any = {"role": "user", "content": "hi"}
 
@@ -121,7 +121,7 @@ def test_fields_have_the_callers_names(field: str, name: str) -> None:
     assert chat().caller_name(field) == name
 
 
-def test_inputs_have_the_callers_names() -> None:
+def test_errors_about_inputs_name_field_and_index() -> None:
     """Errors about a text name its field and index."""
     assert embed(texts=["a"]).caller_name("inputs[0].text") == "texts.0"
     assert embed(inputs=[{"content": [{"type": "text", "text": "a"}]}]).caller_name("inputs[0].text") == "inputs.0"
@@ -130,7 +130,7 @@ def test_inputs_have_the_callers_names() -> None:
 
 def test_stream_of_reasoning_and_text() -> None:
     """Each item of the content starts, grows and ends, one after the other."""
-    events = stream_of(said.CHATS["reasoning"]["StreamChat"])
+    events = stream_of(golden_answers.CHATS["reasoning"]["StreamChat"])
     kinds = [(event["type"], event.get("index")) for event in events]
     assert kinds[0] == ("message-start", None)
     assert kinds[-1] == ("message-end", None)
@@ -142,8 +142,8 @@ def test_stream_of_reasoning_and_text() -> None:
 
 def test_stream_of_calls() -> None:
     """The pieces of a call's arguments are those of the whole answer."""
-    events = stream_of(said.CHATS["tools"]["StreamChat"])
-    whole: Any = said.CHATS["tools"]["Chat"][0]
+    events = stream_of(golden_answers.CHATS["tools"]["StreamChat"])
+    whole: Any = golden_answers.CHATS["tools"]["Chat"][0]
     answer = json.loads(CohereEncoder().whole(whole))
     for index, call in enumerate(answer["message"]["tool_calls"]):
         mine = [event for event in events if event.get("index") == index and event["type"].startswith("tool-call")]

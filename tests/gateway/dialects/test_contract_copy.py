@@ -73,14 +73,14 @@ CASES = [
     CASES,
     ids=[f"{body.__name__} {field.name}" for body, _, _, _, field in CASES],
 )
-def test_field_of_one_name_is_copied(
+def test_parameter_with_the_contracts_name_is_copied(
     body: type[msgspec.Struct], translator: Callable[[], Translator], base: dict[str, Any], group: str, field: Any
 ) -> None:
     """Every parameter that a dialect documents under the contract's name is copied to the contract."""
     given = {field.name: value_of(field)}
-    sent = base | ({"parameters": given} if body is GenerateParameters else given)
+    body_fields = base | ({"parameters": given} if body is GenerateParameters else given)
     headers, query = {"extra-parameters": "pass-through"}, {"api-version": "2024-05-01-preview"}
-    request = translator().parse(HttpRequest(json.dumps(sent).encode(), headers, {"model": "m"}, query)).request
+    request = translator().parse(HttpRequest(json.dumps(body_fields).encode(), headers, {"model": "m"}, query)).request
     copied = getattr(getattr(request, group), field.name)
     expected = {5: 0.5} if field.message_type is not None else value_of(field)
     assert (dict(copied) if field.message_type is not None else copied) == expected
@@ -117,7 +117,7 @@ class Odd(msgspec.Struct):
         ),
     ],
 )
-def test_what_no_message_holds_is_rejected(message: Any, body: Odd, field: str, text: str) -> None:
+def test_value_outside_the_contracts_types_is_rejected(message: Any, body: Odd, field: str, text: str) -> None:
     """A value outside the contract's types is rejected with the caller's path and the contract's limit."""
     with pytest.raises(Failure) as caught:
         copy_fields(body, message, "a.")
@@ -125,7 +125,7 @@ def test_what_no_message_holds_is_rejected(message: Any, body: Odd, field: str, 
     assert text in caught.value.message
 
 
-def test_rest_is_the_dialects() -> None:
+def test_enums_unset_and_excluded_fields_are_not_copied() -> None:
     """Enums are left to the dialect; unset and excluded fields stay unset."""
     serving, stopping = serving_pb2.ServingOptions(), sampling_pb2.StopParams()
     copy_fields(Odd(error_behavior="truncate", colour="red"), serving)

@@ -71,7 +71,7 @@ def test_document_example() -> None:
     )
 
 
-def test_nothing_given_sets_nothing() -> None:
+def test_absent_and_null_fields_are_not_set() -> None:
     """Defaults are the service's; null sets nothing."""
     plain = GenerateTextRequest(model="m", model_version="2", text_input="My name is")
     names = (
@@ -148,14 +148,14 @@ def test_bad_body(fields: dict[str, Any], name: str, reason: Reason) -> None:
     assert (caught.value.field, caught.value.reason) == (name, reason)
 
 
-@pytest.mark.parametrize(("priority", "asked"), [(1, -4), (5, 0)])
-def test_priority_counts_from_five_down(priority: int, asked: int) -> None:
+@pytest.mark.parametrize(("priority", "expected"), [(1, -4), (5, 0)])
+def test_priority_5_is_the_contracts_0(priority: int, expected: int) -> None:
     """MindIE's default priority is 5, the last one; the contract's is 0."""
-    assert parse(priority=priority).request.serving.priority == asked
+    assert parse(priority=priority).request.serving.priority == expected
     assert not parse().request.serving.HasField("priority")
 
 
-def test_timeout_is_the_answers() -> None:
+def test_timeout_applies_to_the_whole_answer() -> None:
     """The timeout is the time that the caller waits for the whole answer, in seconds."""
     assert (parse(timeout=10).timeout_s, parse().timeout_s) == (10, None)
 
@@ -168,7 +168,7 @@ def test_timeout_is_the_answers() -> None:
         ({"priority": 1}, "parameters.top_p", "no"),
     ],
 )
-def test_rejections_of_the_service_have_this_dialects_ranges(parameters: dict[str, Any], field: str, text: str) -> None:
+def test_service_errors_have_mindies_ranges(parameters: dict[str, Any], field: str, text: str) -> None:
     """Errors of the service have this dialect's ranges, which exclude 0, and its priorities."""
     translator = MindieTranslator(stream=False)
     translator.parse(
@@ -234,14 +234,14 @@ def test_events_without_details() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "stop_sequence", "said"),
+    ("reason", "stop_sequence", "finish_reason"),
     [
         (chat_pb2.FINISH_REASON_STOP, None, "eos_token"),
         (chat_pb2.FINISH_REASON_STOP, "END", "stop_sequence"),
         (chat_pb2.FINISH_REASON_LENGTH, None, "length"),
     ],
 )
-def test_whole_answer(reason: chat_pb2.FinishReason, stop_sequence: str | None, said: str) -> None:
+def test_whole_answer(reason: chat_pb2.FinishReason, stop_sequence: str | None, finish_reason: str) -> None:
     """An unstreamed answer has all the text, and the details of the last event."""
     response = GenerateTextResponse(
         id="7", model="m", text="abc", finish_reason=reason, stop_sequence=stop_sequence, num_generated_tokens=3,
@@ -249,14 +249,14 @@ def test_whole_answer(reason: chat_pb2.FinishReason, stop_sequence: str | None, 
     )  # fmt: skip
     body = json.loads(MindieEncoder("x", details=True).whole(response))
     assert body["text_output"] == "abc"
-    assert body["details"]["finish_reason"] == said
+    assert body["details"]["finish_reason"] == finish_reason
     assert "perf_stat" not in body
     assert json.loads(MindieEncoder("x").whole(response)) == {
         "id": "x",
         "model_name": "m",
         "model_version": None,
         "text_output": "abc",
-        "finish_reason": said,
+        "finish_reason": finish_reason,
     }
 
 

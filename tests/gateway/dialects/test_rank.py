@@ -44,15 +44,15 @@ def score(**fields: Any) -> ParsedRequest[rank_pb2.ScoreRequest]:
         ({"truncation": False, "rank_fields": ["text"], "return_embeddings": False, "user": None}, {}),
     ],
 )
-def test_rerank_asks_the_contract(fields: dict[str, Any], wanted: dict[str, Any]) -> None:
+def test_rerank_request_becomes_the_contracts(fields: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Long documents are truncated by default, as Cohere and Jina document it."""
     expected = ParseDict({"model": "m", "query": "q", "documents": ["a", "b"], **wanted}, rank_pb2.RankRequest())
-    asked = rerank(**fields).request
-    asked.options.SetInParent()
-    asked.serving.SetInParent()
+    request = rerank(**fields).request
+    request.options.SetInParent()
+    request.serving.SetInParent()
     expected.options.SetInParent()
     expected.serving.SetInParent()
-    assert asked == expected
+    assert request == expected
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_rerank_asks_the_contract(fields: dict[str, Any], wanted: dict[str, Any]
         ({"truncation": True}, ["q"], ["a", "b"], True),
     ],
 )
-def test_score_asks_the_contract(
+def test_score_request_becomes_the_contracts(
     fields: dict[str, Any], queries: list[str], documents: list[str], *, truncates: bool
 ) -> None:
     """A score request has one text for all pairs, or one for each."""
-    asked = score(**fields).request
-    assert (list(asked.queries), list(asked.documents), bool(asked.serving.error_behavior)) == (
+    request = score(**fields).request
+    assert (list(request.queries), list(request.documents), bool(request.serving.error_behavior)) == (
         queries,
         documents,
         truncates,
@@ -121,7 +121,7 @@ def test_fields_have_the_callers_names() -> None:
     assert score().caller_name("queries[0]") == "text_1"
 
 
-def test_errors_are_where_each_client_looks() -> None:
+def test_error_body_has_cohere_jina_and_vllm_fields() -> None:
     """An error has Cohere's `message`, Jina's `detail` and vLLM's `error`."""
     failure = Failure.of_field("query", "must not be empty")
     failure.request_id = "r"

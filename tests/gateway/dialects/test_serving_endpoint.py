@@ -39,13 +39,13 @@ def test_create_and_update() -> None:
     assert body.config.to_update("e") == UpdateEndpointRequest(name="e", entities=entities)
 
 
-def test_one_entity_gets_everything() -> None:
+def test_single_entity_gets_all_traffic() -> None:
     """A single entity needs no route and no name: its name is derived from the model's."""
     (entity,) = read({"served_entities": [{"entity_name": "org/n"}]}).to_create().entities
     assert entity == ServedEntity(name="org-n", model="org/n", traffic_percentage=100)
 
 
-def test_entity_without_route_gets_nothing() -> None:
+def test_entity_without_a_route_gets_no_traffic() -> None:
     """Shares are copied; the service checks whether they add up."""
     routes = [{"served_model_name": "b", "traffic_percentage": 90}]
     entities = read({"served_entities": [A, B], "traffic_config": {"routes": routes}}).to_create().entities

@@ -57,8 +57,8 @@ RERANK = {"model": "m", "query": "a", "documents": ["a", "b"]}
 OF_MODEL = {"path": {"model": "m"}}
 # An answer of each RPC that generates, whole and as events.
 ANSWERS: dict[type[Message], tuple[Message, Sequence[Any]]] = {
-    request: (said[unary][0], said.get(f"Stream{unary}", []))  # type: ignore[misc]
-    for request, unary, said in (
+    request: (effect_text[unary][0], effect_text.get(f"Stream{unary}", []))  # type: ignore[misc]
+    for request, unary, effect_text in (
         (ChatRequest, "Chat", golden_answers.CHATS["reasoning"]),
         (CompleteRequest, "Complete", golden_answers.COMPLETIONS["text"]),
         (EmbedRequest, "Embed", golden_answers.VECTORS),
@@ -163,23 +163,25 @@ def test_table_has_every_field(table: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "name", "example", "said"), ROWS, ids=[f"{table.route} {name}" for table, name, *_ in ROWS]
+    ("table", "name", "example", "effect_text"), ROWS, ids=[f"{table.route} {name}" for table, name, *_ in ROWS]
 )
-def test_row_is_true(table: Table, name: str, example: dict[str, Any], said: str) -> None:
+def test_documented_effect_of_each_field_is_true(
+    table: Table, name: str, example: dict[str, Any], effect_text: str
+) -> None:
     """A field with an effect changes the call, one without effect does not, and a rejected one is named.
 
     An example sets the fields to null that its field replaces.
     """
     rest = {other: value for other, value in example.items() if other != name and value is not None}
-    if said == "refused":
+    if effect_text == "refused":
         with pytest.raises(Failure) as caught:
             table.effect(example)
         assert (caught.value.reason, caught.value.field) == (Reason.UNSUPPORTED_FIELD, name)
     else:
-        assert said in {"used", "none", "echoed"}
+        assert effect_text in {"used", "none", "echoed"}
         with_it, without = table.effect(example), table.effect(rest)
-        assert (with_it != without) == (said != "none")
-        assert said != "echoed" or with_it[:-1] == without[:-1]
+        assert (with_it != without) == (effect_text != "none")
+        assert effect_text != "echoed" or with_it[:-1] == without[:-1]
 
 
 @pytest.mark.parametrize(("table", "named"), [(TABLES[5], NAMED), (TABLES[6], NAMED_EMBEDDING)])

@@ -28,7 +28,7 @@ def client(site: Path) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=transport, base_url="http://server")
 
 
-async def test_pages_are_where_their_files_are(site: Path) -> None:
+async def test_page_paths_follow_the_files(site: Path) -> None:
     """Each page has the security policy and is revalidated by its tag; the folder itself is its first page."""
     async with client(site) as http:
         first, other = await http.get("/docs/"), await http.get("/docs/api/openai.html")
@@ -38,7 +38,7 @@ async def test_pages_are_where_their_files_are(site: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["nothing.html", "api", "notes.py", "..%2fsecret.html", "%2e%2e/secret.html"])
-async def test_nothing_else_is(site: Path, path: str) -> None:
+async def test_unknown_path_names_the_location_of_the_pages(site: Path, path: str) -> None:
     """Unknown paths get an answer that names the location of the pages."""
     async with client(site) as http:
         answer = await http.get(f"/docs/{path}")
@@ -46,7 +46,7 @@ async def test_nothing_else_is(site: Path, path: str) -> None:
         assert 'href="/docs/"' in answer.text
 
 
-async def test_without_pages_the_description_is_there(tmp_path: Path) -> None:
+async def test_docs_redirects_to_the_api_reference_without_pages(tmp_path: Path) -> None:
     """Without pages, /docs/ redirects to the API reference."""
     async with client(tmp_path) as http:
         answer = await http.get("/docs/")

@@ -28,7 +28,7 @@ def rows() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("table", PAGES, ids=[table.route for table in PAGES])
-def test_extensions_are_those_of_the_page(table: Table) -> None:
+def test_extensions_are_the_non_openai_fields_of_the_page(table: Table) -> None:
     """Exactly the fields that a page marks as not OpenAI's have a row here, with the same effect."""
     effects = {row[0].strip("`"): row[COLUMNS[table.route]] for row in rows()}
     marked = {name: effect for name, _, effect, note in table.rows() if note.startswith("not OpenAI's")}
@@ -43,7 +43,7 @@ def test_every_extension_is_listed_once() -> None:
     assert all(len(row) == 6 and row[1] for row in rows())
 
 
-def test_shared_extensions_are_alike() -> None:
+def test_extension_of_chats_and_completions_has_one_type() -> None:
     """A field of both chats and completions has the same type in both."""
     bodies = [
         {field.name: field.type for field in msgspec.structs.fields(body)}

@@ -95,7 +95,7 @@ class Service:
 
 
 @pytest.mark.parametrize(("waits_in", "stream"), [("parse", False), ("whole", False), ("chunk", True)])
-async def test_the_loop_runs_meanwhile(waits_in: str, stream: bool) -> None:  # noqa: FBT001
+async def test_event_loop_runs_while_a_large_body_is_processed(waits_in: str, stream: bool) -> None:  # noqa: FBT001
     gate = Gate()
     translator = partial(Waiting, gate, waits_in, stream=stream)
     endpoint = GenerationEndpoint(translator, Service(), BodyReader(valid, Settings()), Settings())

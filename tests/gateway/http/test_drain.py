@@ -15,7 +15,7 @@ from tests.gateway.conftest import Gateway, chat_body, until
 from tests.waiting import GUARD_S
 
 
-async def test_health_says_no_first_and_requests_are_still_served(gateway: Gateway) -> None:
+async def test_only_health_checks_fail_during_the_drain_delay(gateway: Gateway) -> None:
     """During the delay only health checks fail, and each answer closes its connection."""
     assert (await gateway.http.get("/healthz")).status_code == 200
     leaving = asyncio.create_task(gateway.drain.leave(60, 60))
@@ -32,7 +32,7 @@ async def test_health_says_no_first_and_requests_are_still_served(gateway: Gatew
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_running_requests_end_and_new_ones_are_rejected(gateway: Gateway, *, stream: bool) -> None:
+async def test_drain_completes_running_requests_and_rejects_new_ones(gateway: Gateway, *, stream: bool) -> None:
     """New requests get an error in their dialect with a retry delay; running requests are completed."""
     release = asyncio.Event()
 
@@ -67,7 +67,7 @@ async def test_running_requests_end_and_new_ones_are_rejected(gateway: Gateway, 
     assert not gateway.drain.num_running
 
 
-async def test_requests_above_the_drain_timeout_fail(gateway: Gateway) -> None:
+async def test_request_longer_than_the_drain_timeout_gets_503(gateway: Gateway) -> None:
     """A request that exceeds the drain timeout gets 503."""
     gateway.service.script = fakes.play([None])
     asking = asyncio.create_task(gateway.chat())
@@ -78,7 +78,7 @@ async def test_requests_above_the_drain_timeout_fail(gateway: Gateway) -> None:
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
 
 
-async def test_new_connections_are_accepted_until_the_end(gateway: Gateway) -> None:
+async def test_new_connections_are_accepted_during_the_drain(gateway: Gateway) -> None:
     """New connections during the drain get an error response instead of a failed connection."""
     gateway.drain.begin()  # something runs
     leaving = asyncio.create_task(gateway.drain.leave(0, 60))

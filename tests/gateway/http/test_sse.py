@@ -15,7 +15,7 @@ from tests.gateway.conftest import Gateway, chat_body, soon
 
 
 @pytest.mark.parametrize("flags", [["--keep-alive-interval-s", "0.05"]])
-async def test_silent_stream_has_comments(gateway: Gateway) -> None:
+async def test_idle_stream_has_comments(gateway: Gateway) -> None:
     """Comments are sent during a long prefill and a long pause, and the events between them are complete."""
     prefilled, resumed = asyncio.Event(), asyncio.Event()
 
@@ -41,7 +41,7 @@ async def test_silent_stream_has_comments(gateway: Gateway) -> None:
     assert [kind for kind in kinds if kind != ":" and not kind.startswith("data: ")] == []
 
 
-async def test_headers_come_alone(gateway: Gateway) -> None:
+async def test_response_headers_are_sent_before_the_first_token(gateway: Gateway) -> None:
     """The headers are sent at admission, before any token and without a comment."""
     gateway.service.script = fakes.play([fakes.STARTED, None])
     async with gateway.http.stream("POST", "/v1/chat/completions", json=chat_body(stream=True)) as answer:
@@ -51,7 +51,7 @@ async def test_headers_come_alone(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("ping", [COMMENT, b"event: ping\n\n", b""])
-async def test_pings_are_the_dialects(ping: bytes) -> None:
+async def test_idle_stream_has_the_pings_of_its_dialect(ping: bytes) -> None:
     """An idle stream has the dialect's pings; for clients that fail on pings it has headers only."""
     sent: list[bytes] = []
     has_pings = asyncio.Event()

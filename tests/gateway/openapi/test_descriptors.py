@@ -11,7 +11,7 @@ from gateway.openapi.descriptors import descriptor_set
 from service.server.services import SERVICES
 
 
-def test_it_is_whole_by_itself() -> None:
+def test_descriptor_set_is_self_contained() -> None:
     """The files, in their order, fill an empty descriptor pool with every service of the server."""
     pool = DescriptorPool()
     for file in descriptor_set().file:
@@ -19,7 +19,7 @@ def test_it_is_whole_by_itself() -> None:
     assert all(pool.FindServiceByName(name).methods for name in SERVICES)
 
 
-def test_it_is_the_contract_but_for_the_rules() -> None:
+def test_descriptor_set_equals_the_contract_without_rules() -> None:
     """Its messages have the same bytes as those of the generated code, and nothing needs protovalidate."""
     files = FileDescriptorSet.FromString(descriptor_set().SerializeToString()).file
     assert [file.name for file in files if not file.name.startswith(("sluice/v1/", "google/protobuf/"))] == []

@@ -53,7 +53,7 @@ async def test_document_has_every_route(gateway: Gateway, document: dict[str, An
 
 
 @pytest.mark.parametrize(("operation", "body"), BODIES, ids=[f"{o.path} {b.kind.__name__}" for o, b in BODIES])
-def test_example_is_of_its_type(operation: Operation, body: Body) -> None:
+def test_example_is_valid_for_its_schema(operation: Operation, body: Body) -> None:
     """Each example is valid for the type in the document."""
     assert operation.parse_example(body).request.ByteSize()
     assert isinstance(msgspec.convert(dict(body.example), body.kind), body.kind)
@@ -103,24 +103,24 @@ def test_limits_are_the_contracts(
     assert found == [value]
 
 
-def test_limits_of_parts_are_not_the_wholes(document: dict[str, Any]) -> None:
+def test_limits_of_parts_do_not_apply_to_the_whole_input(document: dict[str, Any]) -> None:
     """A text as `input` is a whole message, so limits of ids and names inside items don't apply to it."""
     text, items = document["components"]["schemas"]["ResponseBody"]["properties"]["input"]["anyOf"]
     assert text == {"type": "string"}
     assert (items["minItems"], items["maxItems"]) == (1, 4096)
 
 
-def test_examples_of_parameters_go_with_the_bodies(document: dict[str, Any]) -> None:
+def test_path_parameter_example_matches_the_bodys_example(document: dict[str, Any]) -> None:
     """If a body needs another endpoint, the parameter has an example with the body's name."""
-    asked = document["paths"]["/serving-endpoints/{name}/invocations"]["post"]
-    assert {name: each["value"] for name, each in asked["parameters"][0]["examples"].items()} == {
+    operation = document["paths"]["/serving-endpoints/{name}/invocations"]["post"]
+    assert {name: each["value"] for name, each in operation["parameters"][0]["examples"].items()} == {
         "DatabricksChatBody": "sluice-demo",
         "DatabricksCompletionBody": "sluice-demo",
         "DatabricksEmbeddingBody": "all-minilm-l6-v2",
         "ResponseBody": "sluice-demo",
     }
-    assert set(asked["requestBody"]["content"]["application/json"]["examples"]) == set(
-        asked["parameters"][0]["examples"]
+    assert set(operation["requestBody"]["content"]["application/json"]["examples"]) == set(
+        operation["parameters"][0]["examples"]
     )
 
 
@@ -176,7 +176,7 @@ def test_streams_have_a_schema(document: dict[str, Any], operation: Operation) -
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*_stream*.txt")), ids=lambda path: path.stem)
-def test_recorded_streams_are_of_their_types(path: Path) -> None:
+def test_recorded_stream_events_are_valid_for_their_schema(path: Path) -> None:
     """Each encoded event conforms to the document's type, or is the error at the end of a stream."""
     (kind,) = [kind for name, kind in RECORDED.items() if path.stem.startswith(name)]
     *earlier, last = events(path.read_text().partition("\nHTTP 200\n")[2])

@@ -9,7 +9,7 @@ from tests.gateway.conftest import Gateway, chat_body
 from tests.gateway.fakes import STARTED, play, text
 
 
-async def test_numbers_are_numbers(gateway: Gateway) -> None:
+async def test_large_integers_are_json_numbers(gateway: Gateway) -> None:
     """Large integers are numbers, which protobuf's own JSON has as strings; responses are counted by status."""
     await gateway.chat()
     await gateway.http.get("/nowhere")
@@ -32,7 +32,7 @@ async def test_open_requests_are_counted(gateway: Gateway) -> None:
         assert (await gateway.http.get("/status.json")).json()["gateway"]["active"] == 1
 
 
-async def test_it_is_asked_with_the_senders_key(gateway: Gateway) -> None:
+async def test_status_request_to_the_service_has_the_callers_key(gateway: Gateway) -> None:
     """The request to the service has the caller's key, since the gateway has none."""
     await gateway.http.get("/status.json", headers={"x-api-key": "k"})
     assert gateway.service.metadata[-1]["authorization"] == "Bearer k"
@@ -40,7 +40,7 @@ async def test_it_is_asked_with_the_senders_key(gateway: Gateway) -> None:
     assert "authorization" not in gateway.service.metadata[-1]
 
 
-async def test_polling_leaves_no_request_behind(gateway: Gateway) -> None:
+async def test_status_polls_are_neither_counted_nor_traced(gateway: Gateway) -> None:
     """Polling is neither counted nor traced as a request."""
     for _ in range(3):
         status = (await gateway.http.get("/status.json")).json()
@@ -48,14 +48,14 @@ async def test_polling_leaves_no_request_behind(gateway: Gateway) -> None:
     assert not [span for span in gateway.spans.get_finished_spans() if span.name.startswith("GET")]
 
 
-async def test_it_is_available_while_the_gateway_drains(gateway: Gateway) -> None:
+async def test_status_is_available_during_a_drain(gateway: Gateway) -> None:
     """The status is available until the end of a drain."""
     await gateway.drain.leave(0, 30)  # nothing runs
     assert (await gateway.http.get("/v1/models")).status_code == 503
     assert (await gateway.http.get("/status.json")).json()["unready"] == "the server is shutting down"
 
 
-async def test_a_service_that_is_not_ready_says_so(gateway: Gateway) -> None:
+async def test_status_reports_a_service_that_is_not_ready(gateway: Gateway) -> None:
     """A service that is not ready is reported together with its numbers."""
     gateway.service.health = health_pb2.HealthCheckResponse.NOT_SERVING
     status = (await gateway.http.get("/status.json")).json()
@@ -64,7 +64,7 @@ async def test_a_service_that_is_not_ready_says_so(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("flags", [["--target", "127.0.0.1:1"]])
-async def test_an_unavailable_service_is_reported(gateway: Gateway) -> None:
+async def test_status_reports_an_unavailable_service(gateway: Gateway) -> None:
     """The gateway's own numbers are available without the service."""
     answer = await gateway.http.get("/status.json")
     assert answer.status_code == 200

@@ -17,7 +17,7 @@ VERSION = {"anthropic-version": "2023-06-01"}
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_answers_have_the_requests_id(gateway: Gateway, *, stream: bool) -> None:
+async def test_answers_have_the_request_id_header(gateway: Gateway, *, stream: bool) -> None:
     """The request id has the name that its clients read, also in errors; the version header is optional."""
     answer = await gateway.http.post("/v1/messages", json=BODY | {"stream": stream})
     assert answer.status_code == 200, answer.text
@@ -54,7 +54,7 @@ async def test_keys_are_passed_on(gateway: Gateway, header: str) -> None:
         ("GET", "/v1/models", VERSION, 200, True),
     ],
 )
-async def test_whose_a_request_is(
+async def test_path_or_client_header_selects_anthropics_error_format(
     gateway: Gateway, method: str, path: str, headers: dict[str, str], status: int, *, is_its_own: bool
 ) -> None:
     """Its own paths, and any other path for its clients, have its error format."""
@@ -68,7 +68,7 @@ async def test_whose_a_request_is(
 
 
 @pytest.mark.parametrize("flags", [["--keep-alive-interval-s", "0.05"]])
-async def test_silent_stream_has_pings(gateway: Gateway) -> None:
+async def test_idle_stream_has_ping_events(gateway: Gateway) -> None:
     """An idle stream has ping events after `message_start`."""
     gateway.service.script = fakes.play([fakes.STARTED, None])
     found = b""

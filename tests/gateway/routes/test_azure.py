@@ -54,7 +54,7 @@ async def test_embeddings(gateway: Gateway, service: fakes_raw.FakeRawService, b
 
 
 @pytest.mark.parametrize(
-    ("endpoints", "name", "deployment", "asked"),
+    ("endpoints", "name", "deployment", "endpoint"),
     [
         ([], None, None, "talker"),
         ([], "gpt-9", None, "talker"),  # ignored: only one model chats
@@ -72,9 +72,9 @@ async def test_embeddings(gateway: Gateway, service: fakes_raw.FakeRawService, b
         (["ab:blue,green", "cd:green"], None, "green", "talker"),  # two endpoints have it
     ],
 )
-async def test_model_that_is_meant(
+async def test_model_is_selected_by_name_deployment_or_task(
     gateway: Gateway, service: fakes_raw.FakeRawService, endpoints: list[str], name: str | None, *,
-    deployment: str | None, asked: str,
+    deployment: str | None, endpoint: str,
 ) -> None:  # fmt: skip
     """A known name is kept, a deployment selects its endpoint, and otherwise the only model of the task is used."""
     for each in endpoints:
@@ -87,9 +87,9 @@ async def test_model_that_is_meant(
     headers = {} if deployment is None else {"azureml-model-deployment": deployment}
     answer = await chat(gateway, headers=headers, **({} if name is None else {"model": name}))
     assert answer.status_code == 200
-    assert service.requests[0].model == asked
+    assert service.requests[0].model == endpoint
     assert service.requests[0].serving.deployment == (deployment or "")
-    assert service.metadata[-1]["x-sluice-model"] == asked
+    assert service.metadata[-1]["x-sluice-model"] == endpoint
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -111,7 +111,7 @@ async def test_no_model_for_the_task(gateway: Gateway, service: fakes_raw.FakeRa
     assert (answer.status_code, answer.headers["x-ms-error-code"]) == (404, "unsupported_modality")
 
 
-async def test_callers_choose_among_what_they_may_see(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
+async def test_each_credential_has_its_own_endpoint_list(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
     """Each credential has its own list of endpoints, even immediately after another's request."""
     owners = {"Bearer one": "first", "Bearer two": "second"}
     for credential, name in owners.items():
@@ -140,7 +140,7 @@ async def test_info(gateway: Gateway, service: fakes_raw.FakeRawService) -> None
     service.endpoints.clear()
 
 
-async def test_nothing_is_served(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
+async def test_info_without_a_model_is_404(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
     """Without a model /info returns 404."""
     service.endpoints.clear()
     answer = await gateway.http.get(f"/info?{QUERY}")

@@ -181,7 +181,7 @@ async def test_bad_body_is_rejected(gateway: Gateway, case: Case) -> None:
     assert (await gateway.chat()).status_code == 200
 
 
-async def test_bombs_are_rejected() -> None:
+async def test_bodies_with_too_many_values_are_rejected_before_parsing() -> None:
     """Excessive numbers of values are rejected before parsing; a long prompt is not."""
     bomb = b'{"model": "m", "messages": [], "prediction": [' + b"[]," * 1_000_000 + b"[]]}"
     with pytest.raises(Failure) as caught:
@@ -242,7 +242,9 @@ async def test_wrong_route_is_rejected(gateway: Gateway, method: str, path: str,
         (b"Bearer " + b"k" * 20_000, "Bearer " + "k" * 5993),
     ],
 )
-async def test_credential_that_metadata_can_not_hold_is_a_wrong_one(gateway: Gateway, given: bytes, sent: str) -> None:
+async def test_credential_invalid_in_grpc_metadata_is_rejected_as_unknown(
+    gateway: Gateway, given: bytes, sent: str
+) -> None:
     """Such a credential reaches the service in an invalid form, so that it is rejected as unknown, not as missing."""
     answer = await gateway.http.post("/v1/chat/completions", json=chat_body(), headers={b"authorization": given})
     assert answer.status_code == 200

@@ -64,7 +64,9 @@ async def until_answered(gateway: Gateway, status: int) -> None:
 
 
 @pytest.mark.parametrize("declared", [len(LARGE), None], ids=["length", "chunked"])
-async def test_a_callers_incomplete_bodies_leave_memory_for_others(gateway: Gateway, declared: int | None) -> None:
+async def test_one_callers_incomplete_bodies_use_at_most_half_the_memory(
+    gateway: Gateway, declared: int | None
+) -> None:
     """A caller gets 429 for more than half of the memory, until it is free; small bodies and others are served."""
     part = LARGE[: UNCOUNTED + 120_000]
     async with paused(gateway, "first", part, declared):
@@ -114,13 +116,13 @@ async def test_the_key_is_checked_before_a_declared_body_is_received(keyed: Gate
         assert await status_line(reader) == b"HTTP/1.1 401 Unauthorized\r\n"
 
 
-async def test_small_bodies_cause_no_other_call(keyed: Gateway) -> None:
+async def test_small_body_causes_no_separate_key_check(keyed: Gateway) -> None:
     """The key of a small body is checked by the service's answer only."""
     assert await chat(keyed, "good", SMALL) == 200
     assert len(keyed.service.metadata) == 1
 
 
-async def test_a_callers_unsent_bodies_leave_connections_for_others(gateway: Gateway) -> None:
+async def test_one_callers_unsent_bodies_count_against_its_memory(gateway: Gateway) -> None:
     """A caller's large bodies count before any of their bytes arrive, each as at least a 1,024th of the memory."""
     async with contextlib.AsyncExitStack() as held:
         for _ in range(250):

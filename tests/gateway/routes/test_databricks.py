@@ -70,7 +70,9 @@ async def service() -> AsyncIterator[FakeGenerations]:
         (BASE, "text/event-stream", False),
     ],
 )
-async def test_who_gets_a_stream(gateway: Gateway, path: str, accept: str, *, is_streamed: bool) -> None:
+async def test_path_accept_header_and_body_decide_about_streaming(
+    gateway: Gateway, path: str, accept: str, *, is_streamed: bool
+) -> None:
     """Invocations stream unless the client accepts JSON only; the base path streams on request in the body."""
     body = {"messages": MESSAGES} | ({"model": "org/b"} if path == BASE else {})
     answer = await gateway.http.post(path, json=body, headers={"accept": accept})
@@ -111,7 +113,7 @@ async def test_service_error_has_the_callers_name(gateway: Gateway, path: str) -
     }
 
 
-async def test_full_queue(gateway: Gateway) -> None:
+async def test_full_queue_has_a_retry_after_header(gateway: Gateway) -> None:
     """The SDK retries after the time in `retry-after`."""
     status = fakes.Status(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", fakes.error_info("QUEUE_FULL"))
     gateway.service.script = fakes.play([status])

@@ -38,7 +38,7 @@ class Clock:
 
 
 @pytest.mark.parametrize("others", [[None, ""], ["Bearer a", "bearer a"], ["Bearer a", "Bearer a "], ["ä", "Ã¤"]])
-async def test_credentials_that_differ_at_all_share_nothing(others: list[str | None]) -> None:
+async def test_different_credentials_have_separate_lists(others: list[str | None]) -> None:
     """Each credential has its own list; a missing one differs from an empty one."""
     source = Source()
     lists = EndpointLists(source, Clock())
@@ -48,7 +48,7 @@ async def test_credentials_that_differ_at_all_share_nothing(others: list[str | N
     assert set(source.num_listed.values()) == {1}
 
 
-async def test_list_is_believed_for_two_seconds() -> None:
+async def test_list_expires_after_two_seconds() -> None:
     """Requests of one credential share its list until it expires; then it is requested again."""
     source, clock = Source(), Clock()
     lists = EndpointLists(source, clock)
@@ -58,7 +58,7 @@ async def test_list_is_believed_for_two_seconds() -> None:
         assert source.num_listed["Bearer a"] == num_listed
 
 
-async def test_lists_are_bounded() -> None:
+async def test_number_of_cached_lists_is_bounded() -> None:
     """New credentials evict the oldest lists."""
     source, clock = Source(), Clock()
     lists = EndpointLists(source, clock)
@@ -72,7 +72,7 @@ async def test_lists_are_bounded() -> None:
     assert source.num_listed["first"] == 2
 
 
-async def test_failed_list_is_not_kept() -> None:
+async def test_failed_list_call_is_not_cached() -> None:
     """After a failure the next request asks the service again."""
 
     class Failing(Source):
@@ -88,7 +88,7 @@ async def test_failed_list_is_not_kept() -> None:
     assert [each.name for each in await lists.visible_to(Caller("r", "a"))] == ["of a"]
 
 
-async def test_key_that_may_not_list_endpoints_has_the_models() -> None:
+async def test_key_without_the_endpoints_scope_gets_the_models() -> None:
     """A key without the right to list endpoints gets the models' own; other failures are reported."""
 
     class Closed(Source):

@@ -33,7 +33,7 @@ GENERATING = [chat_pb2, completion_pb2, embedding_pb2, rank_pb2, response_pb2, t
 OVER_GRPC_ALONE = {"LoadModel", "UnloadModel", "SleepModel", "WakeModel"}  # what an administrator does to models
 
 
-async def test_every_rpc_has_its_row() -> None:
+async def test_every_rpc_is_in_the_method_table() -> None:
     """Each call of these services is found by its request's type; those that run a model have the long deadline."""
     settings = Settings()
     async with grpc.aio.insecure_channel("127.0.0.1:1") as channel:
@@ -54,7 +54,7 @@ async def test_every_rpc_has_its_row() -> None:
     assert found == {method.name for rows in (table.whole, table.stream) for method in rows.values()}
 
 
-def test_stubs_are_the_clients_alone() -> None:
+def test_only_the_client_imports_generated_stubs() -> None:
     """Only the client imports generated stubs, those of health checks."""
     folder = Path(gateway.__file__).parent
     users = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py") if "_pb2_grpc" in path.read_text()}
@@ -75,7 +75,7 @@ def test_stubs_are_the_clients_alone() -> None:
         (None, False),
     ],
 )
-def test_end_is_a_message(event: object, *, is_end: bool) -> None:
+def test_answer_is_complete_after_its_terminal_event(event: object, *, is_end: bool) -> None:
     """An answer is complete only after its terminal event."""
     assert ends_answer(event) == is_end  # type: ignore[arg-type]
 

@@ -84,9 +84,9 @@ async def test_stream(gateway: Gateway, service: FakeTextService, path: str, ver
         {"id": "a", "model_name": "org/b", "model_version": "2", "text_output": text, **end}
         for text, end in (("Hel", {}), ("lo", {}), ("", {"finish_reason": "eos_token"}))
     ]
-    (asked,) = service.texts
-    asked.ClearField("sampling")
-    assert asked == GenerateTextRequest(model="org/b", model_version=version, text_input="My name is")
+    (request,) = service.texts
+    request.ClearField("sampling")
+    assert request == GenerateTextRequest(model="org/b", model_version=version, text_input="My name is")
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -111,7 +111,7 @@ async def test_service_error_has_the_callers_name(gateway: Gateway, service: Fak
 
 @pytest.mark.parametrize("path", [PATHS[0], f"{PATHS[0]}_stream"])
 @pytest.mark.parametrize(("asked_s", "least", "most"), [(7, 0, 7), (3600, 60, 600), (None, 60, 600)])
-async def test_timeout_is_the_calls_deadline(
+async def test_timeout_sets_the_calls_deadline(
     gateway: Gateway, service: FakeTextService, *, path: str, asked_s: int | None, least: int, most: int
 ) -> None:
     """The timeout is in seconds, and at most the gateway's own."""

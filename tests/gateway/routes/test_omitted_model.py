@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from tests.gateway import golden_answers as said
+from tests.gateway import golden_answers
 from tests.gateway.conftest import Gateway
 from tests.gateway.golden_service import Answers, GoldenService, golden_service
 
@@ -33,40 +33,40 @@ class Call(NamedTuple):
 
 
 CALLS: Final[Sequence[Call]] = [
-    *(Call(f"{base}/chat/completions", MESSAGES, said.CHATS["text"], "m") for base in OPENAI),
-    *(Call(f"{base}/completions", PROMPT, said.COMPLETIONS["text"], "m") for base in OPENAI),
-    *(Call(f"{base}/embeddings", INPUT, said.VECTORS, "e") for base in OPENAI),
-    *(Call(f"{base}/responses", INPUT, said.response("text"), "m") for base in OPENAI),
-    Call("/v1/responses/input_tokens", INPUT, said.COUNT, "m"),
-    Call("/serving-endpoints/chat/completions", MESSAGES, said.CHATS["text"], "m"),
-    Call("/serving-endpoints/completions", PROMPT, said.COMPLETIONS["text"], "m"),
-    Call("/serving-endpoints/embeddings", INPUT, said.VECTORS, "e"),
-    Call("/serving-endpoints/responses", INPUT, said.response("text"), "m"),
-    Call("/chat/completions", MESSAGES, said.CHATS["text"], "m"),
-    Call("/embeddings", INPUT, said.VECTORS, "e"),
-    Call("/v1/messages", {**MESSAGES, "max_tokens": 9}, said.CHATS["text"], "m"),
-    Call("/v2/chat", MESSAGES, said.CHATS["text"], "m"),
-    Call("/v2/embed", {"texts": ["a"]}, said.VECTORS, "e"),
-    Call("/v1/messages/count_tokens", MESSAGES, said.COUNT, "m"),
-    *(Call(path, RERANK, said.RANKS, "e") for path in ("/v1/rerank", "/v2/rerank", "/rerank")),
-    *(Call(path, PAIRS, said.RANKS, "e") for path in ("/v1/score", "/score")),
-    Call("/tokenize", PROMPT, said.TOKENS, "m"),
-    Call("/tokenize", MESSAGES, said.TOKENS, "m"),
-    Call("/detokenize", {"tokens": [5]}, said.TOKENS, "m"),
+    *(Call(f"{base}/chat/completions", MESSAGES, golden_answers.CHATS["text"], "m") for base in OPENAI),
+    *(Call(f"{base}/completions", PROMPT, golden_answers.COMPLETIONS["text"], "m") for base in OPENAI),
+    *(Call(f"{base}/embeddings", INPUT, golden_answers.VECTORS, "e") for base in OPENAI),
+    *(Call(f"{base}/responses", INPUT, golden_answers.response("text"), "m") for base in OPENAI),
+    Call("/v1/responses/input_tokens", INPUT, golden_answers.COUNT, "m"),
+    Call("/serving-endpoints/chat/completions", MESSAGES, golden_answers.CHATS["text"], "m"),
+    Call("/serving-endpoints/completions", PROMPT, golden_answers.COMPLETIONS["text"], "m"),
+    Call("/serving-endpoints/embeddings", INPUT, golden_answers.VECTORS, "e"),
+    Call("/serving-endpoints/responses", INPUT, golden_answers.response("text"), "m"),
+    Call("/chat/completions", MESSAGES, golden_answers.CHATS["text"], "m"),
+    Call("/embeddings", INPUT, golden_answers.VECTORS, "e"),
+    Call("/v1/messages", {**MESSAGES, "max_tokens": 9}, golden_answers.CHATS["text"], "m"),
+    Call("/v2/chat", MESSAGES, golden_answers.CHATS["text"], "m"),
+    Call("/v2/embed", {"texts": ["a"]}, golden_answers.VECTORS, "e"),
+    Call("/v1/messages/count_tokens", MESSAGES, golden_answers.COUNT, "m"),
+    *(Call(path, RERANK, golden_answers.RANKS, "e") for path in ("/v1/rerank", "/v2/rerank", "/rerank")),
+    *(Call(path, PAIRS, golden_answers.RANKS, "e") for path in ("/v1/score", "/score")),
+    Call("/tokenize", PROMPT, golden_answers.TOKENS, "m"),
+    Call("/tokenize", MESSAGES, golden_answers.TOKENS, "m"),
+    Call("/detokenize", {"tokens": [5]}, golden_answers.TOKENS, "m"),
 ]
 BY_PATH: Final = pytest.mark.parametrize("call", CALLS, ids=[f"{call.path}-{min(call.body)}" for call in CALLS])
 
 
 def models_of(service: GoldenService) -> list[str]:
     """Return the models in the requests of the service, except in those that list what it serves."""
-    asked = [note for note in service.notes if note.startswith(">>> ") and "/List" not in note]
-    return [line.strip() for note in asked for line in note.splitlines() if line.strip().startswith("model: ")]
+    notes = [note for note in service.notes if note.startswith(">>> ") and "/List" not in note]
+    return [line.strip() for note in notes for line in note.splitlines() if line.strip().startswith("model: ")]
 
 
 @BY_PATH
 async def test_only_model_of_the_task_answers(gateway: Gateway, service: GoldenService, call: Call) -> None:
     """One chat model and one embedding model need no names."""
-    service.answers = {**call.answers, **said.SERVED}
+    service.answers = {**call.answers, **golden_answers.SERVED}
     for omitted in (call.body, {**call.body, "model": None}):
         service.notes.clear()
         answer = await gateway.http.post(call.path, json=omitted)
@@ -74,9 +74,11 @@ async def test_only_model_of_the_task_answers(gateway: Gateway, service: GoldenS
 
 
 @BY_PATH
-async def test_given_model_is_asked_without_a_list(gateway: Gateway, service: GoldenService, call: Call) -> None:
+async def test_request_with_a_model_name_needs_no_model_list(
+    gateway: Gateway, service: GoldenService, call: Call
+) -> None:
     """A request that names its model needs no list of models, except in Azure's style, which ignores unknown names."""
-    service.answers = {**call.answers, **said.SERVED}
+    service.answers = {**call.answers, **golden_answers.SERVED}
     answer = await gateway.http.post(call.path, json={**call.body, "model": call.model})
     assert (answer.status_code, models_of(service)) == (200, [f'model: "{call.model}"'])
     is_azure = call.path in {"/chat/completions", "/embeddings"}
@@ -84,9 +86,11 @@ async def test_given_model_is_asked_without_a_list(gateway: Gateway, service: Go
 
 
 @BY_PATH
-async def test_several_models_need_a_name(gateway: Gateway, service: GoldenService, call: Call) -> None:
+async def test_omitted_name_among_several_models_is_rejected(
+    gateway: Gateway, service: GoldenService, call: Call
+) -> None:
     """With two models of the task, the error names the field, and nothing runs."""
-    served: Any = said.SERVED["ListEndpoints"][0]
+    served: Any = golden_answers.SERVED["ListEndpoints"][0]
     doubled = type(served)()
     doubled.CopyFrom(served)
     for each in served.endpoints:
@@ -99,19 +103,19 @@ async def test_several_models_need_a_name(gateway: Gateway, service: GoldenServi
     assert models_of(service) == []
 
 
-async def test_task_that_no_model_serves(gateway: Gateway, service: GoldenService) -> None:
+async def test_task_without_a_model_is_404(gateway: Gateway, service: GoldenService) -> None:
     """Without a model of the task the answer is 404, as for an unknown model."""
-    served: Any = said.SERVED["ListEndpoints"][0]
+    served: Any = golden_answers.SERVED["ListEndpoints"][0]
     embedder = type(served)(endpoints=[served.endpoints[1]])
-    service.answers = {**said.CHATS["text"], "ListEndpoints": [embedder]}
+    service.answers = {**golden_answers.CHATS["text"], "ListEndpoints": [embedder]}
     answer = await gateway.http.post("/v1/chat/completions", json=MESSAGES)
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["param"]) == (404, "unsupported_value", "model")
 
 
-async def test_streams_need_no_name_either(gateway: Gateway, service: GoldenService) -> None:
+async def test_streamed_request_without_a_name_uses_the_only_model(gateway: Gateway, service: GoldenService) -> None:
     """A streamed request has the same model as one that is answered whole."""
-    service.answers = {**said.CHATS["text"], **said.SERVED}
+    service.answers = {**golden_answers.CHATS["text"], **golden_answers.SERVED}
     answer = await gateway.http.post("/v1/chat/completions", json={**MESSAGES, "stream": True})
     assert answer.text.endswith("data: [DONE]\n\n")
     assert models_of(service) == ['model: "m"']

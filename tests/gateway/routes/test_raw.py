@@ -71,7 +71,7 @@ async def test_embedding(client: openai.AsyncOpenAI, service: fakes_raw.FakeRawS
         ("embeddings", {"input": ["a", "b"]}, ("inputs[1].text", "input.1")),
     ],
 )
-async def test_services_rejection_has_the_callers_names(
+async def test_service_error_has_http_status_and_the_callers_field(
     gateway: Gateway, service: fakes_raw.FakeRawService, path: str, body: dict[str, object], names: tuple[str, str]
 ) -> None:
     """A status of the service becomes an HTTP status, and its field has the caller's name."""
@@ -98,7 +98,9 @@ async def test_stream_bytes(gateway: Gateway) -> None:
     ]
 
 
-async def test_stream_without_its_end_is_an_error(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
+async def test_stream_without_a_terminal_event_ends_with_an_error(
+    gateway: Gateway, service: fakes_raw.FakeRawService
+) -> None:
     """A stream that ends with OK and without `completed` ends with one error event and no [DONE]."""
     service.num_events -= 1
     answer = await gateway.http.post("/v1/completions", json={"model": "m", "prompt": "hi", "stream": True})

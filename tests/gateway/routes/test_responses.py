@@ -62,7 +62,7 @@ async def test_whole_is_the_default(gateway: Gateway, path: str, stream: bool | 
     assert body["output"][0]["content"][0]["text"] == "Hello"
 
 
-async def test_incomplete_stream_ends_well(gateway: Gateway, service: FakeResponseService) -> None:
+async def test_truncated_response_ends_with_response_incomplete(gateway: Gateway, service: FakeResponseService) -> None:
     """A truncated response has its own terminal event and is not a failed stream."""
     service.events = recorded("cut_off")
     *_, last = data_of(await ask(gateway, stream=True))
@@ -75,7 +75,7 @@ async def test_request_reaches_service(gateway: Gateway, service: FakeResponseSe
     """The service receives the request and its routing metadata."""
     answer = await ask(gateway, model="org/a", prompt_cache_key="user 1", max_output_tokens=5)
     assert answer.status_code == 200
-    (request,) = service.asked
+    (request,) = service.response_requests
     assert (request.model, request.max_output_tokens) == ("org/a", 5)
     assert service.metadata[0]["x-sluice-model"] == "org%2Fa"
     assert service.metadata[0]["x-sluice-affinity"] == affinity_key(request, None, "user 1")
@@ -100,7 +100,7 @@ async def test_error_before_the_first_event_is_a_status(
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("stream", [False, True])
-async def test_overload_says_when_to_retry(
+async def test_overload_has_a_retry_delay(
     gateway: Gateway, service: FakeResponseService, path: str, *, stream: bool
 ) -> None:
     """An overload gets 429 with the service's retry delay, streamed or not."""
@@ -110,7 +110,7 @@ async def test_overload_says_when_to_retry(
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_failure_after_the_first_event_is_the_last_one(
+async def test_failure_after_the_first_event_is_response_failed(
     gateway: Gateway, service: FakeResponseService, path: str
 ) -> None:
     """A late failure is one `response.failed` with error, usage and completed items, which ends the stream."""
@@ -128,7 +128,9 @@ async def test_failure_after_the_first_event_is_the_last_one(
     assert "secret" not in answer.text
 
 
-async def test_stream_without_its_end_has_failed(gateway: Gateway, service: FakeResponseService) -> None:
+async def test_response_stream_without_a_terminal_event_has_failed(
+    gateway: Gateway, service: FakeResponseService
+) -> None:
     """A stream without its terminal event has failed, whatever its status."""
     service.events = recorded("text")[:-1]
     assert data_of(await ask(gateway, stream=True))[-1]["type"] == "response.failed"
@@ -144,7 +146,7 @@ async def test_stream_without_its_end_has_failed(gateway: Gateway, service: Fake
     ],
 )
 @pytest.mark.parametrize("base", ["/v1", "/serving-endpoints"])
-async def test_errors_of_the_path_have_its_shape(
+async def test_gateway_errors_have_the_format_of_the_path(
     gateway: Gateway, base: str, call: str, body: bytes, status: int
 ) -> None:
     """Errors that the gateway finds have the dialect of the path; stored responses are not supported."""
@@ -173,7 +175,7 @@ async def test_client_disconnect_cancels(
     await soon(service.cancelled.wait())
 
 
-async def test_openai_client_sees_a_failed_response(gateway: Gateway, service: FakeResponseService) -> None:
+async def test_openai_client_gets_response_failed(gateway: Gateway, service: FakeResponseService) -> None:
     """OpenAI's client gets the failure as an event, and its stream ends."""
     service.events = [*recorded("reasoning")[:4], fakes.Status(Code.UNAVAILABLE, "gone")]
     base_url = f"http://127.0.0.1:{gateway.port}/v1"

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.gateway import golden_answers as said
+from tests.gateway import golden_answers
 from tests.gateway.conftest import Gateway
 from tests.gateway.golden_service import Answers, GoldenService, golden_service
 
@@ -16,19 +16,23 @@ CHAT: Final[dict[str, Any]] = {"model": "m", "messages": [{"role": "user", "cont
 DOCUMENTED: Final = {"temperature": "1.0", "top_p": "1.0"}
 NO_TOP_K: Final = {"top_k": "0"}
 CALLS: Final[dict[str, tuple[str, dict[str, Any], Answers]]] = {
-    "azure": ("/chat/completions", CHAT, {**said.CHATS["text"], **said.SERVED}),
-    "invocation": ("/serving-endpoints/m/invocations", CHAT | {"stream": False}, said.CHATS["text"]),
-    "chat": ("/serving-endpoints/chat/completions", CHAT, said.CHATS["text"]),
-    "completion": ("/serving-endpoints/completions", {"model": "m", "prompt": "a"}, said.COMPLETIONS["text"]),
-    "response": ("/serving-endpoints/responses", {"model": "m", "input": "hi"}, said.response("text")),
-    "mindie": ("/v2/models/m/generate", {"text_input": "a", "parameters": {"do_sample": True}}, said.GENERATION),
+    "azure": ("/chat/completions", CHAT, {**golden_answers.CHATS["text"], **golden_answers.SERVED}),
+    "invocation": ("/serving-endpoints/m/invocations", CHAT | {"stream": False}, golden_answers.CHATS["text"]),
+    "chat": ("/serving-endpoints/chat/completions", CHAT, golden_answers.CHATS["text"]),
+    "completion": ("/serving-endpoints/completions", {"model": "m", "prompt": "a"}, golden_answers.COMPLETIONS["text"]),
+    "response": ("/serving-endpoints/responses", {"model": "m", "input": "hi"}, golden_answers.response("text")),
+    "mindie": (
+        "/v2/models/m/generate",
+        {"text_input": "a", "parameters": {"do_sample": True}},
+        golden_answers.GENERATION,
+    ),
 }
 OF_MODELS: Final[dict[str, tuple[str, dict[str, Any], Answers]]] = {
-    "openai": ("/v1/chat/completions", CHAT, said.CHATS["text"]),
-    "openai_completion": ("/v1/completions", {"model": "m", "prompt": "a"}, said.COMPLETIONS["text"]),
-    "openai_response": ("/v1/responses", {"model": "m", "input": "hi"}, said.response("text")),
-    "deployment": ("/openai/deployments/m/chat/completions", CHAT, said.CHATS["text"]),
-    "anthropic": ("/v1/messages", CHAT | {"max_tokens": 9}, said.CHATS["text"]),
+    "openai": ("/v1/chat/completions", CHAT, golden_answers.CHATS["text"]),
+    "openai_completion": ("/v1/completions", {"model": "m", "prompt": "a"}, golden_answers.COMPLETIONS["text"]),
+    "openai_response": ("/v1/responses", {"model": "m", "input": "hi"}, golden_answers.response("text")),
+    "deployment": ("/openai/deployments/m/chat/completions", CHAT, golden_answers.CHATS["text"]),
+    "anthropic": ("/v1/messages", CHAT | {"max_tokens": 9}, golden_answers.CHATS["text"]),
 }
 
 
@@ -79,16 +83,20 @@ async def test_mindie_documents_more_defaults(gateway: Gateway, service: GoldenS
 
 
 @pytest.mark.parametrize("name", OF_MODELS)
-async def test_other_styles_keep_the_models_defaults(gateway: Gateway, service: GoldenService, name: str) -> None:
+async def test_openai_and_anthropic_keep_the_models_defaults(
+    gateway: Gateway, service: GoldenService, name: str
+) -> None:
     """The OpenAI style and Anthropic's leave omitted parameters to the model."""
     path, body, service.answers = OF_MODELS[name]
     assert (await gateway.http.post(path, json=body)).status_code == 200
     assert sampling_of(service) == {}
 
 
-async def test_embeddings_by_invocation_have_no_sampling(gateway: Gateway, service: GoldenService) -> None:
+async def test_embedding_invocation_without_sampling_parameters_succeeds(
+    gateway: Gateway, service: GoldenService
+) -> None:
     """An invocation that embeds is answered, although it has no parameters of sampling."""
-    service.answers = said.VECTORS
+    service.answers = golden_answers.VECTORS
     assert (await gateway.http.post("/serving-endpoints/m/invocations", json={"input": "a"})).status_code == 200
 
 
@@ -101,7 +109,9 @@ class TestModelsOwn:
         return ["--sampling-defaults", "model"]
 
     @pytest.mark.parametrize("name", CALLS)
-    async def test_omitted_parameters_are_the_models(self, gateway: Gateway, service: GoldenService, name: str) -> None:
+    async def test_omitted_parameters_are_left_to_the_model(
+        self, gateway: Gateway, service: GoldenService, name: str
+    ) -> None:
         """The service receives no parameter that the caller did not send."""
         path, body, service.answers = CALLS[name]
         assert (await gateway.http.post(path, json=body)).status_code == 200

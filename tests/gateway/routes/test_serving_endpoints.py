@@ -104,7 +104,7 @@ async def test_wrong_method_gets_the_allowed_ones(gateway: Gateway, path: str, m
 
 
 @pytest.mark.slow
-async def test_a_change_of_another_version_is_rejected(gateway: Gateway) -> None:
+async def test_change_with_an_outdated_version_is_rejected(gateway: Gateway) -> None:
     """A change for another version is rejected with the current one; `*` and no header accept any version."""
     http = gateway.http
     await http.post(ROOT, json={"name": "ab", "config": config(0, 100)})

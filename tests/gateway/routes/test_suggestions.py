@@ -63,7 +63,7 @@ async def test_roles(gateway: Gateway, path: str, role: str, meant: str) -> None
     assert f"messages.0.role: {role!r} is not supported; did you mean {meant}?" in json.dumps(answer.json())
 
 
-async def test_names_that_are_like_no_other(gateway: Gateway) -> None:
+async def test_no_suggestion_without_a_similar_name(gateway: Gateway) -> None:
     """Without a similar name the error suggests nothing."""
     for body in (CHAT | {"wings": 2}, with_role("king")):
         assert "did you mean" not in (await gateway.http.post("/v1/chat/completions", json=body)).text
@@ -98,7 +98,7 @@ async def test_paths(gateway: Gateway, method: str, path: str, meant: str) -> No
     assert f"{method} {path}: not found; did you mean {meant}?" in answer.text
 
 
-async def test_paths_are_suggested_for_the_method(gateway: Gateway) -> None:
+async def test_path_that_the_method_cannot_use_is_not_suggested(gateway: Gateway) -> None:
     """A path that the method can't use is not suggested."""
     answer = await gateway.http.get("/v1/v1/chat/completions")
     assert answer.status_code == 404

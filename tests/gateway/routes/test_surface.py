@@ -18,7 +18,9 @@ from tests.gateway.conftest import Gateway
         ("GET", "/api/2.0/serving-endpoints/pt/a/config", "PUT"),
     ],
 )
-async def test_wrong_method_is_no_longer_name(gateway: Gateway, method: str, path: str, allowed: str) -> None:
+async def test_path_suffix_is_not_matched_as_part_of_a_name(
+    gateway: Gateway, method: str, path: str, allowed: str
+) -> None:
     """A suffix of a path is not matched as a part of a name by a route with the requested method."""
     answer = await gateway.http.request(method, path)
     assert (answer.status_code, answer.headers.get("allow")) == (405, allowed)

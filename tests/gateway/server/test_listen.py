@@ -12,7 +12,7 @@ from gateway.settings.config import Settings
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems hand no options on from the listener")
-def test_connections_are_probed_and_don_t_wait_for_a_reader_for_ever() -> None:
+def test_accepted_connections_have_keepalive_and_user_timeout() -> None:
     listener = listen(Settings(port=0, send_stall_timeout_s=7))
     with listener, socket.create_connection(listener.getsockname()), listener.accept()[0] as connection:
         assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1

@@ -71,7 +71,7 @@ def test_bad_setting_is_named(tmp_path: Path, arguments: list[str], file: str | 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("problem", ["port in use", "bad value", "no such file", "bad host"])
-def test_bad_start_is_one_line(problem: str) -> None:
+def test_failed_start_prints_one_line(problem: str) -> None:
     """A failed start prints one line to standard error and exits with a non-zero code."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -112,7 +112,7 @@ def test_process_serves_and_stops(number: signal.Signals) -> None:
 
 
 @pytest.mark.slow
-def test_settings_are_read_again(tmp_path: Path) -> None:
+def test_sighup_reloads_the_settings(tmp_path: Path) -> None:
     """SIGHUP applies the file's log level, names other changed settings, and rejects invalid ones."""
     path = tmp_path / "gateway.yaml"
     path.write_text("port: 0\n")

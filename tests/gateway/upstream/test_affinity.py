@@ -47,7 +47,7 @@ TWINS: list[tuple[Message, Message]] = [
 ]
 
 
-def test_every_turn_of_a_conversation_has_one_key() -> None:
+def test_all_turns_of_a_conversation_have_the_same_key() -> None:
     """The key depends on first question, system prompt and credential only."""
     later = chat(("system", "Be kind."), ("user", "Hello!"), ("assistant", "Hi."), ("user", "And now?"))
     assert affinity_key(later, KEY) == affinity_key(FIRST, KEY)
@@ -57,19 +57,19 @@ def test_every_turn_of_a_conversation_has_one_key() -> None:
     assert all(len(key) == 16 for key in keys)
 
 
-def test_responses_likewise() -> None:
+def test_key_of_a_response_depends_on_instructions_and_first_input() -> None:
     """Later items don't change the key of a response; instructions do."""
     assert affinity_key(response("a", "b", "c"), KEY) == affinity_key(response("a", "b"), KEY)
     assert affinity_key(response("a", "b"), KEY) != affinity_key(response("", "b"), KEY)
 
 
-def test_the_callers_own_key_counts_instead() -> None:
+def test_prompt_cache_key_replaces_the_computed_key() -> None:
     """Requests with the same prompt cache key have one key, but not for two credentials."""
     assert affinity_key(FIRST, KEY, "user-7") == affinity_key(completion("x"), KEY, "user-7")
     assert affinity_key(FIRST, KEY, "user-7") != affinity_key(FIRST, "Bearer other", "user-7")
 
 
-def test_a_prompt_that_begins_with_one_document() -> None:
+def test_key_depends_on_the_first_4096_characters() -> None:
     """The first 4,096 characters form the key, so that questions about one document share it."""
     document = "x" * 5000
     assert affinity_key(completion(f"{document}?"), KEY) == affinity_key(completion(f"{document}!"), KEY)
@@ -77,13 +77,13 @@ def test_a_prompt_that_begins_with_one_document() -> None:
 
 
 @pytest.mark.parametrize("request_", [embedding_pb2.EmbedRequest(), completion_pb2.CompleteRequest()])
-def test_what_has_no_prefix_has_no_key(request_: Message) -> None:
+def test_request_without_a_prefix_has_no_key(request_: Message) -> None:
     """A request without a reusable prefix has no key, so that any replica may serve it."""
     assert not affinity_key(request_, KEY)
 
 
 @pytest.mark.parametrize(("ours", "theirs"), TWINS)
-def test_the_python_client_makes_the_same(ours: Message, theirs: Message) -> None:
+def test_python_client_computes_the_same_keys(ours: Message, theirs: Message) -> None:
     """The Python client computes the same keys, so that REST and gRPC share prefixes."""
     theirs.ParseFromString(ours.SerializeToString())
     assert clients.affinity_key(theirs, KEY) == affinity_key(ours, KEY) != ""

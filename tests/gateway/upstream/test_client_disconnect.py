@@ -71,7 +71,7 @@ async def test_client_disconnect_while_sending_a_body(gateway: Gateway) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("leaves", [False, True])
-async def test_slow_reader_holds_back_the_service(gateway: Gateway, *, leaves: bool) -> None:
+async def test_client_that_stops_reading_pauses_the_service(gateway: Gateway, *, leaves: bool) -> None:
     """A caller that stops reading pauses the service; it gets all events when it reads on, or cancels the call."""
     num_events, size = 5_000, 4096
 

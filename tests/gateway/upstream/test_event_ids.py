@@ -43,14 +43,14 @@ def ids_of(stream: bytes) -> list[str]:
     return [line[4:] for line in stream.decode().split("\n") if line.startswith("id: ")]
 
 
-def test_every_event_has_an_id_of_its_own() -> None:
+def test_every_event_has_its_own_id() -> None:
     """Each event has its own id, including the role, which is sent with the first text."""
     stream = sent(ASKED, messages())
     assert stream.count(b"\n\n") == len(ids_of(stream)) == len(set(ids_of(stream))) == 6
     assert stream.startswith(b"id: ")
 
 
-def test_stream_goes_on_after_any_id() -> None:
+def test_stream_resumes_after_any_event_id() -> None:
     """Replayed events are dropped up to the last event that was sent."""
     stream = sent(ASKED, messages())
     for place, event_id in enumerate(ids_of(stream), 1):
@@ -59,7 +59,7 @@ def test_stream_goes_on_after_any_id() -> None:
         assert b"\n\n".join(parts[:place]) + b"\n\n" + rest == stream
 
 
-def test_id_asks_for_the_place_after_its_event() -> None:
+def test_last_event_id_selects_the_position_after_its_event() -> None:
     last = EventId.from_headers({"last-event-id": ids_of(sent(ASKED, messages()))[2]})
     assert last == EventId(b"who", b"at2", 2)
     request = chat_pb2.ChatRequest()
@@ -68,7 +68,7 @@ def test_id_asks_for_the_place_after_its_event() -> None:
     assert request.resume.replay
 
 
-def test_stream_that_can_t_be_resumed_has_no_ids() -> None:
+def test_stream_without_positions_has_no_event_ids() -> None:
     sent_messages = messages()
     for message in sent_messages:
         message.ClearField("stream")
@@ -76,7 +76,7 @@ def test_stream_that_can_t_be_resumed_has_no_ids() -> None:
 
 
 @pytest.mark.parametrize(("switch", "has_ids"), [("true", True), ("false", False), ("", False)])
-def test_callers_may_switch_ids(switch: str, has_ids: bool) -> None:  # noqa: FBT001  a row
+def test_event_ids_are_switched_by_a_request_header(switch: str, has_ids: bool) -> None:  # noqa: FBT001  a row
     marks = EventMarks({"x-sluice-event-ids": switch})
     encoder = ChatEncoder()
     stream = b"".join(marks.put(encoder.chunk(message), message) for message in messages())
@@ -95,13 +95,13 @@ def test_callers_may_switch_ids(switch: str, has_ids: bool) -> None:  # noqa: FB
         {"x-sluice-event-ids": "1"},
     ],
 )
-def test_broken_headers_are_rejected_by_their_names(headers: dict[str, str]) -> None:
+def test_malformed_headers_are_rejected_by_name(headers: dict[str, str]) -> None:
     with pytest.raises(Failure) as caught:
         EventMarks(headers)
     assert (caught.value.status, caught.value.field) == (400, *headers)
 
 
-async def test_broken_id_is_rejected_in_the_dialect_s_format(gateway: Gateway) -> None:
+async def test_malformed_event_id_is_rejected_in_the_dialects_format(gateway: Gateway) -> None:
     answer = await gateway.http.post(
         "/v1/chat/completions", json=chat_body(stream=True), headers={"last-event-id": "1"}
     )

@@ -108,7 +108,7 @@ async def test_unknown_model(gateway: Gateway) -> None:
     }
 
 
-async def test_another_domain_is_not_believed(gateway: Gateway) -> None:
+async def test_text_of_a_status_from_another_domain_is_not_reported(gateway: Gateway) -> None:
     """A status's text reaches callers only with an ErrorInfo of the service's domain."""
     info = fakes.error_info("MODEL_NOT_FOUND", domain="proxy.example")
     gateway.service.script = fakes.play([fakes.Status(Code.INTERNAL, "secret", info)])
@@ -169,7 +169,9 @@ async def test_fields_have_the_callers_names(gateway: Gateway, fields: dict[str,
 
 
 @pytest.mark.parametrize("events", [[], [fakes.STARTED], [fakes.STARTED, fakes.text("a"), fakes.finished()]])
-async def test_stream_without_its_end_is_an_error(gateway: Gateway, events: list[chat_pb2.StreamChatResponse]) -> None:
+async def test_stream_without_a_terminal_event_ends_with_an_error(
+    gateway: Gateway, events: list[chat_pb2.StreamChatResponse]
+) -> None:
     """A stream that ends with OK but without `completed` is incomplete."""
     gateway.service.script = fakes.play(events)
     answer = await gateway.chat(stream=True)
@@ -217,7 +219,7 @@ async def test_deadline(gateway: Gateway, *, stream: bool) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("events", [[None], [fakes.STARTED, None]])
-async def test_stop_ends_what_still_runs(
+async def test_shutdown_cancels_running_requests_with_an_error(
     gateway: Gateway, events: list[chat_pb2.StreamChatResponse | None], *, stream: bool
 ) -> None:
     """A request that the shutdown cancels gets an error status or event, and its call is cancelled."""

@@ -73,7 +73,9 @@ def flags(names: NameServer, port: int) -> list[str]:
 
 
 @pytest.mark.slow
-async def test_a_service_that_moved_is_found_again(gateway: Gateway, names: NameServer, port: int) -> None:
+async def test_service_host_name_is_resolved_again_after_a_failure(
+    gateway: Gateway, names: NameServer, port: int
+) -> None:
     """After the old address fails, the name is resolved again, and requests reach the new one."""
     first = await serve_at(f"127.0.0.2:{port}", gateway.service)
     await until_served(gateway)

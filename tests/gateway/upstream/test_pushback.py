@@ -67,7 +67,7 @@ def num_asked(pushback: Pushback, count: int, rejection: Failure | None, who: tu
     return sum(ask(pushback, rejection, who) for _ in range(count))
 
 
-def test_until_the_service_rejects_all_are_sent_whatever_else_fails() -> None:
+def test_all_calls_are_sent_until_the_service_rejects_one() -> None:
     pushback = Pushback(Clock())
     assert num_asked(pushback, 500, None) == num_asked(pushback, 500, WRONG) == 500
     assert num_asked(pushback, 500, HURRIED) == 500, "it holds for that request only"
@@ -75,7 +75,7 @@ def test_until_the_service_rejects_all_are_sent_whatever_else_fails() -> None:
     assert ask(pushback, None), "one rejection keeps nobody out"
 
 
-def test_after_a_rejection_few_are_asked() -> None:
+def test_after_a_rejection_calls_are_limited_to_twenty_per_second() -> None:
     """After a rejection a burst of calls is sent, then twenty per second."""
     clock = Clock()
     pushback = Pushback(clock)
@@ -84,7 +84,7 @@ def test_after_a_rejection_few_are_asked() -> None:
     assert num_asked(pushback, 500, BUSY) == 20
 
 
-def test_others_and_other_models_are_asked_all() -> None:
+def test_other_keys_and_models_are_not_limited() -> None:
     pushback = Pushback(Clock())
     num_asked(pushback, 500, BUSY)
     assert num_asked(pushback, 500, None, ("Bearer polite", "m")) == 500
@@ -106,7 +106,7 @@ def test_twice_as_many_are_sent_as_are_admitted() -> None:
     assert num_asked(pushback, 1000, None) == 1000
 
 
-def test_two_seconds_after_the_last_rejection_all_are_asked() -> None:
+def test_limit_ends_two_seconds_after_the_last_rejection() -> None:
     clock = Clock()
     pushback = Pushback(clock)
     num_asked(pushback, 500, BUSY)
@@ -114,7 +114,7 @@ def test_two_seconds_after_the_last_rejection_all_are_asked() -> None:
     assert num_asked(pushback, 500, None) == 500
 
 
-def test_rejections_are_forgotten_when_anybody_asks() -> None:
+def test_expired_rejections_are_evicted_by_any_call() -> None:
     clock = Clock()
     pushback = Pushback(clock)
     for index in range(9):
@@ -125,7 +125,7 @@ def test_rejections_are_forgotten_when_anybody_asks() -> None:
     assert len(pushback) == 0
 
 
-def test_no_more_than_a_thousand_are_remembered_and_the_oldest_is_forgotten_first() -> None:
+def test_at_most_a_thousand_rejections_are_stored_and_the_oldest_is_evicted() -> None:
     pushback = Pushback(Clock())
     num_asked(pushback, 500, BUSY)
     for index in range(999):
@@ -137,7 +137,7 @@ def test_no_more_than_a_thousand_are_remembered_and_the_oldest_is_forgotten_firs
 
 
 @pytest.mark.slow
-def test_nothing_of_a_rejected_request_is_kept() -> None:
+def test_stored_rejection_keeps_no_reference_to_the_request() -> None:
     """A stored rejection keeps no reference to the request through its traceback."""
 
     class Body:

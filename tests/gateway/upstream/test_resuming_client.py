@@ -78,7 +78,7 @@ async def unbroken(gateway: Gateway) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", range(1, 9))
-async def test_stream_goes_on_where_its_service_died(gateway: Gateway, unbroken: str, count: int) -> None:
+async def test_stream_is_resumed_after_its_service_died(gateway: Gateway, unbroken: str, count: int) -> None:
     """The caller gets the same bytes; the service is asked for what follows the last event."""
     script(gateway.service, dies_after(count), dies_after(0, STARTING), dies_after(99))
     assert await stream(gateway) == unbroken
@@ -87,7 +87,7 @@ async def test_stream_goes_on_where_its_service_died(gateway: Gateway, unbroken:
     assert not resume.replay
 
 
-async def test_stream_that_a_stop_cuts_off_goes_on(gateway: Gateway, unbroken: str) -> None:
+async def test_stream_cancelled_by_a_drain_timeout_is_resumed(gateway: Gateway, unbroken: str) -> None:
     """A stream that the service admitted, but cancelled when its drain timed out, is resumed."""
     script(gateway.service, dies_after(3, DRAINING, cost=True), dies_after(0, DRAINING), dies_after(99))
     assert await stream(gateway) == unbroken
@@ -99,13 +99,13 @@ async def test_usage_before_a_failure_is_not_sent(gateway: Gateway, unbroken: st
     assert await stream(gateway) == unbroken
 
 
-async def test_stream_that_had_not_begun_is_begun_again(gateway: Gateway, unbroken: str) -> None:
+async def test_stream_without_events_is_restarted(gateway: Gateway, unbroken: str) -> None:
     script(gateway.service, dies_after(0), dies_after(99))
     assert await stream(gateway) == unbroken
     assert not gateway.service.requests[-1].HasField("resume")
 
 
-async def test_whole_answer_is_begun_again(gateway: Gateway) -> None:
+async def test_unstreamed_answer_is_restarted(gateway: Gateway) -> None:
     script(gateway.service, dies_after(0, ENGINE_FAILED), dies_after(0, STARTING), dies_after(99))
     answer = await gateway.chat()
     assert answer.status_code == 200
@@ -113,14 +113,14 @@ async def test_whole_answer_is_begun_again(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("status", [STARTING, DRAINING, REFUSED])
-async def test_what_a_service_rejects_is_not_tried_again(gateway: Gateway, status: fakes.Status) -> None:
+async def test_rejected_request_is_not_retried(gateway: Gateway, status: fakes.Status) -> None:
     """A rejected request is not retried, since no admitted answer was lost."""
     script(gateway.service, dies_after(0, status))
     assert (await gateway.chat(stream=True)).status_code in {400, 503}
     assert len(gateway.service.requests) == 1
 
 
-async def test_stream_that_no_server_goes_on_with_ends_with_what_broke_it(gateway: Gateway) -> None:
+async def test_stream_that_cannot_be_resumed_ends_with_the_original_error(gateway: Gateway) -> None:
     """A stream that can't be resumed ends with the error that interrupted it, not with the rejection."""
     script(gateway.service, dies_after(2), dies_after(0, REFUSED))
     text = (await gateway.chat(stream=True)).text
@@ -128,7 +128,7 @@ async def test_stream_that_no_server_goes_on_with_ends_with_what_broke_it(gatewa
     assert "another request" not in text
 
 
-async def test_request_that_breaks_every_service_is_given_up(gateway: Gateway) -> None:
+async def test_request_that_crashes_five_services_fails(gateway: Gateway) -> None:
     """After five crashes the answer ends with an error, however short each attempt was."""
     script(gateway.service, dies_after(1))
     text = (await gateway.chat(stream=True)).text
@@ -136,7 +136,7 @@ async def test_request_that_breaks_every_service_is_given_up(gateway: Gateway) -
     assert len(gateway.service.requests) == 5
 
 
-async def test_stream_without_positions_ends(gateway: Gateway) -> None:
+async def test_stream_without_positions_is_not_retried(gateway: Gateway) -> None:
     """A stream without positions is not retried, since another attempt would produce another answer."""
 
     async def tell(request: chat_pb2.ChatRequest) -> AsyncIterator[chat_pb2.StreamChatResponse]:
@@ -151,7 +151,7 @@ async def test_stream_without_positions_ends(gateway: Gateway) -> None:
     assert len(gateway.service.requests) == 1
 
 
-async def test_replayed_stream_breaks_during_the_replay(gateway: Gateway, unbroken: str) -> None:
+async def test_events_are_sent_once_if_the_replay_is_interrupted(gateway: Gateway, unbroken: str) -> None:
     """Replayed events are sent once, even if the replay is interrupted."""
     ids = [line[4:] for line in unbroken.split("\n") if line.startswith("id: ")]
 
@@ -178,14 +178,14 @@ async def test_replayed_stream_breaks_during_the_replay(gateway: Gateway, unbrok
 
 
 @pytest.mark.parametrize("flags", [["--resume-timeout-s", "0"]])
-async def test_nothing_is_tried_again_without_time(gateway: Gateway, flags: list[str]) -> None:
+async def test_no_retry_after_the_deadline(gateway: Gateway, flags: list[str]) -> None:
     script(gateway.service, dies_after(2))
     assert "the service is not available" in (await gateway.chat(stream=True)).text
     assert len(gateway.service.requests) == 1
 
 
 @pytest.mark.slow
-async def test_caller_that_leaves_ends_the_tries(gateway: Gateway) -> None:
+async def test_client_disconnect_ends_the_retries(gateway: Gateway) -> None:
     """A caller that disconnects ends the retries while the service is unavailable."""
     script(gateway.service, dies_after(2), dies_after(0, STARTING))
     async with gateway.http.stream("POST", "/v1/chat/completions", json=chat_body(stream=True)):

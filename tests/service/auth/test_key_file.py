@@ -15,7 +15,7 @@ HASH = "0" * 64
 GOOD = f"{{id: team, sha256: '{HASH}', scopes: [generate]"
 
 
-def test_what_is_written_is_read() -> None:
+def test_written_keys_are_read_back() -> None:
     """All fields are restored, and default values are not written."""
     _, plain = key_of("plain")
     _, full = key_of(
@@ -30,7 +30,7 @@ def test_what_is_written_is_read() -> None:
     assert text.count("weight") == 1
 
 
-def test_file_is_the_owners_only(tmp_path: Path) -> None:
+def test_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     """The mode is 0600 regardless of the umask and the previous mode, and no temporary file is left."""
     path = tmp_path / "keys.yaml"
     path.write_text("keys: []")
@@ -44,7 +44,7 @@ def test_file_is_the_owners_only(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_link_to_a_file_stays_a_link(tmp_path: Path) -> None:
+def test_symbolic_link_is_kept(tmp_path: Path) -> None:
     """The link's target is replaced."""
     path, link = tmp_path / "real.yaml", tmp_path / "keys.yaml"
     path.write_text("keys: []")
@@ -55,7 +55,7 @@ def test_link_to_a_file_stays_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "keys: []", "{}", "# nothing yet"])
-def test_file_may_have_no_keys(text: str) -> None:
+def test_file_without_keys_is_valid(text: str) -> None:
     """No key is valid then."""
     assert load(text) == []
 
@@ -88,7 +88,7 @@ def test_file_may_have_no_keys(text: str) -> None:
         (f"keys: [{{id: Team, sha256: '{HASH}'}}]", "keys[0] (Team): id: "),
     ],
 )
-def test_complaint_names_the_entry_and_the_field(text: str, complaint: str) -> None:
+def test_error_names_the_entry_and_the_field(text: str, complaint: str) -> None:
     """The error is one line that identifies the position."""
     with pytest.raises(KeysError) as caught:
         load(text)
@@ -96,7 +96,7 @@ def test_complaint_names_the_entry_and_the_field(text: str, complaint: str) -> N
     assert "\n" not in str(caught.value)
 
 
-def test_complaint_of_a_file_begins_with_its_path(tmp_path: Path) -> None:
+def test_error_about_a_file_begins_with_its_path(tmp_path: Path) -> None:
     """A missing file is reported with its path, too."""
     path = tmp_path / "keys.yaml"
     with pytest.raises(KeysError, match=f"^{path}: No such file"):
@@ -106,7 +106,7 @@ def test_complaint_of_a_file_begins_with_its_path(tmp_path: Path) -> None:
         read_keys(path)
 
 
-def test_changed_file_is_read_once_for_each_state(tmp_path: Path) -> None:
+def test_changed_file_is_read_once_per_change(tmp_path: Path) -> None:
     """A broken version is reported once and keeps the previous keys, and so does a missing file."""
     path = tmp_path / "keys.yaml"
     write_keys(path, [key_of("first")[1]])

@@ -13,7 +13,7 @@ from tests.service.auth.key_files import key_of
 NEW_YEAR = 1_798_761_600.0  # 2027-01-01T00:00:00Z
 
 
-def test_key_is_an_id_and_256_bits() -> None:
+def test_key_contains_its_id_and_256_random_bits() -> None:
     """A key contains its id, which may have hyphens, and two keys of the same id differ."""
     for key_id in ("a", "search-team", new_id()):
         first, second = new_key(key_id), new_key(key_id)
@@ -41,7 +41,7 @@ def test_entry_becomes_a_caller() -> None:
     assert caller.service_level == (2.0, 0.1)
 
 
-def test_cached_prompts_are_a_keys_own_by_default() -> None:
+def test_cached_prompts_are_private_to_a_key_by_default() -> None:
     """A key has no group unless its entry names one, so that a group may have a key's name."""
     key, entry = key_of("team")
     assert KeyRing([entry]).caller(key, NEW_YEAR).cache_group == ""
@@ -60,7 +60,7 @@ def test_cached_prompts_are_a_keys_own_by_default() -> None:
         digest,
     ],
 )
-def test_anything_but_the_key_is_invalid(spoil: Any) -> None:
+def test_modified_keys_and_hashes_are_invalid(spoil: Any) -> None:
     """A modified key, a key with another id, and the hash of a key are invalid."""
     key, entry = key_of("team")
     with pytest.raises(InvalidKey):
@@ -76,7 +76,7 @@ def test_anything_but_the_key_is_invalid(spoil: Any) -> None:
         ({"disabled": True, "expires": "2026-01-01"}, DisabledKey),
     ],
 )
-def test_end_of_a_key_is_revealed_to_its_holder_only(fields: dict[str, Any], error: type[AuthError]) -> None:
+def test_only_the_holder_of_a_key_learns_that_it_expired(fields: dict[str, Any], error: type[AuthError]) -> None:
     """Only the holder of a key learns that it has expired; the id alone gets the error for unknown keys."""
     key, entry = key_of("team", **fields)
     ring = KeyRing([entry])
@@ -86,7 +86,7 @@ def test_end_of_a_key_is_revealed_to_its_holder_only(fields: dict[str, Any], err
         ring.caller(new_key("team"), NEW_YEAR)
 
 
-def test_key_before_a_rotation_is_good_until_its_end() -> None:
+def test_rotated_key_is_valid_until_it_expires() -> None:
     """Both keys identify the same caller until the old one expires."""
     old = new_key("team")
     key, entry = key_of("team", previous_sha256=digest(old), previous_expires="2027-01-01T00:00:00Z")

@@ -26,7 +26,7 @@ def keys(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_keys_of_the_command_are_known(redis: RedisServer) -> None:
+def test_keys_created_by_the_command_are_accepted(redis: RedisServer) -> None:
     """Keys are created, revoked and listed by a URL instead of a file; an invalid URL is a one-line error."""
     shared = SharedKeys(SharedText(redis.url, NAME))
     assert shared.content == []
@@ -44,7 +44,7 @@ def test_keys_of_the_command_are_known(redis: RedisServer) -> None:
     assert "the store is lost" in lost.stderr
 
 
-def test_a_loss_changes_nothing_and_is_reported_once(redis: RedisServer) -> None:
+def test_lost_store_keeps_known_keys_and_is_logged_once(redis: RedisServer) -> None:
     """Known keys stay valid; an unreadable text is also logged once."""
     text = SharedText(redis.url, NAME, 0.2)
     keys("create", "--file", redis.url, "--id", "search")

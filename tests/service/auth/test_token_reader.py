@@ -57,7 +57,7 @@ async def reason_of(reader: TokenReader, token: str) -> str:
 
 
 @pytest.mark.parametrize("algorithm", ["ES256", "EdDSA", "RS256", "PS256"])
-async def test_good_token_of_each_algorithm(path: Path, algorithm: str) -> None:
+async def test_valid_token_of_each_algorithm_is_accepted(path: Path, algorithm: str) -> None:
     """A token is verified with the key that its header names."""
     signer = Signer("new", algorithm)
     put(path, key_set(ONE, signer))
@@ -92,7 +92,7 @@ async def test_claims_become_the_caller(path: Path) -> None:
         ({"sluice": {"scopes": []}}, set()),
     ],
 )
-async def test_scopes_of_a_token(path: Path, claims: dict[str, Any], scopes: set[str]) -> None:
+async def test_scopes_are_read_from_the_tokens_claims(path: Path, claims: dict[str, Any], scopes: set[str]) -> None:
     """The scopes are those of the claim, else the known ones in `scope` or `scp`; by default there are none."""
     assert (await reader(path).caller(ONE.token(**claims))).scopes == scopes
 
@@ -114,12 +114,12 @@ async def test_scopes_of_a_token(path: Path, claims: dict[str, Any], scopes: set
         ({"sluice": 7}, "its claim sluice is wrong"),
     ],
 )
-async def test_token_of_another_issuer_or_audience(path: Path, claims: dict[str, Any], reason: str) -> None:
+async def test_token_of_another_issuer_or_audience_is_rejected(path: Path, claims: dict[str, Any], reason: str) -> None:
     """The holder gets the reason."""
     assert await reason_of(reader(path), ONE.token(**claims)) == reason
 
 
-async def test_clocks_may_be_off_by_the_leeway(path: Path) -> None:
+async def test_expired_token_is_accepted_during_the_leeway(path: Path) -> None:
     """An expired token is accepted during the leeway, and not afterwards."""
     ended = ONE.token(exp=time.time() - 60)
     assert (await reader(path, leeway_s=120).caller(ended)).id == "jwt:ann"
@@ -144,7 +144,7 @@ async def test_forged_tokens_are_rejected(path: Path) -> None:
 
 
 @pytest.mark.parametrize("token", ["a.b.c", "..", "ä.ö.ü", "e30.e30.", "W10.e30.AA", "." * 2 + "x" * 6000])
-async def test_nonsense_is_malformed(path: Path, token: str) -> None:
+async def test_text_that_is_not_a_token_is_malformed(path: Path, token: str) -> None:
     """Invalid text is rejected like any invalid token."""
     assert await reason_of(reader(path), token) in {
         "it is malformed",
@@ -152,7 +152,7 @@ async def test_nonsense_is_malformed(path: Path, token: str) -> None:
     }
 
 
-async def test_algorithms_are_those_allowed(path: Path) -> None:
+async def test_algorithm_outside_the_settings_is_rejected(path: Path) -> None:
     """An algorithm that is not in the settings is rejected, even if the key supports it."""
     assert await reason_of(reader(path, algorithms=["RS256"]), RSA.token("PS256")) == (
         "it is signed by an algorithm that is not allowed"
@@ -170,14 +170,14 @@ async def test_algorithms_are_those_allowed(path: Path) -> None:
         key_set(Signer("small", "RS256", bits=1024)),
     ],
 )  # fmt: skip
-def test_key_set_without_a_key_to_use(path: Path, text: str) -> None:
+def test_key_set_without_a_usable_key_is_rejected(path: Path, text: str) -> None:
     """Secret keys, encryption keys and short keys are not usable; the error at the start has the location."""
     put(path, text)
     with pytest.raises(SignersError, match=f"^{path}: "):
         read_signers(str(path), ("ES256", "RS256"))
 
 
-async def test_only_key_needs_no_id(path: Path) -> None:
+async def test_token_without_key_id_uses_the_only_key(path: Path) -> None:
     """A token without a key id is verified with the only key; with several keys, it is rejected."""
     nameless = Signer(None)
     put(path, key_set(nameless))
@@ -186,7 +186,7 @@ async def test_only_key_needs_no_id(path: Path) -> None:
     assert await reason_of(reader(path), nameless.token()) == "its signer is unknown"
 
 
-async def test_changed_file_counts_at_once(path: Path) -> None:
+async def test_changed_key_set_file_is_used_immediately(path: Path) -> None:
     """A token of a new signer triggers a reload; a broken file keeps the old keys."""
     read, new = reader(path), Signer("two")
     put(path, key_set(new))
@@ -197,7 +197,7 @@ async def test_changed_file_counts_at_once(path: Path) -> None:
     assert await reason_of(read, ONE.token()) == "its signer is unknown"
 
 
-async def test_keys_behind_a_url_are_rotated() -> None:
+async def test_unknown_signer_triggers_a_fetch_of_the_key_set() -> None:
     """A token of an unknown signer triggers a fetch, at most every ten seconds for all tokens together."""
     clock, two, three = Clock(), Signer("two"), Signer("three")
     with site(key_set(ONE)) as issuer:
@@ -221,7 +221,7 @@ async def test_keys_behind_a_url_are_rotated() -> None:
         assert issuer.num_asked == 3
 
 
-async def test_lost_url_leaves_the_keys() -> None:
+async def test_fetched_keys_stay_valid_when_the_url_is_unavailable() -> None:
     """Fetched keys stay valid; without any, tokens can't be verified, and the error does not blame them."""
     clock = Clock()
     with site(key_set(ONE)) as issuer:

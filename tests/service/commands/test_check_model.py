@@ -36,7 +36,7 @@ def test_report_describes_the_loaded_model(backend: str) -> None:
     assert report["fits"] is True
 
 
-def test_report_has_the_promises_of_the_backend() -> None:
+def test_report_lists_the_guarantees_of_the_backend() -> None:
     """The native backend makes all promises; with another one, the report says why the preferred ones are not used."""
     report = check_model(str(DEMO_FOLDER), EngineConfig(), "auto", "cpu")
     assert report["backend"] == "native"
@@ -83,7 +83,7 @@ def test_model_that_does_not_fit_fails(monkeypatch: pytest.MonkeyPatch, capsys: 
         assert shown.err == f"sluice: {folder} does not fit in this machine's memory\n"
 
 
-def test_a_model_that_would_not_load_is_rejected_for_the_same_reason(tmp_path: Path) -> None:
+def test_model_that_cannot_load_is_rejected_with_the_loaders_error(tmp_path: Path) -> None:
     """The error is that of the load."""
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "nobody"}))
     with pytest.raises(ModelLoadError) as checked:
@@ -94,7 +94,7 @@ def test_a_model_that_would_not_load_is_rejected_for_the_same_reason(tmp_path: P
 
 
 @pytest.mark.slow
-def test_command_ends_with_one_line_and_a_code() -> None:
+def test_command_prints_one_line_and_sets_the_exit_code() -> None:
     """The code is 0 with the facts as text or JSON, and 1 with the reason."""
     command = [sys.executable, "-m", "service.commands.check_model"]
     done = subprocess.run(
@@ -121,6 +121,6 @@ def test_the_share_of_each_rank_is_reported() -> None:
     assert report["weight_bytes_by_rank"] == (alone["weight_bytes"] - norms) // 2 + norms
     assert report["cache_bytes_per_token_by_rank"] == alone["cache_bytes_per_token"] // 2
     command = [sys.executable, "-m", "service.commands.check_model", str(DEMO_FOLDER), "--tensor-parallel", "0"]
-    refused = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert refused.returncode == 1
-    assert refused.stderr == "sluice: tensor_parallel must be a whole number of at least 1, not 0\n"
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert result.stderr == "sluice: tensor_parallel must be a whole number of at least 1, not 0\n"

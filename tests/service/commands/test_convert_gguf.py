@@ -37,7 +37,7 @@ def model(request: pytest.FixtureRequest) -> Any:
     return found
 
 
-def test_folder_computes_the_same_as_the_file(model: Any, tmp_path: Path) -> None:
+def test_converted_folder_computes_the_same_as_the_file(model: Any, tmp_path: Path) -> None:
     """Weights, sizes, rotary positions and tied weights are those of the model from which the file was written."""
     write_gguf(model, tmp_path / "tiny.gguf")
     folder = converted(tmp_path / "tiny.gguf", "--dtype", "float32")
@@ -46,7 +46,7 @@ def test_folder_computes_the_same_as_the_file(model: Any, tmp_path: Path) -> Non
     assert_close(reference(loaded.eval(), token_ids), reference(model, token_ids), rtol=1e-5, atol=1e-5)
 
 
-def test_fewer_bits_are_widened(tmp_path: Path) -> None:
+def test_quantized_tensors_are_dequantized(tmp_path: Path) -> None:
     """The numbers are those of llama.cpp's own package; the type is bfloat16 unless another one is requested."""
     torch.manual_seed(0)
     found = random_model(MODELS["qwen3"]())
@@ -79,7 +79,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("words", WORDS)
-def test_pre_tokenizer_is_that_of_the_file(words: str, tmp_path: Path) -> None:
+def test_pre_tokenizer_of_the_file_is_converted(words: str, tmp_path: Path) -> None:
     """A pre-tokenizer that transformers doesn't know would otherwise split like GPT-2 and give other tokens."""
     write_gguf(random_model(MODELS["llama"]()), tmp_path / "tiny.gguf", words=words)
     tokenizer = tokenizers.Tokenizer.from_file(str(converted(tmp_path / "tiny.gguf") / "tokenizer.json"))

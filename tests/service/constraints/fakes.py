@@ -20,8 +20,8 @@ def compiler_of(tokenizer: FastTokenizer) -> GrammarCompiler:
 def said_under(grammar: Grammar, tokenizer: FastTokenizer, seed: int) -> str:
     """Return the text of a model that takes random allowed tokens. Raise UnsupportedConstraint."""
     constraint = compiler_of(tokenizer).compile(grammar)
-    said = babble(constraint, tokenizer, token_id(tokenizer, END), random.Random(seed), max_tokens=12_000)
-    return b"".join(tokenizer.token_bytes(token) for token in said[:-1]).decode(errors="replace")
+    tokens = babble(constraint, tokenizer, token_id(tokenizer, END), random.Random(seed), max_tokens=12_000)
+    return b"".join(tokenizer.token_bytes(token) for token in tokens[:-1]).decode(errors="replace")
 
 
 def accepts(grammar: Grammar, tokenizer: FastTokenizer, text: str) -> bool:

@@ -30,7 +30,7 @@ def schema_grammar(schema: Any, *, strict: bool = False) -> Grammar:
     return format_grammar(JsonSchema(json.dumps(schema), strict, FIELD))
 
 
-def said(grammar: Grammar, seed: int) -> str:
+def text_of(grammar: Grammar, seed: int) -> str:
     return said_under(grammar, TOKENIZER, seed)
 
 
@@ -42,13 +42,13 @@ def test_json_matches_its_schema(seed: int) -> None:
         "properties": {"a": {"type": "string", "maxLength": 5}, "b": {"enum": ["<|im_end|>", 7, None]}},
         "required": ["a", "b"],
     }
-    jsonschema.validate(json.loads(said(schema_grammar(schema), seed)), schema, jsonschema.Draft202012Validator)
+    jsonschema.validate(json.loads(text_of(schema_grammar(schema), seed)), schema, jsonschema.Draft202012Validator)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_json_object_is_always_an_object(seed: int) -> None:
+def test_json_object_format_yields_an_object(seed: int) -> None:
     """`JsonObject` gives some JSON object."""
-    assert isinstance(json.loads(said(format_grammar(JsonObject("f")), seed)), dict)
+    assert isinstance(json.loads(text_of(format_grammar(JsonObject("f")), seed)), dict)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_format_that_cannot_be_enforced_is_an_annotation_unless_strict() -> None
     schema = {"type": "object", "properties": {"id": {"type": "string", "format": "iri"}}}
     assert accepts(schema_grammar(schema), TOKENIZER, '{"id": "x y"}')
     with pytest.raises(UnsupportedConstraint, match="the keyword format at /properties/id/format") as caught:
-        said(schema_grammar(schema, strict=True), 0)
+        text_of(schema_grammar(schema, strict=True), 0)
     assert caught.value.field == FIELD
 
 
@@ -86,24 +86,24 @@ def test_format_that_cannot_be_enforced_is_an_annotation_unless_strict() -> None
         ('{"items":' * 120 + "{}" + "}" * 120, "deep"),
     ],
 )
-def test_schema_that_is_no_json_is_an_invalid_field(schema: str, message: str) -> None:
+def test_unreadable_schema_is_rejected_by_field(schema: str, message: str) -> None:
     """The error for an unreadable schema contains its position."""
     with pytest.raises(InvalidRequest, match=message) as caught:
         format_grammar(JsonSchema(schema, strict=False, field=FIELD))
     assert caught.value.field == FIELD
 
 
-def test_client_cannot_loosen_the_compiler() -> None:
+def test_compiler_options_in_a_clients_schema_are_ignored() -> None:
     """The compiler's own options have no effect in a client's schema."""
     with pytest.raises(UnsupportedConstraint):
-        said(schema_grammar({"not": {}, "x-guidance": {"lenient": True}}), 0)
+        text_of(schema_grammar({"not": {}, "x-guidance": {"lenient": True}}), 0)
 
 
 @pytest.mark.parametrize("pattern", ["a[^\\s\\S]", "[^\\s\\S]", "("])
 def test_regex_that_nothing_matches_is_rejected_by_its_field(pattern: str) -> None:
     """An expression that matches nothing, or is invalid, is rejected for its field."""
     with pytest.raises(UnsupportedConstraint) as caught:
-        said(format_grammar(Regex(pattern, "output_constraint.regex")), 0)
+        text_of(format_grammar(Regex(pattern, "output_constraint.regex")), 0)
     assert caught.value.field == "output_constraint.regex"
 
 
@@ -113,7 +113,7 @@ def test_regex_that_nothing_matches_is_rejected_by_its_field(pattern: str) -> No
 def test_choice_is_one_of_the_texts(texts: list[str]) -> None:
     """The text is one of the given ones, and each of them is possible, including spellings of control tokens."""
     grammar = format_grammar(TextChoice(texts, "f"))
-    assert {said(grammar, seed) for seed in range(40)} == set(texts)
+    assert {text_of(grammar, seed) for seed in range(40)} == set(texts)
 
 
 LARK = 'start: "[" item ("," item)* "]"\nitem: "yes" | "no" | start\n'
@@ -121,12 +121,12 @@ GBNF = 'root ::= "[" item ("," item)* "]"\nitem ::= "yes" | "no" | root\n'
 
 
 @pytest.mark.parametrize("text", [LARK, GBNF], ids=["lark", "gbnf"])
-def test_grammar_of_a_client_holds(text: str) -> None:
+def test_clients_grammar_is_enforced(text: str) -> None:
     """In both languages nested lists match, and unclosed or unknown text doesn't."""
     grammar = format_grammar(TextGrammar(text, "f"))
     assert accepts(grammar, TOKENIZER, "[yes,[no,[yes]],no]")
     assert not accepts(grammar, TOKENIZER, "[yes,maybe]")
-    assert set(said(grammar, 0)) <= set("[],yesno")
+    assert set(text_of(grammar, 0)) <= set("[],yesno")
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,12 @@ def test_grammar_of_a_client_holds(text: str) -> None:
 def test_invalid_grammar_is_rejected_by_its_field(text: str, error: type[InvalidRequest]) -> None:
     """An invalid grammar is rejected for its field, when it is read or when it is compiled."""
     with pytest.raises(error) as caught:
-        said(format_grammar(TextGrammar(text, "f")), 0)
+        text_of(format_grammar(TextGrammar(text, "f")), 0)
     assert caught.value.field == "f"
 
 
 @pytest.mark.parametrize(
-    ("wanted", "inner"),
+    ("expected", "inner"),
     [
         (TextGrammar(LARK, "f"), "[yes,[no]]"),
         (TextGrammar('// start: "q"\nrestart: "x" | "{" restart "}"\nstart: restart\n', "f"), "{{x}}"),
@@ -158,9 +158,9 @@ def test_invalid_grammar_is_rejected_by_its_field(text: str, error: type[Invalid
     ],
     ids=["recursive", "like names", "choice", "schema", "regex"],
 )
-def test_markers_stand_once_around_what_was_asked_for(wanted: OutputFormat, inner: str) -> None:
+def test_answer_markers_surround_the_constrained_text_once(expected: OutputFormat, inner: str) -> None:
     """The markers occur once, whatever rule names a client's grammar has and wherever it refers to its start."""
-    grammar = marked_content(format_grammar(wanted), "<answer>", "</answer>", {})
+    grammar = marked_content(format_grammar(expected), "<answer>", "</answer>", {})
     assert accepts(grammar, TOKENIZER, f"<answer>{inner}</answer>")
     assert not accepts(grammar, TOKENIZER, inner)
     assert not accepts(grammar, TOKENIZER, f"<answer><answer>{inner}")

@@ -109,20 +109,20 @@ def test_opened_calls_match_their_schemas(syntax: ToolSyntax, tokenizer: FastTok
     rng = random.Random(seed)
     openings = BARE.get(syntax.name, [syntax.begin, TEXT + syntax.begin])
     state = state_of(syntax, tokenizer)
-    said = say(state, tokenizer, rng.choice(openings))
+    tokens = say(state, tokenizer, rng.choice(openings))
     assert not state.is_free
     while not (state.is_free or state.is_finished()):
         allowed = allowed_ids(state, tokenizer)
         if token_id(tokenizer, END) in allowed and rng.random() < 0.5:
             break
         closing = [each for each in allowed if tokenizer.token_bytes(each) in (b'"', b"}", b"]", b"0")]
-        prefers_end = len(said) > 150 and rng.random() < 0.9  # not always: a number of zeros would never end
+        prefers_end = len(tokens) > 150 and rng.random() < 0.9  # not always: a number of zeros would never end
         chosen = rng.choice(closing if closing and prefers_end else allowed)
         if chosen == token_id(tokenizer, END):
             break
         state.accept(chosen)
-        said.append(chosen)
-    content, calls = parsed(syntax, text_of(tokenizer, said))
+        tokens.append(chosen)
+    content, calls = parsed(syntax, text_of(tokenizer, tokens))
     assert calls
     assert content.strip() in ("", TEXT.strip())
     check(calls)
@@ -130,20 +130,18 @@ def test_opened_calls_match_their_schemas(syntax: ToolSyntax, tokenizer: FastTok
 
 @pytest.mark.parametrize(("syntax", "marker"), ALSO_BEGIN, ids=[f"{each.name} {text}" for each, text in ALSO_BEGIN])
 @either_tokenizer
-def test_the_other_markers_of_a_family_open_calls_too(
-    syntax: ToolSyntax, tokenizer: FastTokenizer, marker: str
-) -> None:
+def test_alternative_markers_of_a_family_open_calls(syntax: ToolSyntax, tokenizer: FastTokenizer, marker: str) -> None:
     """A call after a marker that the family's models write in place of its own matches its schema."""
     state = state_of(syntax, tokenizer, PING, single=True)
-    said = say(state, tokenizer, TEXT + marker + ("[" if marker.isalpha() else ""))
+    tokens = say(state, tokenizer, TEXT + marker + ("[" if marker.isalpha() else ""))
     assert not state.is_free
-    said += babble(state, tokenizer, token_id(tokenizer, END), random.Random(2))
-    content, calls = parsed(syntax, text_of(tokenizer, said[:-1]))
+    tokens += babble(state, tokenizer, token_id(tokenizer, END), random.Random(2))
+    content, calls = parsed(syntax, text_of(tokenizer, tokens[:-1]))
     assert (content.strip(), [name for name, _ in calls]) == (TEXT.strip(), ["ping"])
 
 
 @either_tokenizer
-def test_a_marker_that_is_a_word_opens_no_call_by_itself(tokenizer: FastTokenizer) -> None:
+def test_marker_that_is_a_word_opens_a_call_only_if_a_call_follows(tokenizer: FastTokenizer) -> None:
     """The word is free text unless a call follows it directly."""
     state = state_of(PHI4_MINI, tokenizer)
     for text in ("functools", ".partial, functools", " is a module, functools", "(x), functools"):
@@ -174,15 +172,15 @@ def test_single_call_ends_the_answer(syntax: ToolSyntax) -> None:
     """Without parallel calls, nothing may follow the first call."""
     state = state_of(syntax, single=True)
     say(state, WITH_TOKENS, BARE[syntax.name][0] if syntax.bare else syntax.begin)
-    said = babble(state, WITH_TOKENS, token_id(WITH_TOKENS, END), random.Random(1))
+    tokens = babble(state, WITH_TOKENS, token_id(WITH_TOKENS, END), random.Random(1))
     assert state.is_finished()
-    assert said[-1] == token_id(WITH_TOKENS, END)
+    assert tokens[-1] == token_id(WITH_TOKENS, END)
 
 
 @pytest.mark.parametrize(
     "text", ['{"city": "Oslo"}', '{"type": "circle", "r": 1}', '["name"]', '{"named": 1}', '{"id": 7, "name": "x"}']
 )
-def test_json_that_is_no_call_is_content(text: str) -> None:
+def test_json_that_is_not_a_call_is_content(text: str) -> None:
     """Where calls are bare objects, other JSON is free."""
     state = state_of(PLAIN_JSON)
     say(state, WITH_TOKENS, text)
@@ -190,14 +188,14 @@ def test_json_that_is_no_call_is_content(text: str) -> None:
     assert parsed(PLAIN_JSON, text) == (text, [])
 
 
-def test_bare_call_opens_at_the_start_only() -> None:
+def test_bare_call_opens_only_at_the_start() -> None:
     """The parser looks for no bare call in the middle of a text."""
     state = state_of(LLAMA3)
     say(state, WITH_TOKENS, 'So: {"name": "weather", "parameters": {"days": -1}}')
     assert state.is_free
 
 
-def test_token_across_the_marker_opens_what_it_goes_on_with() -> None:
+def test_token_across_the_marker_is_allowed_only_if_it_continues_a_call() -> None:
     """A token across the marker is part of the call if it continues as a call does, and is forbidden otherwise."""
     tokenizer = tokenizer_of(">\n{", ">yes", "<tool_call>no")
     state = state_of(HERMES, tokenizer, single=True)
@@ -213,7 +211,7 @@ def test_token_across_the_marker_opens_what_it_goes_on_with() -> None:
     assert state.is_finished()
 
 
-def test_fork_is_independent() -> None:
+def test_forked_constraint_is_independent() -> None:
     """One of two choices calls and the other doesn't."""
     first = state_of(HERMES)
     say(first, WITH_TOKENS, "So: ")
@@ -228,7 +226,7 @@ def test_fork_is_independent() -> None:
 
 @pytest.mark.parametrize("start", [ReasoningStart.OPEN, ReasoningStart.MAY_OPEN])
 @either_tokenizer
-def test_calls_are_looked_for_after_the_reasoning(start: ReasoningStart, tokenizer: FastTokenizer) -> None:
+def test_marker_in_the_reasoning_opens_no_call(start: ReasoningStart, tokenizer: FastTokenizer) -> None:
     """A marker in the reasoning opens no call, and the reasoning is as free as without tools."""
     rules = ToolRules([PING], HERMES, required=False, single=False, field="tools")
     grammar = opened_calls(rules, control_tokens_of(tokenizer, "".join(MARKERS)).ids)
@@ -265,7 +263,7 @@ def test_schema_that_cannot_be_enforced_is_replaced_unless_strict() -> None:
 
 
 @pytest.mark.parametrize("parameters", ["[]", '{"type": "string"}', "{"])
-def test_parameters_that_are_no_schema_are_replaced_unless_strict(parameters: str) -> None:
+def test_parameters_that_are_not_a_schema_are_replaced_unless_strict(parameters: str) -> None:
     """Any object is allowed instead of parameters that are not a schema."""
     state = state_of(HERMES, WITH_TOKENS, Function("f", parameters=parameters, field="tools[0].function"))
     say(state, WITH_TOKENS, '<tool_call>\n{"name": "f", "arguments": {"x": 1}}')
@@ -274,7 +272,7 @@ def test_parameters_that_are_no_schema_are_replaced_unless_strict(parameters: st
     assert caught.value.field == "tools[0].function.parameters"
 
 
-def test_model_that_is_not_constrained_is_free_in_its_arguments() -> None:
+def test_unconstrained_models_arguments_are_enforced_only_if_strict() -> None:
     """Only strict functions are enforced for a model whose calls are not constrained."""
     strict = Function("ping", parameters=json.dumps(PARAMETERS), strict=True, field="tools[1].function")
     state = state_of(HERMES, WITH_TOKENS, WEATHER, strict, enforces=False)

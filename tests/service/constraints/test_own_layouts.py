@@ -117,7 +117,7 @@ def test_rendered_calls_are_read(layout: Layout, arguments: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize(("layout", "arguments", "tokenizer"), WITH_TOKENIZERS)
-def test_rendered_calls_are_allowed_if_required(
+def test_grammar_of_required_calls_allows_rendered_calls(
     layout: Layout, arguments: dict[str, Any], tokenizer: FastTokenizer
 ) -> None:
     """The grammar of required calls allows them, up to the end of the answer."""
@@ -128,7 +128,7 @@ def test_rendered_calls_are_allowed_if_required(
 
 
 @pytest.mark.parametrize(("layout", "arguments", "tokenizer"), WITH_TOKENIZERS)
-def test_rendered_calls_are_allowed_if_the_model_opens_them(
+def test_masks_of_optional_calls_allow_rendered_calls(
     layout: Layout, arguments: dict[str, Any], tokenizer: FastTokenizer
 ) -> None:
     """The masks of calls that the model makes by itself allow every token of them."""

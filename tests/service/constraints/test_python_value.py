@@ -73,7 +73,7 @@ def is_allowed(schema: Any, value: str, **fields: Any) -> bool:
         ({"allOf": [{"type": "integer"}]}, "3"),
     ],
 )
-def test_allowed_values(schema: Any, value: str) -> None:
+def test_matching_values_are_allowed_in_pythons_notation(schema: Any, value: str) -> None:
     """A value that matches its schema is allowed in the quotes and spellings of Python."""
     assert is_allowed(schema, value)
 
@@ -104,7 +104,7 @@ def test_allowed_values(schema: Any, value: str) -> None:
         ({"allOf": [{"type": "integer"}]}, "'a'"),
     ],
 )
-def test_other_values(schema: Any, value: str) -> None:
+def test_values_that_do_not_match_are_forbidden(schema: Any, value: str) -> None:
     """A value that doesn't match its schema is not allowed, however it is written."""
     assert not is_allowed(schema, value)
 

@@ -36,7 +36,7 @@ def prepared(schema: Any) -> dict[str, Any]:
         (False, {"not": {}}),
     ],
 )
-def test_prepared_schema_is_narrower(schema: Any, narrowed: dict[str, Any]) -> None:
+def test_prepared_schema_forbids_unlisted_properties(schema: Any, narrowed: dict[str, Any]) -> None:
     """Unlisted properties are forbidden, and unknown formats are annotations."""
     assert prepared(schema) == narrowed
 
@@ -56,12 +56,12 @@ def test_prepared_schema_is_narrower(schema: Any, narrowed: dict[str, Any]) -> N
         {"properties": {"a": {}}, "$ref": "#/$defs/x", "$defs": {"x": {"properties": {"b": {}}}}},
     ],
 )
-def test_object_that_others_describe_too_stays_open(schema: dict[str, Any]) -> None:
+def test_object_described_by_several_schemas_stays_open(schema: dict[str, Any]) -> None:
     """Closing one of several descriptions of an object could leave nothing that matches all of them."""
     assert prepared(schema) == schema
 
 
-def test_given_schema_is_not_changed() -> None:
+def test_clients_schema_is_copied() -> None:
     """The client's value is copied."""
     schema: dict[str, Any] = {"properties": {"a": {"properties": {}}}}
     prepare_schema(schema, strict=False)

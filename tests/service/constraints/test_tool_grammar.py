@@ -66,7 +66,7 @@ def check(calls: list[tuple[str, str]]) -> None:
 
 @every_syntax
 @either_tokenizer
-def test_required_calls_are_calls_and_nothing_else(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
+def test_required_calls_have_no_other_text(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
     """For any drawn tokens there is at least one call, each matches its schema, and there is no other text."""
     rules = ToolRules(TOOLS, syntax, required=True, single=False, field="tools")
     for seed in range(3):
@@ -78,7 +78,7 @@ def test_required_calls_are_calls_and_nothing_else(syntax: ToolSyntax, tokenizer
 
 @every_syntax
 @either_tokenizer
-def test_single_call_is_one_call(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
+def test_exactly_one_call_without_parallel_calls(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
     """Without parallel calls there is exactly one required call, and the grammar ends by itself."""
     rules = ToolRules(TOOLS[:1], syntax, required=True, single=True, field="tools")
     for seed in range(3):
@@ -89,14 +89,14 @@ def test_single_call_is_one_call(syntax: ToolSyntax, tokenizer: FastTokenizer) -
 
 @every_syntax
 @either_tokenizer
-def test_family_s_own_calls_are_allowed(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
+def test_call_in_the_familys_layout_is_allowed(syntax: ToolSyntax, tokenizer: FastTokenizer) -> None:
     """A call in the family's own layout is allowed."""
     (family,) = (each for each in FAMILIES if each.syntax is syntax)
     rules = ToolRules([PING], syntax, required=True, single=False, field="tools")
     assert accepts(grammar_of(rules, tokenizer), tokenizer, family.ping + END)
 
 
-def test_content_is_constrained_with_calls() -> None:
+def test_content_is_constrained_when_tools_are_given() -> None:
     """With an output constraint and tools, the answer is either matching content or calls."""
     content = TextChoice(("yes", "no"), "output_constraint.choice.texts")
     rules = ToolRules(TOOLS, HERMES, required=False, single=False, field="tools")
@@ -118,7 +118,7 @@ def test_unsupported_schema_is_named_by_its_tool() -> None:
     assert caught.value.field == "tools[1].function.parameters"
 
 
-def test_tool_that_is_not_strict_needs_no_enforceable_schema() -> None:
+def test_unenforceable_schema_of_an_optional_tool_is_replaced() -> None:
     """If calls are optional, a schema that can't be enforced is replaced by any object."""
     loose = function("ping", '{"type": "object", "not": {"required": ["x"]}}', index=1)
     rules = ToolRules([WEATHER, loose], HERMES, required=False, single=False, field="tools")
@@ -142,7 +142,9 @@ def test_tool_that_is_not_strict_needs_no_enforceable_schema() -> None:
     ],
     ids=["looks ahead", "broken", "closed before it opens", "too short", "below nothing", "no list"],
 )
-def test_no_schema_of_a_value_makes_optional_calls_invalid(syntax: ToolSyntax, value: dict[str, Any]) -> None:
+def test_unenforceable_value_schema_is_unconstrained_in_optional_calls(
+    syntax: ToolSyntax, value: dict[str, Any]
+) -> None:
     """In families that write values one by one, a value whose schema can't be enforced is free."""
     loose = function("ping", json.dumps({"type": "object", "properties": {"a": value}}))
     rules = ToolRules([loose], syntax, required=False, single=False, field="tools")
@@ -151,11 +153,11 @@ def test_no_schema_of_a_value_makes_optional_calls_invalid(syntax: ToolSyntax, v
 
 
 @every_syntax
-def test_pattern_that_is_broken_alone_is_rejected_if_it_is_required(syntax: ToolSyntax) -> None:
+def test_invalid_pattern_is_rejected_if_it_is_required(syntax: ToolSyntax) -> None:
     """The text around a pattern doesn't make an invalid pattern valid."""
-    wanted = {"type": "object", "properties": {"a": {"type": "string", "pattern": "a)b(c"}}, "required": ["a"]}
+    expected = {"type": "object", "properties": {"a": {"type": "string", "pattern": "a)b(c"}}, "required": ["a"]}
     rules = ToolRules(
-        [function("ping", json.dumps(wanted), strict=True)], syntax, required=True, single=True, field="tools"
+        [function("ping", json.dumps(expected), strict=True)], syntax, required=True, single=True, field="tools"
     )
     with pytest.raises(UnsupportedConstraint):
         said_under(grammar_of(rules, WITH_TOKENS, None), WITH_TOKENS, 0)
@@ -180,7 +182,7 @@ def test_odd_schemas_are_rejected_or_accepted(syntax: ToolSyntax, schema: dict[s
 
 
 @pytest.mark.parametrize("parameters", ["[]", '{"type": "string"}', "{"])
-def test_parameters_that_are_no_object_schema_are_rejected(parameters: str) -> None:
+def test_parameters_other_than_an_object_schema_are_rejected(parameters: str) -> None:
     """The parameters of a function must be the schema of an object."""
     rules = ToolRules([function("f", parameters, index=3)], HERMES, required=True, single=True, field="tools")
     with pytest.raises(InvalidRequest) as caught:

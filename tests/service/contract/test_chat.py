@@ -43,7 +43,7 @@ def conversation_of(request: chat_pb2.ChatRequest) -> Conversation:
     return conversation
 
 
-def test_every_field_is_asked() -> None:
+def test_every_field_is_converted() -> None:
     """Every field of a chat's request is a value of the internal request."""
     fields: dict[str, Any] = {
         "model": "m",
@@ -78,9 +78,11 @@ def test_every_field_is_asked() -> None:
     request = json_format.ParseDict(fields, chat_pb2.ChatRequest())
     request.resume.CopyFrom(resume_options(RESUMED))
     assert {each.name for each, _ in request.ListFields()} == {each.name for each in request.DESCRIPTOR.fields}
-    said = Message(Role.USER, (TextPart("hi"),), field="messages[0]", tool_call_field="messages[0].tool_call_id")
+    message_value = Message(
+        Role.USER, (TextPart("hi"),), field="messages[0]", tool_call_field="messages[0].tool_call_id"
+    )
     conversation = Conversation(
-        messages=(said,),
+        messages=(message_value,),
         tools=(Function("f", "d", "{}", strict=True, field="tools[0].function"),),
         tool_choice=ToolChoice(ToolMode.REQUIRED),
         parallel_tool_calls=False,
@@ -113,15 +115,15 @@ def test_every_field_is_asked() -> None:
     )
 
 
-def test_nothing_given_is_the_default() -> None:
+def test_omitted_fields_have_their_defaults() -> None:
     """Omitted fields are left to the model."""
     request = chat_request()
-    asked = to_answer_request(request)
-    assert asked == AnswerRequest("tiny", asked.prompts, "messages")
+    converted = to_answer_request(request)
+    assert converted == AnswerRequest("tiny", converted.prompts, "messages")
     assert conversation_of(request) == Conversation(conversation_of(request).messages)
 
 
-def test_message_has_all_that_was_sent() -> None:
+def test_message_keeps_all_sent_fields() -> None:
     """A message has its parts, calls, name and reasoning, and their paths for errors."""
     call = tool_pb2.ToolCall(id="1", function=tool_pb2.FunctionCall(name="f", arguments="{broken"))
     sent = message(content_pb2.ROLE_ASSISTANT, "a", name="n", reasoning="", tool_calls=[call])
@@ -149,30 +151,30 @@ def test_message_has_all_that_was_sent() -> None:
 
 
 @pytest.mark.parametrize("role", [role for role in content_pb2.Role.values() if role])
-def test_roles_are_all_of_the_contract(role: content_pb2.Role) -> None:
+def test_every_role_of_the_contract_is_converted(role: content_pb2.Role) -> None:
     """Each role has the name that templates use."""
-    (said,) = conversation_of(chat_request(message(role, "x"))).messages
-    assert said.role.value == content_pb2.Role.Name(role).removeprefix("ROLE_").lower()
+    (message_value,) = conversation_of(chat_request(message(role, "x"))).messages
+    assert message_value.role.value == content_pb2.Role.Name(role).removeprefix("ROLE_").lower()
 
 
 @pytest.mark.parametrize("effort", chat_pb2.ReasoningEffort.values())
-def test_efforts_are_all_of_the_contract(effort: chat_pb2.ReasoningEffort) -> None:
+def test_every_effort_of_the_contract_is_converted(effort: chat_pb2.ReasoningEffort) -> None:
     """An unspecified effort leaves it to the template."""
-    asked = conversation_of(chat_request(reasoning_effort=effort)).reasoning_effort
+    converted = conversation_of(chat_request(reasoning_effort=effort)).reasoning_effort
     name = chat_pb2.ReasoningEffort.Name(effort).removeprefix("REASONING_EFFORT_").lower()
-    assert (asked.value if asked else "unspecified") == name
+    assert (converted.value if converted else "unspecified") == name
 
 
 @pytest.mark.parametrize("mode", tool_pb2.ToolChoiceMode.values())
-def test_tool_modes_are_all_of_the_contract(mode: tool_pb2.ToolChoiceMode) -> None:
+def test_every_tool_mode_of_the_contract_is_converted(mode: tool_pb2.ToolChoiceMode) -> None:
     """An unspecified mode is automatic."""
-    asked = conversation_of(chat_request(tools=[function("f")], tool_choice=tool_pb2.ToolChoice(mode=mode)))
+    converted = conversation_of(chat_request(tools=[function("f")], tool_choice=tool_pb2.ToolChoice(mode=mode)))
     name = tool_pb2.ToolChoiceMode.Name(mode).removeprefix("TOOL_CHOICE_MODE_").lower()
-    assert asked.tool_choice == ToolChoice(ToolMode("auto" if name == "unspecified" else name))
+    assert converted.tool_choice == ToolChoice(ToolMode("auto" if name == "unspecified" else name))
 
 
 @pytest.mark.parametrize(
-    ("constraint", "wanted"),
+    ("constraint", "expected"),
     [
         (sampling_pb2.OutputConstraint(json_object={}), JsonObject("output_constraint.json_object")),
         (
@@ -187,12 +189,12 @@ def test_tool_modes_are_all_of_the_contract(mode: tool_pb2.ToolChoiceMode) -> No
         (sampling_pb2.OutputConstraint(grammar="root ::= x"), TextGrammar("root ::= x", "output_constraint.grammar")),
     ],
 )
-def test_output_formats_have_their_paths(constraint: sampling_pb2.OutputConstraint, wanted: OutputFormat) -> None:
+def test_output_formats_have_their_paths(constraint: sampling_pb2.OutputConstraint, expected: OutputFormat) -> None:
     """Each kind of format is a value with its field's path."""
-    assert to_output_format(constraint) == wanted
+    assert to_output_format(constraint) == expected
 
 
-def test_output_formats_are_all_of_the_contract() -> None:
+def test_every_output_format_of_the_contract_is_tested() -> None:
     """The previous test covers every kind of format."""
     kinds = sampling_pb2.OutputConstraint.DESCRIPTOR.oneofs_by_name["constraint"].fields
     assert [each.name for each in kinds] == ["json_object", "json_schema", "regex", "choice", "grammar"]
@@ -201,7 +203,7 @@ def test_output_formats_are_all_of_the_contract() -> None:
 @pytest.mark.parametrize(
     ("fields", "is_emitted"), [({}, True), ({"in_prompt": True}, True), ({"in_prompt": False}, False)]
 )
-def test_model_is_emitted_of_a_schema_unless_the_request_says_not(fields: dict[str, bool], *, is_emitted: bool) -> None:
+def test_schema_is_in_the_prompt_unless_the_request_excludes_it(fields: dict[str, bool], *, is_emitted: bool) -> None:
     """The answer is held to the schema in either case."""
     request = chat_pb2.ChatRequest(output_constraint={"json_schema": {"name": "x", "schema": "{}", **fields}})
     assert (to_conversation(request).schema is not None) == is_emitted

@@ -25,7 +25,7 @@ def finished(reason: chat_pb2.FinishReason, choice: int = 0, **fields: str) -> E
     return Event(choice_finished=chat_pb2.ChoiceFinished(choice_index=choice, finish_reason=reason, **fields))
 
 
-def test_fold_takes_every_event() -> None:
+def test_folded_stream_equals_the_whole_answer() -> None:
     """Identity, texts, calls, logprobs, ends and usage of a stream are those of the whole answer."""
     created = timestamp_pb2.Timestamp(seconds=5)
     started = chat_pb2.ChatStarted(
@@ -66,7 +66,7 @@ def test_fold_takes_every_event() -> None:
     assert not first.HasField("stop_sequence")
 
 
-def test_fold_takes_tokens() -> None:
+def test_fold_keeps_tokens_and_logprobs() -> None:
     """The whole answer has the prompt's tokens and logprobs, and each choice's tokens in order."""
     events = [content("a", choice=1), content("b"), finished(chat_pb2.FINISH_REASON_STOP), content("c", choice=1)]
     for index, event in enumerate(events):
@@ -79,7 +79,7 @@ def test_fold_takes_tokens() -> None:
     assert [list(choice.token_ids) for choice in answer.choices] == [[1, 9, 2, 9], [0, 9, 3, 9]]
 
 
-def test_answer_without_text_has_an_empty_content_unless_it_calls() -> None:
+def test_answer_without_text_or_calls_has_empty_content() -> None:
     """An answer can always be sent back as a message of the conversation."""
     empty = fold([finished(chat_pb2.FINISH_REASON_LENGTH)]).choices[0]
     assert [part.text for part in empty.message.content] == [""]

@@ -15,7 +15,7 @@ from service.generation.requests.parameters import LogprobsOptions, SamplingPara
 from tests.service.contract.fakes import RESUMED, completion_request, resume_options
 
 
-def test_every_field_is_asked() -> None:
+def test_every_field_is_converted() -> None:
     """Every field of a completion's request is a value of the internal request, except fields for the answer only."""
     fields: dict[str, Any] = {
         "model": "m",
@@ -63,21 +63,21 @@ def test_every_field_is_asked() -> None:
     )
 
 
-def test_nothing_given_is_the_default() -> None:
+def test_omitted_fields_have_their_defaults() -> None:
     """A prompt is raw by default, and nothing about it is returned."""
-    asked = to_answer_request(completion_request("hi"))
-    assert asked == AnswerRequest("tiny", (RawText("hi", "prompts[0]"),), "prompts")
+    converted = to_answer_request(completion_request("hi"))
+    assert converted == AnswerRequest("tiny", (RawText("hi", "prompts[0]"),), "prompts")
 
 
-def test_prompt_alone_needs_one_token() -> None:
+def test_prompt_only_request_generates_one_token() -> None:
     """A request for the prompt alone generates one token, whatever other limits it has."""
-    asked = to_answer_request(
+    converted = to_answer_request(
         completion_request(prompt_only=True, echo=True, stopping={"min_tokens": 5, "stop": ["a"]})
     )
-    assert asked.stopping == StopParams(max_tokens=1)
+    assert converted.stopping == StopParams(max_tokens=1)
 
 
-def test_prompts_have_logprobs_with_an_echo_or_if_asked_for() -> None:
+def test_prompt_logprobs_need_an_echo_or_an_explicit_request() -> None:
     """Prompt logprobs need an echo with logprobs, or an explicit request."""
     options = logprobs_pb2.LogprobsOptions()
     assert to_answer_request(completion_request(logprobs=options)).prompt_logprobs is None
@@ -86,9 +86,9 @@ def test_prompts_have_logprobs_with_an_echo_or_if_asked_for() -> None:
     assert to_answer_request(completion_request(prompt_logprobs=options)).prompt_logprobs == LogprobsOptions()
 
 
-def test_prompt_in_the_template_is_a_user_s_message() -> None:
+def test_templated_prompt_is_a_user_message() -> None:
     """A text becomes a user's message that may be truncated, with the prompt's field for errors. Tokens stay raw."""
     first, second = to_answer_request(completion_request([1], "hi", use_raw_prompt=False)).prompts
     assert first == RawTokens([1], "prompts[0]")
-    said = Message(Role.USER, (TextPart("hi"),), field="prompts[1]")
-    assert second == Conversation((said,), field="prompts[1]", template_field="use_raw_prompt", cuts_text=True)
+    message_value = Message(Role.USER, (TextPart("hi"),), field="prompts[1]")
+    assert second == Conversation((message_value,), field="prompts[1]", template_field="use_raw_prompt", cuts_text=True)

@@ -12,7 +12,7 @@ from service.generation.prompts.conversation import RawText, RawTokens
 from service.generation.requests.embedding import TextsToEmbed
 
 
-def test_every_field_is_asked() -> None:
+def test_every_field_is_converted() -> None:
     """Every field of a request is a value of the internal request."""
     fields: dict[str, Any] = {
         "model": "m",
@@ -36,7 +36,7 @@ def test_every_field_is_asked() -> None:
     )
 
 
-def test_nothing_given_is_the_default() -> None:
+def test_omitted_fields_have_their_defaults() -> None:
     """The defaults are the model's own dimensions and no instruction."""
     assert to_texts(embedding_pb2.EmbedRequest(model="m")) == TextsToEmbed("m", ())
 

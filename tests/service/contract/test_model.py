@@ -48,7 +48,7 @@ def test_model_is_converted_completely() -> None:
 
 
 @pytest.mark.parametrize("task", Task)
-def test_tasks_are_all_of_the_contract(task: Task) -> None:
+def test_every_task_has_the_contracts_name_and_number(task: Task) -> None:
     """Tasks have the contract's names and numbers: the stored form of an endpoint has the number."""
     message = endpoint_message(dataclasses.replace(ENDPOINT, task=task))
     assert (model_pb2.Task.Name(message.task), message.task) == (f"TASK_{task.name}", task.value)
@@ -56,13 +56,13 @@ def test_tasks_are_all_of_the_contract(task: Task) -> None:
 
 
 @pytest.mark.parametrize("endpoint", [ENDPOINT, dataclasses.replace(ENDPOINT, task=None)])
-def test_endpoints_survive_their_file(endpoint: Endpoint) -> None:
+def test_endpoints_equal_their_copies_in_the_file(endpoint: Endpoint) -> None:
     """Endpoints read from a file equal those that were written."""
     form, document = EndpointJson(is_strict=True), EndpointDocument({endpoint.name: endpoint})
     assert form.parse(form.dump(document)) == document
 
 
-def test_model_s_own_endpoint_says_so() -> None:
+def test_models_own_endpoint_routes_all_traffic_to_it() -> None:
     """All traffic of a model's own endpoint is the model's."""
     message = endpoint_message(Endpoint.of_model(MODEL))
     entity = endpoint_pb2.ServedEntity(name="m", model="m", traffic_percentage=100)

@@ -70,14 +70,14 @@ every_parameter = pytest.mark.parametrize(
 
 
 @every_kind
-def test_names_are_the_contract_s(kind: type[Params], given: Mapping[str, Any]) -> None:
+def test_parameter_names_equal_the_contracts(kind: type[Params], given: Mapping[str, Any]) -> None:
     """The contract and the values have the same parameters, and each of them is tested here."""
     names = [field.name for field in MESSAGES[kind].DESCRIPTOR.fields]
     assert sorted(names) == sorted(field.name for field in fields(kind)) == sorted(given)
 
 
 @every_parameter
-def test_each_parameter_goes_there_and_back(kind: type[Params], name: str, value: Any) -> None:
+def test_each_parameter_survives_a_round_trip(kind: type[Params], name: str, value: Any) -> None:
     """A single given value is kept, and all others have their defaults."""
     message = MESSAGES[kind](**{name: value})
     values = to_values(message)
@@ -95,7 +95,7 @@ def _containers(values: Params) -> list[Any]:
 
 
 @every_kind
-def test_all_parameters_go_there_and_back(kind: type[Params], given: Mapping[str, Any]) -> None:
+def test_all_parameters_survive_a_round_trip_together(kind: type[Params], given: Mapping[str, Any]) -> None:
     """No value gets into another parameter."""
     message = MESSAGES[kind](**given)
     assert to_values(message) == kind(**given)
@@ -103,7 +103,7 @@ def test_all_parameters_go_there_and_back(kind: type[Params], given: Mapping[str
 
 
 @pytest.mark.parametrize("zero", ["temperature", "min_p", "frequency_penalty", "presence_penalty", "seed", "watermark"])
-def test_zero_is_a_value(zero: str) -> None:
+def test_zero_differs_from_an_omitted_value(zero: str) -> None:
     """A value of zero is different from an omitted one."""
     given: dict[str, Any] = {zero: 0}
     values = to_sampling(sampling_pb2.SamplingParams(**given))
@@ -111,7 +111,7 @@ def test_zero_is_a_value(zero: str) -> None:
     assert zero in {field.name for field, _ in sampling_message(values).ListFields()}
 
 
-def test_zero_of_a_count_is_off() -> None:
+def test_zero_top_k_disables_top_k() -> None:
     """A `top_k` of 0 is given, so that no default of the model replaces it, and turns the parameter off."""
     message = sampling_pb2.SamplingParams(top_k=0)
     assert (to_sampling(message).top_k, given_sampling(message)) == (None, frozenset({"top_k"}))
@@ -135,13 +135,13 @@ def test_stopping_defaults_are_echoed() -> None:
     assert {field.name: value for field, value in echoed.ListFields()} == defaults
 
 
-def test_echo_of_floats_is_the_caller_s() -> None:
+def test_floats_are_echoed_unchanged() -> None:
     """A float that went through the contract is the same float."""
     echoed = sampling_message(to_sampling(sampling_pb2.SamplingParams(temperature=0.7)))
     assert echoed.temperature == np.float32(0.7)
 
 
-def test_logprobs_are_asked_for_by_presence() -> None:
+def test_present_logprobs_options_request_logprobs() -> None:
     """Empty options request the logprobs of the sampled tokens."""
     assert to_logprobs(chat_pb2.ChatRequest()) is None
     assert to_logprobs(chat_pb2.ChatRequest(logprobs=logprobs_pb2.LogprobsOptions())) == LogprobsOptions(0)
@@ -161,7 +161,7 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize(("prefix", "message", "field"), NUMBERS, ids=[f"{p}.{f.name}" for p, _, f in NUMBERS])
-def test_ranges_are_the_contract_s_rules(prefix: str, message: type[Message], field: Any) -> None:
+def test_ranges_equal_the_contracts_rules(prefix: str, message: type[Message], field: Any) -> None:
     """A number is in a parameter's range if and only if the contract's rules accept it."""
     allowed = RANGES[f"{prefix}.{field.name}"]
     probes: list[float]
@@ -183,6 +183,6 @@ def passes(message: Message) -> bool:
     return True
 
 
-def test_there_is_a_range_of_each_number_and_of_nothing_else() -> None:
+def test_every_numeric_parameter_has_a_range() -> None:
     """An engine checks the same ranges as the contract."""
     assert set(RANGES) == {f"{prefix}.{field.name}" for prefix, _, field in NUMBERS}

@@ -132,7 +132,7 @@ def test_every_kind_of_event_is_handled(name: str) -> None:
 
 @pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
 @every_renderer
-def test_event_has_its_messages(name: str, kind: type) -> None:
+def test_each_event_becomes_its_messages(name: str, kind: type) -> None:
     """The messages are those in the table, whatever came before the event."""
     renderer = renderer_of(name)
     before, event = EVENTS[kind]
@@ -142,7 +142,7 @@ def test_event_has_its_messages(name: str, kind: type) -> None:
 
 
 @every_renderer
-def test_start_has_identity_and_parameters(name: str) -> None:
+def test_first_message_has_identity_and_parameters(name: str) -> None:
     """The start has identity, time and parameters, with every default."""
     first = rendered(renderer_of(name), STARTED)[0]
     started = first.created.response if name == "response" else first.started
@@ -165,12 +165,12 @@ def test_cost_is_rendered_field_by_field(name: str) -> None:
     assert usage_message(Usage(1, 2, 3, 4)) == usage
 
 
-def test_usage_has_all_of_the_contract() -> None:
+def test_usage_has_every_field_of_the_contract() -> None:
     """The event and the contract's usage have the same numbers."""
     assert [field.name for field in usage_message(Usage(0)).DESCRIPTOR.fields] == list(Usage._fields)
 
 
-def test_chat_s_messages_have_their_events_values() -> None:
+def test_chat_messages_have_the_values_of_their_events() -> None:
     """Messages have the events' indices, texts, names and logprobs."""
     renderer = ChatRenderer(chat_pb2.ChatRequest())
     text, reasoning, call, arguments, finished = renderer.render(
@@ -199,7 +199,7 @@ COUNTED, WITH_IDS = ({"tokens": new_tokens_pb2.TokensOptions(ids=ids)} for ids i
 TWICE = replace(STARTED, prompt_token_ids=([3, 4], [5]), num_prompts=2)
 
 
-def asked(name: str, fields: Any) -> Any:
+def renderer_for(name: str, fields: Any) -> Any:
     """Return a renderer for a request with these fields."""
     if name == "chat":
         return ChatRenderer(chat_pb2.ChatRequest(**fields))
@@ -208,9 +208,9 @@ def asked(name: str, fields: Any) -> Any:
 
 @pytest.mark.parametrize(("fields", "ids"), [(COUNTED, []), (WITH_IDS, [5])])
 @pytest.mark.parametrize("name", ["chat", "completion"])
-def test_tokens_come_with_the_first_message_that_they_make(name: str, fields: Any, ids: list[int]) -> None:
+def test_tokens_are_in_the_first_message_of_their_output(name: str, fields: Any, ids: list[int]) -> None:
     """Tokens are in the first message of their output; without text the delta is empty, without tokens it has none."""
-    renderer = asked(name, fields)
+    renderer = renderer_for(name, fields)
     rendered(renderer, STARTED)
     first, *others = renderer.render([TOKENS, Text(0, "a"), Text(0, "b"), ChoiceFinished(0, FinishReason.LENGTH)])
     assert (first.tokens.num_tokens, list(first.tokens.ids)) == (1, ids)
@@ -225,7 +225,7 @@ def test_tokens_come_with_the_first_message_that_they_make(name: str, fields: An
 @pytest.mark.parametrize("name", ["chat", "completion"])
 def test_no_tokens_are_returned_unless_requested(name: str) -> None:
     """Neither the answer's nor the prompt's tokens are returned."""
-    renderer = asked(name, {})
+    renderer = renderer_for(name, {})
     (started,) = rendered(renderer, TWICE)
     assert not started.started.prompt_token_ids
     assert not any(message.HasField("tokens") for message in renderer.render([TOKENS, Text(0, "a")]))
@@ -233,30 +233,30 @@ def test_no_tokens_are_returned_unless_requested(name: str) -> None:
 
 def test_prompts_tokens_are_returned_at_the_start() -> None:
     """A chat returns the tokens of its prompt, a completion those of each prompt; their number is always returned."""
-    (chat,) = rendered(asked("chat", WITH_IDS), replace(STARTED, prompt_token_ids=([3, 4],)))
+    (chat,) = rendered(renderer_for("chat", WITH_IDS), replace(STARTED, prompt_token_ids=([3, 4],)))
     assert (list(chat.started.prompt_token_ids), chat.started.prompt_tokens) == ([3, 4], 2)
-    (completion,) = rendered(asked("completion", WITH_IDS), TWICE)
+    (completion,) = rendered(renderer_for("completion", WITH_IDS), TWICE)
     assert [list(prompt.ids) for prompt in completion.started.prompt_token_ids] == [[3, 4], [5]]
-    (counted,) = rendered(asked("completion", {}), TWICE)
+    (counted,) = rendered(renderer_for("completion", {}), TWICE)
     assert list(counted.started.prompt_tokens) == [2, 1]
 
 
-def test_prompt_s_logprobs_of_a_chat_have_no_tokens_of_the_answer() -> None:
+def test_prompt_logprobs_of_a_chat_precede_the_answers_tokens() -> None:
     """The prompt's logprobs come first, and the answer's tokens with the answer."""
-    prompt, text = asked("chat", WITH_IDS).render([TOKENS, PromptLogprobs(0, (LOGPROB,)), Text(0, "a")])
+    prompt, text = renderer_for("chat", WITH_IDS).render([TOKENS, PromptLogprobs(0, (LOGPROB,)), Text(0, "a")])
     assert list(prompt.prompt_logprobs.logprobs) == logprob_messages([LOGPROB])
     assert not prompt.HasField("tokens")
     assert list(text.tokens.ids) == [5]
 
 
-def test_end_without_a_stop_sequence_has_none() -> None:
+def test_empty_stop_sequence_differs_from_none() -> None:
     """An empty stop sequence is different from none."""
     (message,) = ChatRenderer(chat_pb2.ChatRequest()).render([ChoiceFinished(0, FinishReason.END_OF_TEXT)])
     assert not message.choice_finished.HasField("stop_sequence")
 
 
 @pytest.mark.parametrize("reason", FinishReason)
-def test_every_finish_reason_has_the_contract_s(reason: FinishReason) -> None:
+def test_every_finish_reason_is_mapped_to_the_contracts(reason: FinishReason) -> None:
     """A stop string and the end of the text have one finish reason."""
     name = "stop" if reason in {FinishReason.END_OF_TEXT, FinishReason.STOP_SEQUENCE} else reason.value
     assert chat_pb2.FinishReason.Name(FINISH_REASONS[reason]) == f"FINISH_REASON_{name.upper()}"

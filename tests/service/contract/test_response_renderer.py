@@ -41,10 +41,10 @@ def test_messages_are_golden(name: str) -> None:
     """Each answer becomes exactly the recorded messages; parameters that a recording omits have their defaults."""
     events, fields = CHATS[name]
     blocks = (GOLDEN / f"{name}.textproto").read_text().split("\n---\n")
-    wanted = [text_format.Parse(block, Message()) for block in blocks]
-    for message in wanted:
+    expected = [text_format.Parse(block, Message()) for block in blocks]
+    for message in expected:
         complete(message)
-    assert respond(events, **fields) == wanted
+    assert respond(events, **fields) == expected
 
 
 def complete(message: Any) -> None:
@@ -69,7 +69,7 @@ def _fill_in(message: Any, defaults: Any) -> None:
 
 
 @pytest.mark.parametrize("name", CHATS)
-def test_whole_response_is_the_one_in_the_last_message(name: str) -> None:
+def test_whole_response_equals_the_terminal_messages(name: str) -> None:
     """The renderer's own response, and the fold of the stream, equal the terminal message's."""
     events, fields = CHATS[name]
     renderer = ResponseRenderer(response_pb2.CreateResponseRequest(**fields))
@@ -92,7 +92,7 @@ def test_cost_before_an_error_is_reported() -> None:
 
 
 @pytest.mark.parametrize("deltas", [(reasoning("h"),), (text("a"),), TWO_CALLS, ()])
-def test_cut_off_response_is_incomplete_and_so_is_its_last_item(deltas: tuple[Event, ...]) -> None:
+def test_truncated_response_and_its_last_item_are_incomplete(deltas: tuple[Event, ...]) -> None:
     """The items before stay complete, and no empty message is added."""
     events = respond(chat(*deltas, reason=FinishReason.LENGTH))
     check_order(events)
@@ -103,7 +103,7 @@ def test_cut_off_response_is_incomplete_and_so_is_its_last_item(deltas: tuple[Ev
     assert statuses == [*[COMPLETED_STATUS] * (len(statuses) - 1), INCOMPLETE_STATUS][-len(statuses) :] or not deltas
 
 
-def test_calls_of_functions_are_not_counted() -> None:
+def test_max_tool_calls_does_not_limit_function_calls() -> None:
     """`max_tool_calls` is about built-in tools: no function call is omitted."""
     calls = [event for index in range(3) for event in (call(index, f"c{index}", "f"), arguments(index, "{}"))]
     events = chat(*calls, text("so"), reason=FinishReason.TOOL_CALLS)
@@ -170,7 +170,7 @@ def rechunked(parts: list[tuple[str, str]], cuts: st.DataObject) -> list[Event]:
 
 
 @given(deltas, st.data(), st.sampled_from(FinishReason))
-def test_every_chunking_has_the_same_response(
+def test_response_does_not_depend_on_the_chunking(
     parts: list[tuple[str, str]], cuts: st.DataObject, reason: FinishReason
 ) -> None:
     """However a chat's texts are split, the order holds and the completed items are the same."""

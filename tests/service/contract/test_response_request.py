@@ -98,7 +98,7 @@ def test_items_become_turns(items: list[Item], instructions: str | None, turns: 
     assert [line(message) for message in conversation_of(*items, **fields).messages] == turns
 
 
-def test_every_other_field_is_asked() -> None:
+def test_every_other_field_is_converted() -> None:
     """Sampling, limits, logprobs, formats, tools, effort and serving options are values; the rest is for the answer."""
     fields: dict[str, Any] = {
         "sampling": {"temperature": 0.5, "seed": "7"},
@@ -124,10 +124,10 @@ def test_every_other_field_is_asked() -> None:
     set_fields = {each.name for each, _ in request.ListFields()}
     assert set_fields == {each.name for each in request.DESCRIPTOR.fields} - {"resume"}
     request.resume.CopyFrom(resume_options(RESUMED))
-    asked = to_answer_request(request)
-    (conversation,) = asked.prompts
+    converted = to_answer_request(request)
+    (conversation,) = converted.prompts
     assert isinstance(conversation, Conversation)
-    assert asked == AnswerRequest(
+    assert converted == AnswerRequest(
         model="m",
         prompts=(conversation,),
         prompts_field="input",
@@ -157,12 +157,12 @@ def test_every_other_field_is_asked() -> None:
     assert len(conversation.messages) == 2
 
 
-def test_nothing_given_is_the_default() -> None:
+def test_omitted_fields_have_their_defaults() -> None:
     """Omitted fields are left to the model."""
-    asked = to_answer_request(request_of(text("user", "hi")))
-    (conversation,) = asked.prompts
+    converted = to_answer_request(request_of(text("user", "hi")))
+    (conversation,) = converted.prompts
     assert isinstance(conversation, Conversation)
-    assert asked == AnswerRequest("m", (conversation,), "input", max_tokens_field="max_output_tokens")
+    assert converted == AnswerRequest("m", (conversation,), "input", max_tokens_field="max_output_tokens")
     assert conversation == Conversation(conversation.messages, field="input")
 
 
@@ -214,7 +214,7 @@ def test_output_needs_an_earlier_call() -> None:
     assert caught.value.field == "input[2].function_call_output.call_id"
 
 
-def test_kinds_are_all_of_the_contract() -> None:
+def test_every_item_kind_of_the_contract_is_tested() -> None:
     """Each kind of item in the contract is tested here."""
     kinds = [each.name for each in response_item_pb2.InputItem.DESCRIPTOR.oneofs_by_name["item"].fields]
     assert sorted(kinds) == sorted({next(iter(item)) for item in ITEMS})

@@ -41,13 +41,13 @@ def read(options: resume_pb2.ResumeOptions) -> ResumePoint | None:
 
 
 @hypothesis.given(points())
-def test_every_point_is_restored(point: ResumePoint) -> None:
+def test_every_resume_point_survives_a_round_trip(point: ResumePoint) -> None:
     assert read(resume_options(point)) == point
 
 
 @pytest.mark.slow
 @hypothesis.given(st.binary(max_size=40), st.binary(max_size=80), st.integers(0, 99))
-def test_any_bytes_are_a_point_or_rejected(position: bytes, stream: bytes, number: int) -> None:
+def test_any_bytes_are_a_resume_point_or_rejected(position: bytes, stream: bytes, number: int) -> None:
     """No bytes from a client cause another kind of error."""
     head = stream_bytes(RESUMED.identity, 1)
     for each in (head, head[:41] + stream, stream):
@@ -60,15 +60,15 @@ def test_any_bytes_are_a_point_or_rejected(position: bytes, stream: bytes, numbe
             assert len(point.position.counts) <= 128
 
 
-def test_equal_counts_take_no_space() -> None:
+def test_size_of_a_point_is_independent_of_choices_with_equal_counts() -> None:
     """Choices advance together: a point among 128 choices is as short as one among three."""
     assert len(position_bytes(StreamPosition(9, [7] * 60 + [6] * 68, 60, 7))) < 12
 
 
-def test_stream_with_too_many_choices_for_a_point_has_none() -> None:
+def test_stream_with_too_many_choices_has_no_resume_point() -> None:
     assert stream_bytes(RESUMED.identity, 128)
     assert stream_bytes(RESUMED.identity, 129) == b""
 
 
-def test_request_without_it_is_a_new_one() -> None:
+def test_request_without_resume_options_is_a_new_one() -> None:
     assert to_resume(chat_pb2.ChatRequest()) is None

@@ -15,7 +15,7 @@ from service.generation.requests.parameters import SamplingParams, StopParams
 from tests.service.contract.fakes import RESUMED, resume_options
 
 
-def test_every_field_is_asked() -> None:
+def test_every_field_is_converted() -> None:
     """Every field of a request is a value of the internal request, except fields for the answer only."""
     fields: dict[str, Any] = {
         "model": "m",
@@ -53,7 +53,7 @@ def test_every_field_is_asked() -> None:
     )
 
 
-def test_nothing_given_is_the_default() -> None:
+def test_omitted_fields_have_their_defaults() -> None:
     """The defaults are twenty tokens and greedy decoding."""
     request = text_generation_pb2.GenerateTextRequest(model="m", text_input="hi")
     assert to_answer_request(request) == AnswerRequest(

@@ -29,7 +29,7 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_file_gives_back_what_was_written(tmp_path: Path) -> None:
+def test_written_endpoints_are_read_back(tmp_path: Path) -> None:
     """Every field is restored, the newest state is read, and the folder has no other files."""
     file = file_at(tmp_path / "endpoints.json")
     assert file.read() == EndpointDocument()
@@ -39,7 +39,7 @@ def test_file_gives_back_what_was_written(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["endpoints.json"]
 
 
-def test_write_that_fails_leaves_the_old_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_keeps_the_old_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write that fails at any point before its end loses only the new state."""
     file = file_at(tmp_path / "endpoints.json")
     file.write(state(2))
@@ -76,27 +76,27 @@ async def writing(path: Path, *how: str) -> AsyncIterator[asyncio.StreamReader]:
     [(("fsync", "1"), 3, 1), (("replace", "1"), 3, 1), (("fsync", "2"), 50, 0)],
     ids=["before it is on the disk", "before it is in place", "before its name is on the disk"],
 )
-async def test_file_is_whole_at_each_step_of_a_write(
+async def test_file_is_consistent_if_the_writer_dies_between_steps(
     point: tuple[str, str], size: int, left: int, tmp_path: Path
 ) -> None:
     """A writer killed between two steps leaves the old state or the new one; its temporary file is removed."""
     path = tmp_path / "endpoints.json"
-    async with writing(path, *point) as said:
-        assert await said.readline() == b"paused\n"
+    async with writing(path, *point) as output:
+        assert await output.readline() == b"paused\n"
     assert len(names_in(tmp_path)) == 1 + left
     assert file_at(path).read() == state(size)
     assert names_in(tmp_path) == ["endpoints.json"]
 
 
 @pytest.mark.slow
-async def test_file_is_whole_whenever_its_writer_is_killed(tmp_path: Path) -> None:
+async def test_file_is_consistent_if_the_writer_is_killed_at_any_time(tmp_path: Path) -> None:
     """After SIGKILL at a random moment, the file has one complete state: the last confirmed one or a newer one."""
     path, draw = tmp_path / "endpoints.json", Random(5)
     for _ in range(5):
-        async with writing(path, "loop") as said:
-            lines = [await said.readline() for _ in range(draw.randrange(1, 40))]
+        async with writing(path, "loop") as output:
+            lines = [await output.readline() for _ in range(draw.randrange(1, 40))]
             await asyncio.sleep(draw.random() / 100)
-        lines += [line for line in (await said.read()).splitlines(keepends=True) if line.endswith(b"\n")]
+        lines += [line for line in (await output.read()).splitlines(keepends=True) if line.endswith(b"\n")]
         kept = file_at(path).read()
         size = len(kept.endpoints)
         assert kept == state(size)
@@ -104,7 +104,7 @@ async def test_file_is_whole_whenever_its_writer_is_killed(tmp_path: Path) -> No
         assert names_in(tmp_path) == ["endpoints.json"]
 
 
-def test_leftovers_of_a_dead_writer_are_removed(tmp_path: Path) -> None:
+def test_temporary_files_of_a_dead_writer_are_removed(tmp_path: Path) -> None:
     """Only the endpoint file's own temporary files are removed; other files in the folder stay."""
     for name in (".endpoints.json.abc123.tmp", ".other.json.abc123.tmp", "endpoints.json.tmp"):
         (tmp_path / name).write_text("{")
@@ -112,7 +112,7 @@ def test_leftovers_of_a_dead_writer_are_removed(tmp_path: Path) -> None:
     assert names_in(tmp_path) == [".other.json.abc123.tmp", "endpoints.json.tmp"]
 
 
-def test_leftovers_of_a_name_with_brackets_are_removed(tmp_path: Path) -> None:
+def test_temporary_files_of_a_name_with_brackets_are_removed(tmp_path: Path) -> None:
     """The file's name is not interpreted as a glob pattern."""
     for name in (".a[1].json.abc123.tmp", ".a1.json.abc123.tmp"):
         (tmp_path / name).write_text("{")

@@ -15,14 +15,14 @@ from service.server.listener import StartError
 from service.storage.shared_file import SharedFile
 from tests.engine.fakes import until
 from tests.service.endpoint_fakes import both, entities_of, serving
-from tests.service.fakes import refused, request
+from tests.service.fakes import rejection_of, request
 from tests.waiting import GUARD_S
 
 Code = grpc.StatusCode
 FIXED = {"name": "x", "entities": [{"name": "only", "model": "a", "traffic_percentage": 100}]}
 
 
-async def test_endpoints_outlive_the_server(tmp_path: Path) -> None:
+async def test_endpoints_survive_a_restart(tmp_path: Path) -> None:
     """All fields are restored after the restart, and deleted endpoints stay deleted."""
     path = tmp_path / "endpoints.json"
     async with serving("a", "b", endpoints_file=path) as run:
@@ -36,7 +36,7 @@ async def test_endpoints_outlive_the_server(tmp_path: Path) -> None:
         assert (await run.update("x", *both())).config_version == 3
 
 
-async def test_endpoints_end_with_the_server_without_a_file() -> None:
+async def test_endpoints_without_a_file_are_lost_at_the_end() -> None:
     """Without a configured file, endpoints are lost at the end of the server."""
     async with serving("a", "b") as run:
         await run.create("x", *both())
@@ -44,7 +44,7 @@ async def test_endpoints_end_with_the_server_without_a_file() -> None:
         assert "x" not in await run.names()
 
 
-async def test_endpoint_waits_for_a_model_that_is_not_served(tmp_path: Path) -> None:
+async def test_stored_endpoint_of_an_unserved_model_is_kept(tmp_path: Path) -> None:
     """The endpoint stays in the file and in lists.
 
     Requests to that model are NOT_FOUND with its name, others succeed.
@@ -54,18 +54,18 @@ async def test_endpoint_waits_for_a_model_that_is_not_served(tmp_path: Path) -> 
         kept = await run.create("x", *both(100, 0))
     async with serving("b", endpoints_file=path) as run:
         assert await run.get("x") == kept
-        refusal = await refused(run.chat.Chat(request(model="x")))
-        described = await refused(run.models.GetModel(model_pb2.GetModelRequest(model="x")))
+        rejection = await rejection_of(run.chat.Chat(request(model="x")))
+        described = await rejection_of(run.models.GetModel(model_pb2.GetModelRequest(model="x")))
         options = {"deployment": "b"}
         assert (await run.chat.Chat(request(model="x", serving=options))).model == "b"
-    for each in (refusal, described):
+    for each in (rejection, described):
         assert (each.code, each.info.reason, each.info.metadata["model"]) == (Code.NOT_FOUND, "MODEL_NOT_FOUND", "a")
         assert "'x'" in each.text
     async with serving("a", "b", endpoints_file=path) as run:
         assert (await run.chat.Chat(request(model="x"))).model == "a"
 
 
-async def test_settings_and_models_win_over_the_file(tmp_path: Path) -> None:
+async def test_settings_and_models_take_precedence_over_stored_endpoints(tmp_path: Path) -> None:
     """A stored endpoint whose name the settings or a model use is not served, and is served again without them."""
     path = tmp_path / "endpoints.json"
     async with serving("a", "b", endpoints_file=path) as run:
@@ -82,7 +82,7 @@ async def test_settings_and_models_win_over_the_file(tmp_path: Path) -> None:
         assert await run.get("x") == kept
 
 
-async def test_change_that_cannot_be_stored_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_change_that_cannot_be_stored_is_not_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a full disk the client gets UNAVAILABLE, and the next request sees the file's state."""
 
     def refuse(_self: SharedFile, _text: str) -> None:
@@ -92,14 +92,14 @@ async def test_change_that_cannot_be_stored_is_not_made(tmp_path: Path, monkeypa
         before = await run.create("x", *both())
         with monkeypatch.context() as patch:
             patch.setattr(SharedFile, "write", refuse)
-            refusal = await refused(run.update("x", *both(1, 99)))
-        assert (refusal.code, refusal.info.reason) == (Code.UNAVAILABLE, "ENDPOINTS_UNAVAILABLE")
-        assert "their store can't be read or written; nothing was changed" in refusal.text
+            rejection = await rejection_of(run.update("x", *both(1, 99)))
+        assert (rejection.code, rejection.info.reason) == (Code.UNAVAILABLE, "ENDPOINTS_UNAVAILABLE")
+        assert "their store can't be read or written; nothing was changed" in rejection.text
         assert await run.get("x") == before
         assert (await run.update("x", *both(2, 98))).config_version == 2
 
 
-async def test_change_is_whole_although_its_caller_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_change_of_a_disconnected_client_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the client cancels while the file is written, the change is both stored and served."""
     gate, entered = threading.Event(), threading.Event()
 
@@ -130,7 +130,7 @@ async def test_change_is_whole_although_its_caller_leaves(tmp_path: Path, monkey
         (None, r"endpoints_file: .*nowhere/endpoints\.json: the folder does not exist"),
     ],
 )
-async def test_start_with_a_bad_file_fails(text: str | None, words: str, tmp_path: Path) -> None:
+async def test_start_with_an_invalid_file_fails(text: str | None, words: str, tmp_path: Path) -> None:
     """The start fails before a model is loaded, with the setting's name."""
     path = tmp_path / ("nowhere" if text is None else ".") / "endpoints.json"
     if text is not None:

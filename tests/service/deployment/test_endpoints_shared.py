@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from service.server.listener import StartError
 from tests.redis_server import RedisServer
 from tests.service.endpoint_fakes import Serving, both, serving
-from tests.service.fakes import refused, request
+from tests.service.fakes import rejection_of, request
 from tests.waiting import GUARD_S
 
 Code = grpc.StatusCode
@@ -72,7 +72,7 @@ async def test_concurrent_changes_are_all_kept(shared: Settings) -> None:
 
 
 @pytest.mark.slow
-async def test_a_lost_store_leaves_what_was_known(redis: RedisServer) -> None:
+async def test_lost_store_keeps_known_endpoints_and_rejects_changes(redis: RedisServer) -> None:
     """Endpoints are served, changes are rejected, and health reports it; a store that returns empty is filled again."""
     settings = {"store": {"redis_url": redis.url, "redis_timeout_s": 0.2}}
     async with two(settings) as (one, other):
@@ -81,9 +81,9 @@ async def test_a_lost_store_leaves_what_was_known(redis: RedisServer) -> None:
         redis.kill()
         await until_equal(lambda: store_of(other), "NOT_SERVING")
         assert (await other.chat.Chat(request(model="x"))).model in {"a", "b"}
-        refusal = await refused(one.create("y", *both()))
-        assert (refusal.code, refusal.info.reason) == (Code.UNAVAILABLE, "ENDPOINTS_UNAVAILABLE")
-        assert refusal.retry_after_s
+        rejection = await rejection_of(one.create("y", *both()))
+        assert (rejection.code, rejection.info.reason) == (Code.UNAVAILABLE, "ENDPOINTS_UNAVAILABLE")
+        assert rejection.retry_after_s
         assert await one.names() == ["a", "b", "encoder", "x"]
         redis.start()
         await until_equal(lambda: store_of(other), "SERVING")

@@ -182,7 +182,7 @@ async def test_a_load_that_cannot_be_stored_is_undone(tmp_path: Path) -> None:
         assert (replica.events, replica.names) == (["load new", "unload new"], ["a"])
 
 
-async def test_a_name_that_another_replica_took_meanwhile_is_its_own(tmp_path: Path) -> None:
+async def test_name_taken_by_another_replica_during_a_load_is_rejected(tmp_path: Path) -> None:
     """The caller gets an error that the name is taken, and the other replica's model replaces this one's."""
     async with scene(tmp_path) as replica:
         replica.gate.clear()
@@ -210,7 +210,7 @@ async def test_an_unload_is_stored_before_it_is_applied(tmp_path: Path) -> None:
         assert (replica.events, replica.names) == (["store", "unload a"], [])
 
 
-async def test_a_change_goes_on_if_its_caller_leaves(tmp_path: Path) -> None:
+async def test_change_continues_if_its_client_disconnects(tmp_path: Path) -> None:
     async with scene(tmp_path) as replica:
         replica.gate.clear()
         loading = asyncio.create_task(replica.changes.load_model(NEW, ANONYMOUS))
@@ -240,7 +240,7 @@ async def test_a_failed_load_is_retried_after_a_minute(tmp_path: Path) -> None:
         assert not replica.registry.failed
 
 
-async def test_memory_is_freed_before_it_is_used(tmp_path: Path) -> None:
+async def test_unloads_are_applied_before_loads(tmp_path: Path) -> None:
     """Other replicas' unloads are applied before their loads; a changed version replaces the model."""
     async with scene(tmp_path) as replica:
         await replica.follow(Changes(models=(NEW,), unloaded=frozenset({"a"})))
@@ -251,7 +251,7 @@ async def test_memory_is_freed_before_it_is_used(tmp_path: Path) -> None:
         assert replica.events[:2] == ["unload a", "load new"]
 
 
-async def test_a_caller_changes_only_what_it_may_use(tmp_path: Path) -> None:
+async def test_caller_can_change_only_visible_models(tmp_path: Path) -> None:
     """The caller is an argument; models that it may not use look as if they didn't exist."""
     caller = Caller(models=("b*",))
     async with scene(tmp_path) as replica:

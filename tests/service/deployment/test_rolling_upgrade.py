@@ -14,7 +14,7 @@ from sluice.v1 import endpoint_pb2
 from tests.redis_server import RedisServer
 from tests.service.deployment.test_endpoints_shared import until_equal
 from tests.service.endpoint_fakes import Serving, both, serving
-from tests.service.fakes import refused
+from tests.service.fakes import rejection_of
 from tests.service.observability.test_observation import samples
 
 Code = grpc.StatusCode
@@ -83,9 +83,9 @@ async def test_an_entry_that_an_older_replica_cannot_read_is_kept(
         await until_equal(lambda: reason_of_create(run, "pool"), "ENDPOINT_EXISTS")
         assert num_unreadable(run) == [1]
         for change in (run.update("pool", *both()), delete(run, "pool")):
-            refusal = await refused(change)
-            assert (refusal.code, refusal.info.reason) == (Code.FAILED_PRECONDITION, "ENDPOINT_READ_ONLY")
-            assert "newer version" in refusal.text
+            rejection = await rejection_of(change)
+            assert (rejection.code, rejection.info.reason) == (Code.FAILED_PRECONDITION, "ENDPOINT_READ_ONLY")
+            assert "newer version" in rejection.text
         await run.create("x4", *both())
         await delete(run, "x0")
         assert set(newer.entries) == {"x1", "x2", "x3", "x4", "pool"}
@@ -96,7 +96,7 @@ async def test_an_entry_that_an_older_replica_cannot_read_is_kept(
 
 async def reason_of_create(run: Serving, name: str) -> str:
     """Return the reason of the error for a new endpoint over a missing model."""
-    reason: str = (await refused(run.create(name, ("a", "missing", 100)))).info.reason
+    reason: str = (await rejection_of(run.create(name, ("a", "missing", 100)))).info.reason
     return reason
 
 
@@ -129,8 +129,8 @@ async def test_a_text_that_cannot_be_read_is_not_overwritten(
         readable = newer.text
         newer.write(text)
         for _ in range(2):
-            refusal = await refused(run.create("y", *both()))
-            assert (refusal.code, refusal.info.reason) == (Code.UNAVAILABLE, "ENDPOINTS_UNAVAILABLE")
+            rejection = await rejection_of(run.create("y", *both()))
+            assert (rejection.code, rejection.info.reason) == (Code.UNAVAILABLE, "ENDPOINTS_UNAVAILABLE")
         assert newer.text == text
         assert "x" in await run.names()
         newer.write(readable)

@@ -17,7 +17,7 @@ from sluice.v1 import model_pb2
 from service.server.listener import StartError
 from tests.redis_server import RedisServer
 from tests.service.endpoint_fakes import Serving, serving
-from tests.service.fakes import refused, request
+from tests.service.fakes import rejection_of, request
 from tests.waiting import GUARD_S
 
 Settings = dict[str, Any]
@@ -97,13 +97,13 @@ async def test_a_load_waits_for_a_replica_that_has_just_started(shared: Settings
     async with two(shared) as (one, other):
         other.held["new"] = asyncio.Event()
         await load(one, "new")
-        rejection = await refused(other.chat.Chat(request(model="new")))
+        rejection = await rejection_of(other.chat.Chat(request(model="new")))
         assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.UNAVAILABLE, "MODEL_NOT_LOADED")
         other.held["new"].set()
         await until_equal(lambda: listed(other), ["a", "b", "new"])
 
 
-async def test_another_model_of_the_name_replaces_the_one_before(shared: Settings) -> None:
+async def test_load_under_a_used_name_replaces_the_model(shared: Settings) -> None:
     """A model of the settings can be replaced as well."""
     async with two(shared) as (one, other):
         before = other.engines["a"]
@@ -116,16 +116,16 @@ async def test_another_model_of_the_name_replaces_the_one_before(shared: Setting
 async def test_a_failed_load_is_reported_and_other_models_serve(shared: Settings) -> None:
     """A replica's health, list and errors show a model that failed to load; an unload at any service ends that."""
     async with two(shared) as (one, other):
-        other.refused.add("new")
+        other.failing_names.add("new")
         await load(one, "new")
         await until_equal(lambda: failed(other), {"new": f"{shared['models_root'] / 'new'}: too large"})
         assert (await one.chat.Chat(request(model="new"))).model == "new"
-        refusal = await refused(other.chat.Chat(request(model="new")))
-        assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "MODEL_NOT_LOADED")
+        rejection = await rejection_of(other.chat.Chat(request(model="new")))
+        assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.UNAVAILABLE, "MODEL_NOT_LOADED")
         assert await listed(other) == ["a", "b"]
         assert await status(other, "") == "SERVING"
         await until_equal(lambda: status_of_model(other), "NOT_SERVING")
-        taken = await refused(load(other, "new"))
+        taken = await rejection_of(load(other, "new"))
         assert taken.info.reason == "MODEL_EXISTS"
         await unload(other, "new")
         await until_equal(lambda: failed(other), {})
@@ -139,7 +139,7 @@ async def status_of_model(run: Serving) -> str:
     return ""
 
 
-async def test_loads_of_a_name_at_two_services_are_one(shared: Settings) -> None:
+async def test_one_of_two_concurrent_loads_of_a_name_succeeds(shared: Settings) -> None:
     """One load succeeds, and the other client gets an error that the name is taken."""
     async with two(shared) as (one, other):
         done = await asyncio.gather(load(one, "new"), load(other, "new"), return_exceptions=True)
@@ -148,17 +148,17 @@ async def test_loads_of_a_name_at_two_services_are_one(shared: Settings) -> None
             await until_equal(partial(listed, run), ["a", "b", "new"])
 
 
-async def test_a_model_that_can_not_be_loaded_is_not_shared(shared: Settings) -> None:
+async def test_model_that_cannot_be_loaded_is_not_stored(shared: Settings) -> None:
     async with two(shared) as (one, other):
-        one.refused.add("new")
-        refusal = await refused(load(one, "new"))
-        assert refusal.info.reason == "MODEL_REFUSED"
+        one.failing_names.add("new")
+        rejection = await rejection_of(load(one, "new"))
+        assert rejection.info.reason == "MODEL_REFUSED"
         await load(other, "later")  # the other services have checked the store by then
         await until_equal(lambda: listed(one), ["a", "b", "later"])
         assert await listed(other) == ["a", "b", "later"]
 
 
-async def test_models_of_another_pool_are_its_own(redis: RedisServer, tmp_path: Path) -> None:
+async def test_models_are_not_shared_with_another_pool(redis: RedisServer, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     store = {"redis_url": redis.url}
     async with (
@@ -170,16 +170,16 @@ async def test_models_of_another_pool_are_its_own(redis: RedisServer, tmp_path: 
         assert (await listed(one), await listed(other)) == (["a", "new"], ["a", "newer"])
 
 
-async def test_a_store_that_is_lost_stops_changes_and_nothing_else(redis: RedisServer, tmp_path: Path) -> None:
+async def test_lost_store_rejects_changes_and_keeps_models_served(redis: RedisServer, tmp_path: Path) -> None:
     """Known models are served; when the store has lost everything, it is filled again."""
     (tmp_path / "new").mkdir()
     settings: Settings = {"models_root": tmp_path, "store": {"redis_url": redis.url}}
     async with serving("a", **settings) as run:
         await load(run, "new")
         redis.kill()
-        refusal = await refused(load(run, "newer"))
-        assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "CHANGES_UNAVAILABLE")
-        assert (await refused(unload(run, "new"))).info.reason == "CHANGES_UNAVAILABLE"
+        rejection = await rejection_of(load(run, "newer"))
+        assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.UNAVAILABLE, "CHANGES_UNAVAILABLE")
+        assert (await rejection_of(unload(run, "new"))).info.reason == "CHANGES_UNAVAILABLE"
         assert await listed(run) == ["a", "new"]
         await until_equal(lambda: status(run, "store"), "NOT_SERVING")
         redis.start()
@@ -192,7 +192,7 @@ async def test_a_store_that_is_lost_stops_changes_and_nothing_else(redis: RedisS
     ("text", "reason"),
     [("{", "EOF"), ('{"models": [{"name": "x"}]}', "path"), ('{"wings": 2}', "wings")],
 )
-async def test_a_file_that_can_not_be_read_stops_the_start(tmp_path: Path, text: str, reason: str) -> None:
+async def test_unreadable_file_fails_the_start(tmp_path: Path, text: str, reason: str) -> None:
     """The error has the path and the problem; the file is unchanged."""
     path = tmp_path / "loaded.json"
     path.write_text(text)

@@ -18,7 +18,7 @@ from service.settings.endpoint_settings import EndpointSettings
 from service.settings.model_settings import ModelSettings
 from tests.service.deployment.test_shared_deployment import failed, listed, load, unload, until_equal
 from tests.service.endpoint_fakes import Serving, serving
-from tests.service.fakes import refused, request, settings_of
+from tests.service.fakes import rejection_of, request, settings_of
 
 pytestmark = pytest.mark.slow
 
@@ -92,13 +92,13 @@ async def reason(run: Serving, model: str) -> str:
     """Return the reason for which a request to that model is rejected; empty if it is served."""
     try:
         await run.chat.Chat(request(model=model))
-    except Exception:  # noqa: BLE001  refused() returns it
-        found: str = (await refused(run.chat.Chat(request(model=model)))).info.reason
+    except Exception:  # noqa: BLE001  rejection_of() returns it
+        found: str = (await rejection_of(run.chat.Chat(request(model=model)))).info.reason
         return found
     return ""
 
 
-async def test_an_endpoint_of_the_settings_outlives_its_model(settings: dict[str, Any]) -> None:
+async def test_endpoint_of_the_settings_is_kept_without_its_model(settings: dict[str, Any]) -> None:
     """An endpoint over a model that clients have unloaded prevents neither a reload of the settings nor a start."""
     share = {"name": "x", "model": "a", "traffic_percentage": 100}
     settings["endpoints"] = [EndpointSettings.model_validate({"name": "prod", "entities": [share]})]
@@ -159,7 +159,7 @@ async def test_pending_models_are_rejected_as_loading(settings: dict[str, Any]) 
         write(settings, Changes(models=tuple(models)))
         await until_equal(lambda: reason(run, "three"), "MODEL_NOT_LOADED")
         await until_equal(lambda: reason(run, "two:french"), "MODEL_NOT_FOUND")
-        assert (await refused(run.create("three", ("a", "a", 100)))).info.reason == "ENDPOINT_EXISTS"
+        assert (await rejection_of(run.create("three", ("a", "a", 100)))).info.reason == "ENDPOINT_EXISTS"
         assert run.log == ["a", "one"]
         run.held["one"].set()
         await until_equal(lambda: listed(run), ["a", "one", "two", "three"])
@@ -198,7 +198,7 @@ async def test_models_of_the_settings_are_restored(settings: dict[str, Any], ada
         await unload_adapter(one, "c", "french")
         await until_equal(lambda: listed(other), ["a", "c"])
         await load_adapter(one, "c", "french", "french")
-        assert (await refused(load_adapter(one, "c", "french", "french"))).info.reason == "ADAPTER_EXISTS"
+        assert (await rejection_of(load_adapter(one, "c", "french", "french"))).info.reason == "ADAPTER_EXISTS"
         await until_equal(lambda: listed(other), whole)
         await unload_adapter(one, "c", "french")
         await unload(one, "c")
@@ -207,13 +207,13 @@ async def test_models_of_the_settings_are_restored(settings: dict[str, Any], ada
         for run in (one, other):
             await until_equal(partial(listed, run), whole)
         assert Changes.of_text(settings["loaded_models_file"].read_text()) == Changes()
-        assert (await refused(load(one, "c"))).info.reason == "MODEL_EXISTS"
+        assert (await rejection_of(load(one, "c"))).info.reason == "MODEL_EXISTS"
         await unload(one, "c")
         await load(one, "c")
         await until_equal(lambda: listed(other), ["a", "c"])
 
 
-async def test_an_adapter_that_was_unloaded_may_be_gone_at_the_next_start(
+async def test_start_succeeds_if_an_unloaded_adapters_folder_is_missing(
     settings: dict[str, Any], adapter_loads: list[Exception]
 ) -> None:
     assert not adapter_loads

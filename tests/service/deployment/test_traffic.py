@@ -28,7 +28,7 @@ def test_each_entity_gets_exactly_its_share_of_all_draws(shares: tuple[int, ...]
     assert [counts[entity.name] for entity in entities] == list(shares)
 
 
-def test_draws_depend_on_nothing_but_their_random_numbers() -> None:
+def test_draws_depend_only_on_their_random_numbers() -> None:
     """The same seed draws the same entities, by uniform numbers below a hundred."""
     entities = entities_of(("a", "m", 30), ("b", "m", 70))
     first, second = Random(7), Random(7)
@@ -38,13 +38,13 @@ def test_draws_depend_on_nothing_but_their_random_numbers() -> None:
 
 
 @pytest.mark.parametrize(("shares", "total"), [((50, 49), 99), ((50, 51), 101), ((0,), 0), ((100, 100), 200)])
-def test_shares_must_add_up(shares: tuple[int, ...], total: int) -> None:
+def test_traffic_percentages_must_add_up_to_100(shares: tuple[int, ...], total: int) -> None:
     """The error names the field, the rule and the sum."""
     with pytest.raises(InvalidRequest, match=f"must add up to 100, not {total}$") as caught:
         check_shares(entities_of(*((str(index), "m", share) for index, share in enumerate(shares))))
     assert caught.value.field == "entities"
 
 
-def test_largest_entity_is_the_first_of_the_largest() -> None:
+def test_first_of_several_largest_entities_is_returned() -> None:
     """Of equal percentages, the first entity is returned."""
     assert largest_entity(entities_of(("a", "m", 20), ("b", "m", 40), ("c", "m", 40))).name == "b"

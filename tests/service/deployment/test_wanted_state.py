@@ -87,7 +87,7 @@ def following(
     return asyncio.create_task(state.follow(on_loss, sleep=ticks.sleep))
 
 
-async def test_a_change_is_made_of_the_newest_document() -> None:
+async def test_change_is_based_on_the_newest_document() -> None:
     """Another replica's change is applied first, and the listener gets both in order."""
     store, heard = Scripted(), list[int]()
     state = WantedState("numbers", store, 1, heard.append)
@@ -97,7 +97,7 @@ async def test_a_change_is_made_of_the_newest_document() -> None:
 
 
 @pytest.mark.parametrize("loss", [OSError("disk"), SharedTextLost("away")])
-async def test_a_change_that_cannot_be_stored_is_not_made(loss: Exception) -> None:
+async def test_change_that_cannot_be_stored_is_discarded(loss: Exception) -> None:
     store, heard = Scripted(), list[int]()
     state = WantedState("numbers", store, 1, heard.append)
     store.loss = loss
@@ -115,7 +115,7 @@ async def test_without_a_shared_store_a_change_is_kept_in_memory() -> None:
     assert (heard, state.newest, state.is_shared) == ([2], 2, False)
 
 
-async def test_a_change_is_known_when_no_replica_is_behind() -> None:
+async def test_change_is_complete_once_every_replica_knows_it() -> None:
     """The store is asked until every other replica has recorded that it knows the change; each refresh records, too."""
     store, ticks, asks = Scripted(), Ticks(), Ticks()
     state = WantedState[int]("numbers", store, 1, lambda _: None, records_reads=True)
@@ -135,7 +135,7 @@ async def test_a_change_is_known_when_no_replica_is_behind() -> None:
     task.cancel()
 
 
-async def test_a_loss_is_reported_once_and_its_end() -> None:
+async def test_loss_of_the_store_and_its_end_are_logged_once() -> None:
     """The known document stays meanwhile."""
     store, ticks, losses = Scripted(), Ticks(), list[bool]()
     state = WantedState[int]("numbers", store, 1, lambda _: None)

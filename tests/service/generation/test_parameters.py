@@ -18,14 +18,16 @@ from service.generation.requests.parameters import Range, SamplingParams
         (Range(), [-1e30, 1e30], [], "a finite number"),
     ],
 )
-def test_range_has_its_ends(allowed: Range, inside: list[float], outside: list[float], message: str) -> None:
+def test_range_bounds_are_inclusive_or_exclusive(
+    allowed: Range, inside: list[float], outside: list[float], message: str
+) -> None:
     """Bounds are inclusive or exclusive as named, infinite numbers are outside, and the text describes the range."""
     assert [value in allowed for value in inside] == [True] * len(inside)
     assert not any(value in allowed for value in [*outside, math.inf, -math.inf, math.nan])
     assert str(allowed) == message
 
 
-def test_drawn_seeds_can_be_counted_on() -> None:
+def test_seeds_wrap_around_after_the_last_one() -> None:
     """Seeds after the last one start again; a given seed is kept."""
     assert SamplingParams(seed=2**63 - 1).with_next_seed(2).seed == 1
     assert SamplingParams(seed=5).with_next_seed(0).seed == 5

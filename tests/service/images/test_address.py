@@ -23,14 +23,14 @@ SETTINGS = ImageSettings(allowed_hosts=["a.example", "*.b.example"], allow_http=
         "2001:10::1", "2001:20::1", "2001:30::1", "2620:4f:8000::1",
     ],
 )  # fmt: skip
-def test_addresses_of_no_use_to_the_internet_are_not_public(address: str) -> None:
+def test_reserved_addresses_are_not_public(address: str) -> None:
     assert not is_public(address)
 
 
 @pytest.mark.parametrize(
     "address", ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"]
 )
-def test_addresses_of_the_internet_are_public(address: str) -> None:
+def test_internet_addresses_are_public(address: str) -> None:
     assert is_public(address)
 
 
@@ -43,7 +43,7 @@ def test_addresses_of_the_internet_are_public(address: str) -> None:
         ("http://c.b.example:8080/x", "c.b.example:8080", "/x"),
     ],
 )
-def test_urls_of_allowed_hosts_are_taken_apart(url: str, authority: str, path: str) -> None:
+def test_urls_of_allowed_hosts_are_parsed(url: str, authority: str, path: str) -> None:
     """A host's name is case-insensitive and may end with a dot; the fragment is not sent."""
     target = check_url(url, "f", SETTINGS)
     assert (target.authority, target.path) == (authority, path)

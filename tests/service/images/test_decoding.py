@@ -35,13 +35,13 @@ def test_every_kind_of_file_becomes_rgb(kind: str, options: dict[str, Any], mode
     assert np.asarray(found).min() > 250
 
 
-def test_the_first_frame_of_an_animation_is_seen() -> None:
+def test_first_frame_of_an_animation_is_decoded() -> None:
     frames = [Image.new("RGB", (2, 2), color) for color in ((255, 0, 0), (0, 255, 0))]
     data = file_of(frames[0], "GIF", save_all=True, append_images=frames[1:])
     assert decode(Media(data, "image/gif"), "f", MOST).getpixel((0, 0)) == (255, 0, 0)
 
 
-def test_photographs_are_turned_upright() -> None:
+def test_exif_orientation_is_applied() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was held on its side
     data = file_of(Image.new("RGB", (4, 2)), "JPEG", exif=exif)
@@ -65,7 +65,7 @@ def test_other_kinds_of_files_are_rejected(kind: str) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 8, 30, 60, 100])
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF", "JPEG"])
-def test_files_that_are_cut_off_are_rejected(kind: str, length: int) -> None:
+def test_truncated_files_are_rejected(kind: str, length: int) -> None:
     drawn = Image.effect_noise((60, 60), 90).convert("RGB")
     with pytest.raises(InvalidRequest) as raised:
         decode(Media(file_of(drawn, kind)[:length], ""), "f", MOST)
@@ -84,7 +84,7 @@ def test_data_urls_are_read(url: str) -> None:
     assert read_data_url(url, "f", 10) == Media(b"hi", "image/png")
 
 
-def test_large_data_urls_are_rejected_unread() -> None:
+def test_large_data_urls_are_rejected_before_decoding() -> None:
     text = base64.b64encode(b"x" * 100).decode()
     assert read_data_url(f"data:,;base64,{text}", "f", 200).data
     for url in (f"data:image/png;base64,{text}", "data:image/png," + "x" * 100):
@@ -92,7 +92,7 @@ def test_large_data_urls_are_rejected_unread() -> None:
             read_data_url(url, "f", 90)
 
 
-def test_a_photograph_of_thousands_of_scans_is_rejected_at_once() -> None:
+def test_jpeg_with_thousands_of_scans_is_rejected_before_decoding() -> None:
     """Each scan touches all pixels and takes ten bytes of the file; the limit is far above what cameras write."""
     whole = file_of(Image.effect_noise((64, 64), 50).convert("RGB"), "JPEG", progressive=True)
     start = whole.rindex(b"\xff\xda")
@@ -102,7 +102,7 @@ def test_a_photograph_of_thousands_of_scans_is_rejected_at_once() -> None:
         decode(Media(whole[:start] + scan * 101 + whole[-2:], ""), "f", MOST)
 
 
-def test_a_side_has_its_limit() -> None:
+def test_image_with_a_side_above_the_limit_is_rejected() -> None:
     """A column of millions of pixels is within the other limits, but takes seconds and gigabytes to scale."""
     with pytest.raises(InvalidRequest, match=r"1 x 16385 pixels; the limit of a side is 16384"):
         decode(Media(file_of(Image.new("L", (1, 16_385)), "PNG"), ""), "f", 1 << 25)

@@ -32,12 +32,12 @@ class NameServer:
 
     def __init__(self, *answers: list[str]) -> None:
         self.answers = list(answers)
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def __call__(self, host: str, port: int) -> list[str]:
         del port
-        self.asked.append(host)
-        return self.answers[min(len(self.asked), len(self.answers)) - 1]
+        self.requests.append(host)
+        return self.answers[min(len(self.requests), len(self.answers)) - 1]
 
 
 class Network(httpcore.AnyIOBackend):
@@ -56,21 +56,21 @@ def settings(**values: Any) -> ImageSettings:
 
 
 @pytest.mark.slow
-async def test_an_image_is_fetched_by_its_hosts_name(server: PictureServer) -> None:
+async def test_image_is_fetched_from_a_host_name(server: PictureServer) -> None:
     names = NameServer(["127.0.0.1"])
     fetcher = Fetcher(settings(allow_private_addresses=True), names)
     media = await fetcher.fetch(f"http://cats.example:{server.port}/cat.png", "f", None)
     fetcher.close()
-    assert (media.data, media.kind, names.asked) == (b"cat", "image/png", ["cats.example"])
+    assert (media.data, media.kind, names.requests) == (b"cat", "image/png", ["cats.example"])
 
 
 @pytest.mark.slow
-async def test_a_name_that_changes_its_address_gains_nothing(server: PictureServer) -> None:
+async def test_host_name_is_resolved_once_per_connection(server: PictureServer) -> None:
     """A name is resolved once, and the checked address is connected to even if the name has a private one by then."""
     names, network = NameServer(["1.1.1.1"], ["127.0.0.1"]), Network()
     fetcher = Fetcher(settings(), names, network)
     await fetcher.fetch(f"http://cats.example:{server.port}/cat.png", "f", None)
-    assert (names.asked, network.addresses) == (["cats.example"], ["1.1.1.1"])
+    assert (names.requests, network.addresses) == (["cats.example"], ["1.1.1.1"])
     with pytest.raises(InvalidRequest, match=r"\(images\.allow_private_addresses\)"):
         await fetcher.fetch(f"http://cats.example:{server.port}/cat.png", "f", None)
     fetcher.close()
@@ -95,7 +95,7 @@ async def test_a_redirect_to_a_private_address_is_rejected(server: PictureServer
     with pytest.raises(InvalidRequest, match=r"\(images\.allowed_hosts\)"):
         await fetcher.fetch(f"http://cats.example:{server.port}/redirect?to={target}", "f", None)
     fetcher.close()
-    assert server.asked == [f"/redirect?to={target}"]
+    assert server.requests == [f"/redirect?to={target}"]
 
 
 async def test_call_that_ends_before_the_fetch_gets_deadline_exceeded(server: PictureServer) -> None:
@@ -119,9 +119,9 @@ async def test_a_key_with_many_fetches_delays_no_other_key(server: PictureServer
         await fetcher.fetch(f"http://cats.example:{server.port}{path}", "f", time.monotonic() + GUARD_S)
 
     slow = [asyncio.create_task(fetch("greedy", "/slow")) for _ in range(6)]
-    await until(lambda: server.asked.count("/slow") == 2)
+    await until(lambda: server.requests.count("/slow") == 2)
     await asyncio.gather(fetch("other", "/cat.png"), *(fetch("", "/cat.png") for _ in range(4)))
-    assert server.asked.count("/slow") == 2
+    assert server.requests.count("/slow") == 2
     for each in slow:
         each.cancel()
     await asyncio.gather(*slow, return_exceptions=True)
@@ -129,7 +129,7 @@ async def test_a_key_with_many_fetches_delays_no_other_key(server: PictureServer
 
 
 @pytest.mark.slow
-async def test_the_wait_for_others_of_a_key_is_not_part_of_an_images_time(server: PictureServer) -> None:
+async def test_wait_for_a_keys_slot_does_not_count_towards_the_fetch_timeout(server: PictureServer) -> None:
     """A request may have more images than its key has slots: two that use their whole time precede the third."""
     enter_call(Call("sluice.v1.ChatService/Chat", "r", caller=Caller(id="one")))
     time_s = 0.25

@@ -23,7 +23,7 @@ from service.server.server import Server
 from tests.engine.fakes import until
 from tests.service.auth.issuers import AUTH, Signer, key_set
 from tests.service.auth.key_files import write
-from tests.service.fakes import Running, refused, request, running, settings_of
+from tests.service.fakes import Running, rejection_of, request, running, settings_of
 from tests.service.observability.test_observation import samples
 
 Code = grpc.StatusCode
@@ -60,13 +60,15 @@ def path(tmp_path: Path) -> Path:
         (bearing(new_key("nobody")), "INVALID_KEY"),
     ],
 )
-async def test_without_a_valid_key_nothing_is_generated(
+async def test_call_without_a_valid_key_is_unauthenticated(
     path: Path, method: str, metadata: tuple[tuple[str, str], ...], reason: str
 ) -> None:
     """The call ends with UNAUTHENTICATED, its reason and the request id; the engine runs no step."""
     async with guarded(path, team={}) as (run, _):
-        refusal = await refused(getattr(run.chat, method)(request(), metadata=(*metadata, ("x-request-id", "r-1"))))
-        assert (refusal.code, refusal.info.reason, refusal.request_id) == (Code.UNAUTHENTICATED, reason, "r-1")
+        rejection = await rejection_of(
+            getattr(run.chat, method)(request(), metadata=(*metadata, ("x-request-id", "r-1")))
+        )
+        assert (rejection.code, rejection.info.reason, rejection.request_id) == (Code.UNAUTHENTICATED, reason, "r-1")
         assert run.runner.num_steps == 0
 
 
@@ -90,7 +92,9 @@ async def test_key_is_accepted_under_three_names(path: Path, name: str) -> None:
         ([("authorization-bin", b"Bearer a")], None),
     ],
 )
-def test_bearer_token_counts_before_other_names(metadata: list[tuple[str, str | bytes]], found: str | None) -> None:
+def test_bearer_token_takes_precedence_over_other_headers(
+    metadata: list[tuple[str, str | bytes]], found: str | None
+) -> None:
     """Of several credentials, the bearer token is used."""
     assert credential(metadata) == found
 
@@ -98,10 +102,10 @@ def test_bearer_token_counts_before_other_names(metadata: list[tuple[str, str | 
 async def test_key_without_the_scope_is_rejected(path: Path) -> None:
     """PERMISSION_DENIED names the scope; an authenticated caller may list models with any scopes."""
     async with guarded(path, embedder={"scopes": ["embed"]}, mute={"scopes": []}) as (run, keys):
-        refusal = await refused(run.chat.Chat(request(), metadata=bearing(keys["embedder"])))
-        assert (refusal.code, refusal.info.reason) == (Code.PERMISSION_DENIED, "SCOPE_MISSING")
-        assert dict(refusal.info.metadata) == {"scopes": "generate"}
-        assert refusal.text == "the key lacks the scope generate"
+        rejection = await rejection_of(run.chat.Chat(request(), metadata=bearing(keys["embedder"])))
+        assert (rejection.code, rejection.info.reason) == (Code.PERMISSION_DENIED, "SCOPE_MISSING")
+        assert dict(rejection.info.metadata) == {"scopes": "generate"}
+        assert rejection.text == "the key lacks the scope generate"
         await run.models.ListModels(model_pb2.ListModelsRequest(), metadata=bearing(keys["mute"]))
 
 
@@ -109,9 +113,9 @@ async def test_rejected_message_is_not_read(path: Path) -> None:
     """A message that can't be decoded is rejected because of its key, which is checked first."""
     async with guarded(path, team={}) as (run, keys):
         chat: Any = run.channel.unary_unary("/sluice.v1.ChatService/Chat", request_serializer=None)
-        refusal = await refused(chat(b"\xff" * (1 << 20), metadata=bearing(new_key("team"))))
-        assert refusal.info.reason == "INVALID_KEY"
-        undecodable = await refused(chat(b"\xff" * (1 << 20), metadata=bearing(keys["team"])))
+        rejection = await rejection_of(chat(b"\xff" * (1 << 20), metadata=bearing(new_key("team"))))
+        assert rejection.info.reason == "INVALID_KEY"
+        undecodable = await rejection_of(chat(b"\xff" * (1 << 20), metadata=bearing(keys["team"])))
         assert undecodable.code is not Code.UNAUTHENTICATED
 
 
@@ -121,8 +125,8 @@ async def test_health_and_reflection_need_no_key(path: Path) -> None:
         assert await run.status() == "SERVING"
         channel: Any = run.channel
         stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
-        asked = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
-        assert [answer async for answer in stub.ServerReflectionInfo(asked)]
+        requests = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
+        assert [answer async for answer in stub.ServerReflectionInfo(requests)]
 
 
 async def test_log_names_the_key_and_never_shows_it(path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -130,7 +134,7 @@ async def test_log_names_the_key_and_never_shows_it(path: Path, caplog: pytest.L
     caplog.set_level("DEBUG")
     async with guarded(path, team={}) as (run, keys):
         await run.chat.Chat(request(), metadata=bearing(keys["team"]))
-        await refused(run.chat.Chat(request(), metadata=bearing(keys["team"] + "x")))
+        await rejection_of(run.chat.Chat(request(), metadata=bearing(keys["team"] + "x")))
     lines = json.dumps([vars(record) for record in caplog.records], default=str)
     assert '"key": "team"' in lines
     assert keys["team"] not in lines
@@ -138,7 +142,7 @@ async def test_log_names_the_key_and_never_shows_it(path: Path, caplog: pytest.L
 
 
 @pytest.mark.slow
-async def test_keys_are_read_again_while_serving(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_changed_keys_file_is_reloaded_while_serving(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A new key is valid and a removed one is not, without a restart.
 
     A broken file changes nothing and is logged once.
@@ -149,8 +153,8 @@ async def test_keys_are_read_again_while_serving(path: Path, caplog: pytest.LogC
         await until(lambda: any("can't be used" in record.message for record in caplog.records))
         assert (await run.chat.Chat(request(), metadata=first)).choices
         second = bearing(write(path, second={})["second"])
-        while (refusal := await outcome(run.chat.Chat(request(), metadata=second))) is not None:
-            assert refusal == "INVALID_KEY"
+        while (rejection := await outcome(run.chat.Chat(request(), metadata=second))) is not None:
+            assert rejection == "INVALID_KEY"
         assert await outcome(run.chat.Chat(request(), metadata=first)) == "INVALID_KEY"
     assert sum("can't be used" in record.message for record in caplog.records) == 1
 
@@ -188,9 +192,9 @@ async def test_request_from_elsewhere_needs_keys(path: Path) -> None:
     """A call that the gateway marks for its Host or Origin is rejected without keys, with what to do."""
     mark = ("x-sluice-auth", "foreign")
     async with running() as run:
-        refusal = await refused(run.chat.Chat(request(), metadata=(mark,)))
-        assert refusal.info.reason == "AUTH_OFF"
-        assert "auth.allow_anonymous" in refusal.text
+        rejection = await rejection_of(run.chat.Chat(request(), metadata=(mark,)))
+        assert rejection.info.reason == "AUTH_OFF"
+        assert "auth.allow_anonymous" in rejection.text
     async with guarded(path, team={}) as (run, keys):
         assert await outcome(run.chat.Chat(request(), metadata=(mark, *bearing(keys["team"])))) is None
 
@@ -238,7 +242,7 @@ def test_unusable_operator_token_stops_the_start(text: str | None, words: str, t
         Server(settings, Telemetry(None))
 
 
-async def test_named_scope_is_required_as_well(path: Path) -> None:
+async def test_scope_named_by_the_gateway_is_required(path: Path) -> None:
     """The gateway sends the scope of a page that it serves itself; a key without this scope is rejected."""
     async with guarded(path, team={}, operator={"scopes": ["metrics"]}) as (run, keys):
         for key_id, scope, reason in (
@@ -253,7 +257,7 @@ async def test_named_scope_is_required_as_well(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "keys: [{expires: 2027-02-30}]", "keys: [\x00]", "keys: " + "[" * 2000])
-async def test_no_content_of_the_file_ends_its_reloads(path: Path, text: str) -> None:
+async def test_unusable_keys_file_is_reloaded_again_later(path: Path, text: str) -> None:
     """Keys stay in use while their file is unusable, a metric reports it, and a later revocation takes effect."""
     async with guarded(path, team={}) as (run, keys):
         call = bearing(keys["team"])
@@ -278,13 +282,13 @@ def spoil(path: Path) -> None:
 async def outcome(call: Any) -> str | None:
     """Return the reason for which a call was rejected; None if it succeeded."""
     try:
-        reason: str = (await refused(call)).info.reason
+        reason: str = (await rejection_of(call)).info.reason
     except AssertionError:
         return None
     return reason
 
 
-def test_start_needs_good_keys(path: Path) -> None:
+def test_unusable_keys_file_fails_the_start(path: Path) -> None:
     """An unusable file fails the start with its path."""
     spoil(path)
     telemetry = Telemetry(None)

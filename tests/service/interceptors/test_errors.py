@@ -43,7 +43,7 @@ from service.registry.errors import (
     TooManyEndpoints,
     VersionNotFound,
 )
-from tests.service.fakes import refused, request, running
+from tests.service.fakes import rejection_of, request, running
 from tests.waiting import GUARD_S
 
 ROOT = Path(__file__).parents[3]
@@ -215,27 +215,29 @@ async def test_error_becomes_its_status(case: Case, method: str) -> None:
     async with running() as run:
         run.preparation.fail_with = case.error
         call = getattr(run.chat, method)(request(), metadata=(("x-request-id", "request-7"),))
-        refusal = await refused(call)
-    assert refusal.code is case.code
-    assert (refusal.info.domain, refusal.info.reason) == (DOMAIN, case.reason)
-    assert refusal.fields == ([case.violation] if case.violation else [])
-    assert refusal.retry_after_s == case.retry_after_s
-    assert dict(refusal.info.metadata) == case.values
-    assert refusal.request_id == "request-7"
-    assert dict(refusal.error.trailing_metadata() or ())["x-sluice-reason"] == case.reason
+        rejection = await rejection_of(call)
+    assert rejection.code is case.code
+    assert (rejection.info.domain, rejection.info.reason) == (DOMAIN, case.reason)
+    assert rejection.fields == ([case.violation] if case.violation else [])
+    assert rejection.retry_after_s == case.retry_after_s
+    assert dict(rejection.info.metadata) == case.values
+    assert rejection.request_id == "request-7"
+    assert dict(rejection.error.trailing_metadata() or ())["x-sluice-reason"] == case.reason
 
 
 @pytest.mark.parametrize(
     ("within_s", "delay_s", "pushback"), [(None, 2.5, "2500"), (GUARD_S, 2.5, "2500"), (GUARD_S, 2 * GUARD_S, "-1")]
 )
-async def test_grpc_gets_the_delay_of_a_retry(within_s: float | None, delay_s: float, pushback: str) -> None:
+async def test_grpc_retry_pushback_is_the_delay_of_retry_info(
+    within_s: float | None, delay_s: float, pushback: str
+) -> None:
     """GRPC's own retries wait for the delay of RetryInfo, and are disabled if the deadline is earlier."""
     async with running() as run:
         run.preparation.fail_with = generation_errors.EngineOverloaded("256 wait already", retry_after_s=delay_s)
-        refusal = await refused(run.chat.Chat(request(), timeout=within_s))
+        rejection = await rejection_of(run.chat.Chat(request(), timeout=within_s))
         run.preparation.fail_with = generation_errors.TemplateRejected("messages", "must alternate")
-        final = await refused(run.chat.Chat(request(), timeout=within_s))
-    assert dict(refusal.error.trailing_metadata() or ())["grpc-retry-pushback-ms"] == pushback
+        final = await rejection_of(run.chat.Chat(request(), timeout=within_s))
+    assert dict(rejection.error.trailing_metadata() or ())["grpc-retry-pushback-ms"] == pushback
     assert "grpc-retry-pushback-ms" not in dict(final.error.trailing_metadata() or ())
 
 
@@ -244,23 +246,23 @@ async def test_internal_errors_show_the_request_id_and_no_more(error: Exception)
     """The client gets an id to report, and no internal details."""
     async with running() as run:
         run.preparation.fail_with = error
-        refusal = await refused(run.chat.Chat(request(), metadata=(("x-request-id", "request-7"),)))
-    assert "request-7" in refusal.text
-    assert "secret" not in str(refusal.error)
+        rejection = await rejection_of(run.chat.Chat(request(), metadata=(("x-request-id", "request-7"),)))
+    assert "request-7" in rejection.text
+    assert "secret" not in str(rejection.error)
 
 
 async def test_reached_limits_are_reported_in_quota_failure() -> None:
     """The details have the owner, the measure and the value of the limit."""
     async with running() as run:
         run.preparation.fail_with = ConcurrencyLimited(PLACES, 1.0)
-        refusal = await refused(run.chat.Chat(request()))
-    (violation,) = refusal.quota_violations
+        rejection = await rejection_of(run.chat.Chat(request()))
+    (violation,) = rejection.quota_violations
     assert (violation.subject, violation.quota_metric) == ("key:k1/model:m", "concurrent_requests")
     assert violation.quota_value == 4
-    assert violation.description == refusal.text
+    assert violation.description == rejection.text
 
 
-def test_every_row_has_a_case() -> None:
+def test_every_row_of_the_status_table_is_tested() -> None:
     """A new row needs a case."""
     tried = {next(row for row in TABLE if isinstance(case.error, row.error)).error for case in CASES}
     assert tried == {row.error for row in TABLE}
@@ -294,9 +296,9 @@ async def test_errors_fit_into_trailers() -> None:
     """A long text is cut, because a status that exceeds the trailers would reach the client as another error."""
     async with running() as run:
         run.preparation.fail_with = generation_errors.TemplateRejected("messages", "ü" * 100_000)
-        refusal = await refused(run.chat.Chat(request()))
-    assert refusal.code is Code.INVALID_ARGUMENT
-    assert refusal.info.reason == "TEMPLATE_REFUSED"
+        rejection = await rejection_of(run.chat.Chat(request()))
+    assert rejection.code is Code.INVALID_ARGUMENT
+    assert rejection.info.reason == "TEMPLATE_REFUSED"
 
 
 def _subclasses(error: type[Exception]) -> set[type[Exception]]:

@@ -9,7 +9,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from sluice.v1 import model_pb2
 
 from service.interceptors.load_report import as_binary, as_text
-from tests.service.fakes import ENDLESS, Refusal, ScriptedRunner, refused, request, rest_of, running
+from tests.service.fakes import ENDLESS, Rejection, ScriptedRunner, rejection_of, request, rest_of, running
 from tests.waiting import GUARD_S
 
 TEXT, BINARY = "endpoint-load-metrics", "endpoint-load-metrics-bin"
@@ -41,7 +41,7 @@ def message() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("orca.OrcaLoadReport"))()
 
 
-def test_both_forms_say_the_same() -> None:
+def test_text_and_binary_load_reports_are_equal() -> None:
     named = {"kv_cache_usage_perc": 0.25, "num_requests_waiting": 3.0}
     found = message()
     found.ParseFromString(as_binary(1.5, 0.5, 0.75, named))
@@ -53,7 +53,7 @@ def test_both_forms_say_the_same() -> None:
     )
 
 
-def metadata_of(failure: Refusal) -> dict[str, Any]:
+def metadata_of(failure: Rejection) -> dict[str, Any]:
     return {name: value for name, value in failure.error.trailing_metadata() or ()}  # noqa: C416  of other types
 
 
@@ -69,7 +69,7 @@ async def test_each_answer_ends_with_a_report() -> None:
         assert TEXT not in dict(await whole.initial_metadata())
         stream = run.chat.StreamChat(request())
         assert [event async for event in rest_of(stream)]
-        failure = await refused(run.chat.Chat(request(model="nobody")))
+        failure = await rejection_of(run.chat.Chat(request(model="nobody")))
         for found in (await trailers(whole), await trailers(stream), metadata_of(failure)):
             report = parsed(found[TEXT])
             assert 0 < report["application_utilization"] <= 1
@@ -79,11 +79,11 @@ async def test_each_answer_ends_with_a_report() -> None:
         assert last > first
 
 
-async def test_rejections_are_not_productive_work() -> None:
+async def test_rejections_do_not_count_as_productive_work() -> None:
     """Balancers must not take fast rejections for productive work."""
     async with running(load_report="text") as run:
         for call in (run.chat.Chat, run.chat.StreamChat):
-            failure = await refused(call(request(model="nobody")))
+            failure = await rejection_of(call(request(model="nobody")))
         report = parsed(metadata_of(failure)[TEXT])
         assert report["rps_fractional"] == 0
         assert report["eps"] > 0

@@ -12,7 +12,7 @@ from sluice.v1 import load_pb2, model_pb2
 from process.logs.logs import JsonFormatter
 from service.interceptors.request_log import waited_s
 from service.observability.logs import call_context
-from tests.service.fakes import MODEL, refused, request, running
+from tests.service.fakes import MODEL, rejection_of, request, running
 
 STREAM = "sluice.v1.ChatService/StreamChat"
 
@@ -66,7 +66,9 @@ async def test_log_line_has_the_outcome_of_a_call(lines: list[dict[str, object]]
         ("123456789S", 10.0, None),
     ],
 )
-def test_how_long_a_call_has_waited(timeout: str | None, remaining_s: float | None, waited: float | None) -> None:
+def test_wait_is_the_timeout_minus_the_remaining_time(
+    timeout: str | None, remaining_s: float | None, waited: float | None
+) -> None:
     """The wait is the timeout minus the remaining time; None if one is missing or the timeout is malformed."""
 
     class Context:
@@ -79,7 +81,7 @@ def test_how_long_a_call_has_waited(timeout: str | None, remaining_s: float | No
     assert waited_s(cast("Any", Context())) == waited
 
 
-async def test_polling_of_the_load_leaves_no_line(lines: list[dict[str, object]]) -> None:
+async def test_successful_load_polls_are_not_logged(lines: list[dict[str, object]]) -> None:
     """Successful calls of GetLoad are not logged."""
     async with running() as run:
         await run.models.GetLoad(load_pb2.GetLoadRequest())
@@ -89,20 +91,20 @@ async def test_polling_of_the_load_leaves_no_line(lines: list[dict[str, object]]
     ]
 
 
-async def test_log_has_the_traceback_of_a_fault(lines: list[dict[str, object]]) -> None:
+async def test_unexpected_exception_is_logged_with_its_traceback(lines: list[dict[str, object]]) -> None:
     """An unexpected exception is logged with its traceback and the request id that the client got."""
     async with running() as run:
         run.preparation.fail_with = ValueError("inner")
-        refusal = await refused(run.chat.Chat(request()))
+        rejection = await rejection_of(run.chat.Chat(request()))
     (line,) = [line for line in lines if line["level"] == "error"]
     assert "ValueError: inner" in str(line["exception"])
-    assert line["request_id"] == refusal.request_id
+    assert line["request_id"] == rejection.request_id
     (access,) = [line for line in lines if line["logger"] == "sluice.access"]
     assert access["status"] == "INTERNAL"
 
 
 @pytest.mark.parametrize("good", ["request-7", "00-ab.c/d+e=", "x" * 128])
-async def test_request_id_of_the_caller_comes_back(good: str) -> None:
+async def test_request_id_is_returned_in_the_initial_metadata(good: str) -> None:
     """The client's request id is in the initial metadata of successful calls, streamed or not."""
     async with running() as run:
         metadata = (("x-request-id", good),)
@@ -129,6 +131,6 @@ async def test_rejected_call_has_trailers_only() -> None:
     """Proxies read its status from the headers, to decide on retries; the request id is there, too."""
     async with running() as run:
         call = run.chat.StreamChat(request(model="nobody"))
-        refusal = await refused(call)
+        rejection = await rejection_of(call)
         assert not dict(await call.initial_metadata())
-    assert refusal.request_id
+    assert rejection.request_id

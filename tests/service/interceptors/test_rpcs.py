@@ -29,13 +29,13 @@ def test_every_rpc_declares_its_properties(name: str) -> None:
     }
 
 
-def test_scopes_of_the_contract_are_those_of_keys() -> None:
+def test_contract_and_keys_file_have_the_same_scopes() -> None:
     """The scopes of the enum are exactly the values that a keys file accepts."""
     names = [name.removeprefix("SCOPE_") for name in rpc_pb2.Scope.keys()]  # noqa: SIM118  an enum wrapper
     assert names == ["UNSPECIFIED", *(scope.name for scope in Scope)]
 
 
-def test_calls_that_only_monitor() -> None:
+def test_get_load_is_the_only_monitoring_rpc() -> None:
     """Monitoring calls are served above the limit of concurrent calls."""
     assert {"sluice.v1.ModelService/GetLoad"} == MONITORING
 

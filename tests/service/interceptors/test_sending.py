@@ -39,7 +39,7 @@ async def stream(request: object, context: object) -> AsyncGenerator[str, None]:
     [(False, True), (True, True), (True, False)],
     ids=["a whole answer's metadata", "a stream's metadata", "a stream's message"],
 )
-async def test_a_disconnection_before_the_answer_cancels_the_call(*, is_stream: bool, has_metadata: bool) -> None:
+async def test_disconnect_before_the_answer_cancels_the_call(*, is_stream: bool, has_metadata: bool) -> None:
     """A disconnection is handled as a cancellation instead of being logged and answered as a fault of the service."""
     make: Any = grpc.unary_stream_rpc_method_handler if is_stream else grpc.unary_unary_rpc_method_handler
 

@@ -11,8 +11,8 @@ from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_tra
 
 from service.generation.errors import EngineClosed
 from tests.engine.fakes import until
-from tests.service.deadlines import refused_at_deadline
-from tests.service.fakes import ENDLESS, MODEL, ScriptedRunner, refused, request, running
+from tests.service.deadlines import rejection_at_deadline
+from tests.service.fakes import ENDLESS, MODEL, ScriptedRunner, rejection_of, request, running
 
 TRACE_ID, CALLER_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = (("traceparent", f"00-{TRACE_ID}-{CALLER_ID}-01"),)
@@ -58,7 +58,7 @@ async def test_spans_of_a_stream_are_one_trace() -> None:
         assert chat.start_time <= began <= ended <= chat.end_time
 
 
-async def test_server_span_of_a_good_call() -> None:
+async def test_server_span_of_a_successful_call() -> None:
     """The attributes of the server span follow the conventions, and its status is not an error."""
     async with running() as run:
         await run.chat.Chat(request(), metadata=(("x-request-id", "request-7"),))
@@ -79,7 +79,7 @@ async def test_server_span_of_a_failed_call(error: Exception, code: str) -> None
     """The span has the status that the client receives, also for an exception, but not the exception's text."""
     async with running() as run:
         run.preparation.fail_with = error
-        await refused(run.chat.StreamChat(request()))
+        await rejection_of(run.chat.StreamChat(request()))
         spans = await run.ended_spans(2)
     assert attributes(spans[STREAM])["rpc.response.status_code"] == code
     assert spans[STREAM].status.status_code is StatusCode.ERROR
@@ -88,10 +88,10 @@ async def test_server_span_of_a_failed_call(error: Exception, code: str) -> None
     assert "secret" not in "".join(span.to_json() for span in spans.values())
 
 
-async def test_server_span_of_a_rejected_call_is_no_error() -> None:
+async def test_server_span_of_a_rejected_call_is_not_an_error() -> None:
     """A client's mistake is not an error of the server."""
     async with running() as run:
-        await refused(run.chat.Chat(request(model="nobody")))
+        await rejection_of(run.chat.Chat(request(model="nobody")))
         span = (await run.ended_spans(1))[WHOLE]
     assert attributes(span)["rpc.response.status_code"] == "NOT_FOUND"
     assert span.status.status_code is StatusCode.UNSET
@@ -117,7 +117,7 @@ async def test_spans_of_a_cancelled_call_are_ended_and_marked(method: str) -> No
     assert {span.status.status_code for span in spans.values()} == {StatusCode.UNSET}
 
 
-async def test_spans_of_a_call_left_before_its_first_message(caplog: pytest.LogCaptureFixture) -> None:
+async def test_spans_of_a_call_cancelled_before_its_first_message(caplog: pytest.LogCaptureFixture) -> None:
     """A call whose client disconnects after the preparation is cancelled and no server error."""
     async with running(ScriptedRunner("on and ", end=False), engine=ENDLESS) as run:
         call = run.chat.StreamChat(request())
@@ -130,7 +130,7 @@ async def test_spans_of_a_call_left_before_its_first_message(caplog: pytest.LogC
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-async def test_span_of_a_call_that_fails_after_its_caller_left() -> None:
+async def test_span_of_a_call_that_fails_after_its_cancellation() -> None:
     """An error after the client has disconnected leaves the call cancelled."""
     async with running() as run:
         run.preparation.fail_after_leaving = EngineClosed("too late to report")
@@ -141,7 +141,7 @@ async def test_span_of_a_call_that_fails_after_its_caller_left() -> None:
     assert attributes(spans[WHOLE])["rpc.response.status_code"] == "CANCELLED"
 
 
-async def test_spans_of_a_late_call_have_the_deadline_status() -> None:
+async def test_spans_of_an_expired_call_have_deadline_exceeded() -> None:
     """A call that its deadline ended is distinguished from one that its client cancelled."""
     async with running(ScriptedRunner("on and ", end=False), engine=ENDLESS) as run:
 
@@ -149,7 +149,7 @@ async def test_spans_of_a_late_call_have_the_deadline_status() -> None:
             run.spans.clear()
             return run.chat.StreamChat(request(), timeout=left_s)
 
-        await refused_at_deadline(call, run.runner.entered.is_set)
+        await rejection_at_deadline(call, run.runner.entered.is_set)
         spans = await run.ended_spans(2)
     assert attributes(spans[STREAM])["rpc.response.status_code"] == "DEADLINE_EXCEEDED"
     assert attributes(spans[CHAT])["error.type"] == "DeadlineExceeded"

@@ -12,7 +12,7 @@ import grpc
 from grpc import aio
 
 from tests.service.auth.key_files import write
-from tests.service.fakes import Running, kinds_of, refused, request, running, text_of
+from tests.service.fakes import Running, kinds_of, rejection_of, request, running, text_of
 from tests.waiting import GUARD_S
 
 CHAT = "/sluice.v1.ChatService/Chat"
@@ -50,7 +50,7 @@ async def until_answered(run: Running, metadata: tuple[tuple[str, str], ...], *,
             await asyncio.sleep(0.01)
 
 
-async def test_the_uploads_of_one_key_leave_some_for_others(tmp_path: Path) -> None:
+async def test_one_keys_uploads_use_at_most_half_of_the_slots(tmp_path: Path) -> None:
     """Of 8, a key may use 4 at once, whatever addresses it calls from; the next is rejected before its message."""
     path = tmp_path / "keys.yaml"
     keys = write(path, first={}, other={})
@@ -61,8 +61,8 @@ async def test_the_uploads_of_one_key_leave_some_for_others(tmp_path: Path) -> N
         await until_answered(run, first, answered=False)  # the paused calls have arrived
         async with paused(run, first) as fifth:
             assert await fifth.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        refusal = await refused(run.chat.Chat(request(), metadata=first))
-        assert (refusal.info.reason, refusal.info.metadata["limit"]) == ("CONCURRENCY_LIMITED", "4")
+        rejection = await rejection_of(run.chat.Chat(request(), metadata=first))
+        assert (rejection.info.reason, rejection.info.metadata["limit"]) == ("CONCURRENCY_LIMITED", "4")
         assert await is_answered(run, marked("10.0.0.1", keys["other"]))
         assert await is_answered(run, (("authorization", f"Bearer {keys['first']}"),))  # not large
         await held.aclose()
@@ -83,7 +83,7 @@ async def test_large_requests_are_answered_like_others() -> None:
         for metadata in (marked("10.0.0.1"), ()):
             whole = await run.chat.Chat(request(), metadata=metadata)
             streamed = [event async for event in run.chat.StreamChat(request(), metadata=metadata)]
-            absent = await refused(run.chat.Chat(request(model="absent"), metadata=metadata))
+            absent = await rejection_of(run.chat.Chat(request(model="absent"), metadata=metadata))
             broken: Any = run.channel.unary_unary(CHAT)
             code = await broken(b"\xff", metadata=metadata).code()
             seen.append((whole.choices, kinds_of(streamed), text_of(streamed), absent.code, code))

@@ -10,7 +10,7 @@ from google.protobuf import text_format
 from sluice.v1 import chat_pb2, model_pb2
 
 from service.interceptors.validation import PATTERNS
-from tests.service.fakes import MODEL, refused, request, running
+from tests.service.fakes import MODEL, rejection_of, request, running
 
 CASES = [
     ('model: ""', "model", "string.min_len", ""),
@@ -41,36 +41,36 @@ async def test_validation_names_field_and_rule(change: str, field: str, rule: st
     if not change.startswith("model"):
         wrong.model = MODEL
     async with running() as run:
-        refusal = await refused(run.chat.StreamChat(wrong))
+        rejection = await rejection_of(run.chat.StreamChat(wrong))
         assert run.engine.stats().num_steps == 0
-    assert refusal.fields == [(field, rule)]
-    assert refusal.info.reason == "INVALID_FIELD"
-    assert refusal.info.metadata["field"] == field
-    assert dict(refusal.info.metadata).get("value") == value
-    assert refusal.text.startswith(f"{field}: ")
+    assert rejection.fields == [(field, rule)]
+    assert rejection.info.reason == "INVALID_FIELD"
+    assert rejection.info.metadata["field"] == field
+    assert dict(rejection.info.metadata).get("value") == value
+    assert rejection.text.startswith(f"{field}: ")
 
 
 async def test_validation_of_another_service() -> None:
     """Requests to ModelService are validated, too."""
     async with running() as run:
-        refusal = await refused(run.models.GetModel(model_pb2.GetModelRequest()))
-    assert refusal.fields == [("model", "string.min_len")]
+        rejection = await rejection_of(run.models.GetModel(model_pb2.GetModelRequest()))
+    assert rejection.fields == [("model", "string.min_len")]
 
 
-async def test_validation_of_a_thousand_violations_stays_small() -> None:
+async def test_status_of_a_thousand_violations_fits_into_trailers() -> None:
     """The status fits into the trailers and says INVALID_ARGUMENT, whatever the number of violations."""
     wrong = request(messages=[{"role": 9}] * 1000)
     async with running() as run:
-        refusal = await refused(run.chat.Chat(wrong))
-    assert refusal.code.name == "INVALID_ARGUMENT"
-    assert len(refusal.fields) == 8
+        rejection = await rejection_of(run.chat.Chat(wrong))
+    assert rejection.code.name == "INVALID_ARGUMENT"
+    assert len(rejection.fields) == 8
 
 
-async def test_validation_cuts_the_value() -> None:
+async def test_long_invalid_value_is_shortened() -> None:
     """A long invalid value is shortened."""
     async with running() as run:
-        refusal = await refused(run.chat.Chat(request(model="m" * 5000)))
-    assert refusal.info.metadata["value"] == "m" * 256
+        rejection = await rejection_of(run.chat.Chat(request(model="m" * 5000)))
+    assert rejection.info.metadata["value"] == "m" * 256
 
 
 @pytest.mark.parametrize(
@@ -84,21 +84,23 @@ async def test_validation_cuts_the_value() -> None:
     ],
     ids=["tools", "content", "messages", "stop", "logit_bias"],
 )
-async def test_validation_of_too_many_items_looks_at_none(change: dict[str, Any], field: str, rule: str) -> None:
+async def test_too_many_items_are_rejected_without_validating_each(
+    change: dict[str, Any], field: str, rule: str
+) -> None:
     """Only their number is reported, without minutes of comparing all pairs of items."""
     async with running() as run:
-        refusal = await refused(run.chat.Chat(request(**change)))
-    assert refusal.code.name == "INVALID_ARGUMENT"
-    assert refusal.fields == [(field, rule)]
-    assert "at most" in refusal.text
+        rejection = await rejection_of(run.chat.Chat(request(**change)))
+    assert rejection.code.name == "INVALID_ARGUMENT"
+    assert rejection.fields == [(field, rule)]
+    assert "at most" in rejection.text
 
 
 async def test_validation_of_many_items_reports_the_first_violation() -> None:
     """For a request with few items all violations are reported, for one with many only the first."""
     parts = [{"text": "x"}] * 1000
     async with running() as run:
-        few = await refused(run.chat.Chat(request(n=0, messages=[{"role": 9, "content": parts}])))
-        many = await refused(run.chat.Chat(request(n=0, messages=[{"role": 9, "content": parts}] * 5)))
+        few = await rejection_of(run.chat.Chat(request(n=0, messages=[{"role": 9, "content": parts}])))
+        many = await rejection_of(run.chat.Chat(request(n=0, messages=[{"role": 9, "content": parts}] * 5)))
     assert len(few.fields) == 2
     assert len(many.fields) == 1
 

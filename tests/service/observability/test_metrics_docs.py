@@ -21,7 +21,7 @@ ELSEWHERE = {"sluice_quota_refusals_total", "sluice_event_loop_tasks"}  # with l
 
 
 @pytest.mark.slow
-async def test_the_table_of_the_service_is_the_page_s() -> None:
+async def test_documented_metrics_equal_the_services() -> None:
     """The table has each metric's type and its name in Prometheus."""
     section = DOCS.split("## Service metrics")[1].split("\n## ")[0]
     documented = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", section, re.MULTILINE))
@@ -35,7 +35,7 @@ async def test_the_table_of_the_service_is_the_page_s() -> None:
     assert documented == families | {name: documented[name] for name in OF_PROCESSES | ELSEWHERE}
 
 
-def test_the_table_of_vllm_s_names_is_the_code_s() -> None:
+def test_documented_vllm_names_equal_the_codes() -> None:
     """The rows of the table are those of the code."""
     section = DOCS.split("## Under vLLM's names")[1].split("\n## ")[0]
     documented = re.findall(r"^\| `(vllm:\w+)` \| `(\w+)`", section, re.MULTILINE)

@@ -11,7 +11,7 @@ from sluice.v1 import sampling_pb2, serving_pb2
 from service.observability.telemetry import BoundedLabels, MetricsPage
 from tests.engine.fakes import until
 from tests.service.endpoint_fakes import Serving
-from tests.service.fakes import MODEL, Running, ScriptedRunner, refused, request, rest_of, running
+from tests.service.fakes import MODEL, Running, ScriptedRunner, rejection_of, request, rest_of, running
 from tests.waiting import GUARD_S
 
 CHAT = f"chat {MODEL}"
@@ -36,7 +36,7 @@ def samples(run: Running | Serving, name: str) -> dict[frozenset[tuple[str, str]
     return {frozenset(sample.labels.items()): sample.value for sample in found if sample.name == name}
 
 
-async def test_chat_span_has_the_conventions_attributes() -> None:
+async def test_chat_span_has_the_attributes_of_the_conventions() -> None:
     """Request, effective parameters, answer and usage are recorded, without any content."""
     async with running(ScriptedRunner("hello", "you")) as run:
         stopping = sampling_pb2.StopParams(max_tokens=20)
@@ -62,7 +62,7 @@ async def test_chat_span_has_the_conventions_attributes() -> None:
     assert {name: found.get(name) for name in expected} == expected
 
 
-async def test_chat_span_has_content_if_the_operator_wants_it() -> None:
+async def test_chat_span_has_content_with_capture_content() -> None:
     """Only with `capture_content`, messages and answer are on the span, in the conventions' JSON."""
     async with running(capture_content=True) as run:
         await run.chat.Chat(request("tulip"))
@@ -93,7 +93,7 @@ async def test_metrics_distinguish_errors() -> None:
     """A failed call is counted by status, a failed generation by error type, without a time to first token."""
     async with running() as run:
         run.preparation.fail_with = ValueError()
-        await refused(run.chat.Chat(request()))
+        await rejection_of(run.chat.Chat(request()))
         await until(lambda: bool(samples(run, "rpc_server_call_duration_seconds_count")))  # after the status
         (labels,) = samples(run, "rpc_server_call_duration_seconds_count")
         assert {("rpc_response_status_code", "INTERNAL"), ("rpc_method", "sluice.v1.ChatService/Chat")} < labels
@@ -126,7 +126,7 @@ async def test_metrics_show_the_engine() -> None:
 
 
 @pytest.mark.slow
-async def test_bucket_boundaries_are_the_conventions() -> None:
+async def test_bucket_boundaries_follow_the_conventions() -> None:
     """The first boundaries of each histogram are those that the GenAI conventions list."""
     firsts = {
         "gen_ai_server_request_duration_seconds": ["0.01", "0.02", "0.04"],
@@ -143,7 +143,7 @@ async def test_bucket_boundaries_are_the_conventions() -> None:
 
 
 @pytest.mark.slow
-async def test_a_trial_is_distinguished_from_its_stable_twin() -> None:
+async def test_metrics_distinguish_entities_of_one_endpoint() -> None:
     """Every series of a generation, and the log line, have the requested endpoint and the entity that answered."""
     entities = [{"name": name, "model": MODEL, "traffic_percentage": 50} for name in ("stable", "trial")]
     async with running(endpoints=[{"name": "front", "entities": entities}]) as run:
@@ -156,12 +156,12 @@ async def test_a_trial_is_distinguished_from_its_stable_twin() -> None:
 
 
 @pytest.mark.slow
-async def test_ends_and_phases_are_counted() -> None:
+async def test_finish_reasons_and_phases_are_counted() -> None:
     """Finish reasons are counted per choice; there is one wait, one prefill, and a gap between chunks of tokens."""
-    asked = request("tulip", n=2, stopping=sampling_pb2.StopParams(max_tokens=4))
+    message = request("tulip", n=2, stopping=sampling_pb2.StopParams(max_tokens=4))
     async with running(ScriptedRunner("hello", "you")) as run:
         with run.runner.paused(after=1):  # the first tokens are sent in a chunk of their own
-            call = run.chat.StreamChat(asked)
+            call = run.chat.StreamChat(message)
             while not (await call.read()).HasField("content_delta"):
                 pass
         assert [event async for event in rest_of(call)]
@@ -200,7 +200,7 @@ async def test_build_and_cache_are_shown() -> None:
         assert list(samples(run, "sluice_engine_kv_cache_usage").values()) == [0]
 
 
-def test_labels_that_others_choose_are_bounded() -> None:
+def test_number_of_client_chosen_label_values_is_bounded() -> None:
     """Values above the bound share one label; earlier ones keep theirs."""
     bounded = BoundedLabels(2)
     assert [bounded.label(value) for value in ("a", "b", "c", "a", "d")] == ["a", "b", "other", "a", "other"]

@@ -20,7 +20,7 @@ def shown(run: Running) -> list[tuple[str, dict[str, str], float]]:
 
 
 @pytest.mark.slow
-async def test_every_row_has_its_metric() -> None:
+async def test_every_vllm_metric_exists() -> None:
     """After one answer, every metric exists with vLLM's labels."""
     async with running() as run:
         await run.chat.Chat(request("tulip", n=2))
@@ -36,7 +36,7 @@ async def test_every_row_has_its_metric() -> None:
 
 
 @pytest.mark.slow
-async def test_values_are_those_of_our_names() -> None:
+async def test_vllm_metrics_have_the_values_of_our_metrics() -> None:
     """Tokens by kind, the number of requests, and finish reasons are equal under both names."""
     async with running() as run:
         for _ in range(2):

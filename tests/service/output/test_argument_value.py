@@ -30,7 +30,7 @@ ROOT = {"$defs": {"text": {"type": "string"}, "loop": {"anyOf": [{"$ref": "#/$de
         (True, ANY),
     ],
 )
-def test_types_are_those_of_all_alternatives(schema: Any, types: set[str]) -> None:
+def test_types_are_the_union_of_all_alternatives(schema: Any, types: set[str]) -> None:
     """A schema without restrictions allows all types."""
     assert allowed_types(schema, ROOT) == types
 

@@ -88,7 +88,7 @@ def test_logprobs_are_those_of_content_tokens(text: str, reasoning: str, content
 
 
 @pytest.mark.parametrize("cuts", [[], [3]])
-def test_raw_prompts_continuation_has_every_token(cuts: list[int]) -> None:
+def test_continuation_of_a_raw_prompt_has_logprobs_of_every_token(cuts: list[int]) -> None:
     """Control tokens, including the end of the text, have logprobs; tokens that a stop string cuts off don't."""
     form = AnswerForm(emits_every_token=True)
     control = next(iter(TOKENIZER.special_token_ids - {END_ID}))
@@ -105,19 +105,19 @@ def test_raw_prompts_continuation_has_every_token(cuts: list[int]) -> None:
     assert tokens_with_logprobs(cut, stopping=StopParams(stop=("!",)), reason=FinishReason.LENGTH) == letters[:-1]
 
 
-def test_reasoning_tokens_are_counted_to_the_token() -> None:
+def test_reasoning_tokens_are_counted_exactly() -> None:
     """Markers and the white space around them count as reasoning; content and the end of the text don't."""
-    reasoned, said = TOKENIZER.encode("<think>\nthe name\n</think>\n\n"), TOKENIZER.encode("It is.")
+    reasoned, content = TOKENIZER.encode("<think>\nthe name\n</think>\n\n"), TOKENIZER.encode("It is.")
     choice = choice_of()
-    answer_of(choice, [*reasoned, *said, END_ID])
-    assert (choice.num_tokens, choice.num_reasoning_tokens) == (len(reasoned) + len(said) + 1, len(reasoned))
+    answer_of(choice, [*reasoned, *content, END_ID])
+    assert (choice.num_tokens, choice.num_reasoning_tokens) == (len(reasoned) + len(content) + 1, len(reasoned))
 
 
 @pytest.mark.parametrize(
     ("text", "reason", "num_reasoned"),
     [("<think>the name", FinishReason.LENGTH, None), ("It is", FinishReason.LENGTH, 0)],
 )
-def test_answer_that_never_left_its_reasoning_is_all_reasoning(
+def test_all_tokens_count_if_an_answer_ends_in_its_reasoning(
     text: str, reason: FinishReason, num_reasoned: int | None
 ) -> None:
     """In an answer that is truncated during reasoning every token is reasoning; without reasoning, none is."""
@@ -128,7 +128,7 @@ def test_answer_that_never_left_its_reasoning_is_all_reasoning(
     assert answer.reason is FinishReason.LENGTH
 
 
-def test_answer_cut_off_inside_a_call_ends_by_length() -> None:
+def test_answer_truncated_in_a_call_finishes_with_length() -> None:
     """An incomplete call is returned as far as it came, and the finish reason is LENGTH."""
     token_ids = TOKENIZER.encode('<tool_call>\n{"name": "weather", "arguments": {"city": "Os')
     answer = answer_of(choice_of(), token_ids, reason=FinishReason.LENGTH)
@@ -145,7 +145,7 @@ def test_stop_sequence_is_returned_and_its_tokens_have_no_logprobs() -> None:
     assert b"".join(logprob.data for logprob in answer.logprobs).decode() in ("one", "one ")
 
 
-def test_token_that_the_stop_string_cuts_is_a_content_token() -> None:
+def test_token_partly_before_the_stop_string_is_a_content_token() -> None:
     """A token of which only the beginning is sent has a logprob, with all of its bytes."""
     tokenizer = tokenizer_of(*ADDED, "e ST")
     token_ids = [*tokenizer.encode("one STOP"), token_id(tokenizer, END)]
@@ -165,7 +165,7 @@ def test_logprobs_come_before_a_call_that_follows_their_text() -> None:
     assert [len(text.logprobs) for text in (first, second)] == [0, 1]
 
 
-def test_bytes_that_are_no_text_keep_their_logprobs() -> None:
+def test_invalid_utf8_bytes_keep_their_logprobs() -> None:
     """A character that was never completed appears as U+FFFD, with the tokens that began it."""
     single = {TOKENIZER.token_bytes(token): token for token in range(TOKENIZER.vocab_size)}
     token_ids = [single[b"a"], single[b"\xf0"], single[b"\x9f"]]
@@ -174,7 +174,7 @@ def test_bytes_that_are_no_text_keep_their_logprobs() -> None:
     assert [logprob.data for logprob in answer.logprobs] == [b"a", b"\xf0", b"\x9f"]
 
 
-def test_no_logprobs_unless_asked_for() -> None:
+def test_no_logprobs_without_the_option() -> None:
     """Without the option, no logprobs are returned."""
     assert not answer_of(choice_of(with_logprobs=False), [*TOKENIZER.encode("hello"), END_ID]).logprobs
 

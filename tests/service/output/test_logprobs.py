@@ -54,14 +54,14 @@ def test_logprob_carries_bytes_and_candidates() -> None:
     assert logprobs.take(1) == [DecodedLogprob(first, b"\xc3", -0.5, candidates)]
 
 
-def test_prompt_s_first_token_has_zero() -> None:
+def test_first_prompt_token_has_logprob_zero() -> None:
     """The first token has the logprob 0, because nothing precedes it; the others have the engine's."""
     first, second = (TOKENIZER.encode(letter)[0] for letter in "ab")
     found = decode_prompt_logprobs(TOKENIZER, [first, second], [TokenLogprob(second, -2.0)])
     assert found == [DecodedLogprob(first, b"a", 0.0), DecodedLogprob(second, b"b", -2.0)]
 
 
-def test_prompt_that_was_not_computed_has_none() -> None:
+def test_truncated_prompt_has_no_logprobs() -> None:
     """A truncated prompt has no logprobs."""
     assert decode_prompt_logprobs(TOKENIZER, TOKENIZER.encode("ab"), []) == []
     assert len(decode_prompt_logprobs(TOKENIZER, TOKENIZER.encode("a"), [])) == 1

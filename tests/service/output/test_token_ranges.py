@@ -27,14 +27,14 @@ def ranges_of(token_ids: Sequence[int]) -> list[tuple[int, int]]:
     return [ranges.append(token, end) for token, end in zip(token_ids, ends, strict=False)]
 
 
-def test_ranges_of_plain_text_lie_end_to_end() -> None:
+def test_character_ranges_of_plain_text_are_adjacent() -> None:
     """Each token has its own characters."""
     token_ids = TOKENIZER.encode("the name")
     ends = list(itertools.accumulate(len(TOKENIZER.token_bytes(token)) for token in token_ids))
     assert ranges_of(token_ids) == list(itertools.pairwise([0, *ends]))
 
 
-def test_tokens_that_share_a_character_all_have_it() -> None:
+def test_tokens_of_one_character_all_have_its_range() -> None:
     """Four tokens of one byte each make one character, which all four have; the next token has the next one."""
     assert ranges_of(byte_tokens("😀a".encode())) == [(0, 1), (0, 1), (0, 1), (0, 1), (1, 2)]
 
@@ -45,7 +45,7 @@ def test_hidden_tokens_have_no_characters() -> None:
 
 
 @given(data=st.binary(max_size=30))
-def test_ranges_count_the_engine_s_characters(data: bytes) -> None:
+def test_ranges_equal_the_characters_of_the_engines_text(data: bytes) -> None:
     """For any bytes, the counted characters are those of the engine's text before its end is flushed."""
     token_ids = byte_tokens(data)
     ranges = TokenRanges(TOKENIZER, TOKENIZER.special_token_ids)

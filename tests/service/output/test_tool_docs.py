@@ -59,10 +59,10 @@ def code(text: str) -> str:
 def test_table_is_up_to_date(name: str, table: object) -> None:
     """Each row is generated from the description that parser and grammar use, and the parser reads its call."""
     assert callable(table)
-    wanted = f"<!-- {name} -->\n\n" + "\n".join(table()) + f"\n\n<!-- /{name} -->"
+    expected = f"<!-- {name} -->\n\n" + "\n".join(table()) + f"\n\n<!-- /{name} -->"
     page = PAGE.read_text(encoding="utf-8")
     pattern = rf"<!-- {name} -->\n.*?<!-- /{name} -->"
     if "RECORD_DOCS" in os.environ:
-        page = re.sub(pattern, lambda _: wanted, page, flags=re.DOTALL)
+        page = re.sub(pattern, lambda _: expected, page, flags=re.DOTALL)
         PAGE.write_text(page, encoding="utf-8")
-    assert wanted in page
+    assert expected in page

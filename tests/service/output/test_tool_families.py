@@ -37,17 +37,17 @@ def test_answers_are_read_the_same_at_every_cut(family: Family, text: str, conte
 
 
 @every_family
-def test_family_is_known_by_its_template(family: Family) -> None:
+def test_family_is_identified_by_its_template(family: Family) -> None:
     """No family's template is taken for another's, even if they share marks."""
     assert tool_syntax(family.template) is family.syntax
 
 
-def test_there_is_a_corpus_of_every_syntax() -> None:
+def test_every_syntax_has_test_cases() -> None:
     """Every syntax has a corpus, and settings have the same names."""
     assert {family.syntax.name for family in FAMILIES} == set(SYNTAXES) == set(get_args(SyntaxName))
 
 
-def test_family_is_known_by_its_tokenizer() -> None:
+def test_family_is_identified_by_its_special_tokens() -> None:
     """The tokens decide if a template shows no call; a template's own marks take precedence."""
     assert tool_syntax("{{ tools }}", ["<|action_start|>", "<|plugin|>"]) is INTERNLM2
     assert tool_syntax("{{ tools }}", ["<|plugin|>"]) is PLAIN_JSON
@@ -55,7 +55,7 @@ def test_family_is_known_by_its_tokenizer() -> None:
 
 
 @every_family
-def test_template_s_own_call_is_read(family: Family) -> None:
+def test_call_rendered_by_the_template_is_parsed(family: Family) -> None:
     """The parser reads the calls that a template renders for an earlier turn."""
     template = template_of(family.template)
     user = {"role": "user", "content": "hi"}

@@ -26,7 +26,7 @@ def test_syntax_is_read_from_the_template(template: str, syntax: ToolSyntax) -> 
     assert tool_syntax(template) is syntax
 
 
-def test_call_ids_have_the_family_s_form() -> None:
+def test_call_ids_have_the_format_of_the_family() -> None:
     """Mistral's templates take ids of nine letters and digits; ids are unique."""
     assert len(MISTRAL.call_id("a/0/1")) == 9
     assert MISTRAL.call_id("a/0/1").isalnum()
@@ -34,6 +34,6 @@ def test_call_ids_have_the_family_s_form() -> None:
     assert HERMES.call_id("a/0/1") == HERMES.call_id("a/0/1") != HERMES.call_id("a/0/2")
 
 
-def test_ids_may_name_the_function_and_count_the_conversation_s_calls() -> None:
+def test_kimi_call_ids_contain_function_and_call_number() -> None:
     """Kimi K2's templates show ids unchanged, and its models continue the count."""
     assert KIMI_K2.call_id("a/0/1", "weather", 3) == "functions.weather:3"

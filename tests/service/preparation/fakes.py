@@ -52,8 +52,10 @@ def chat_model_of(preparation: Preparation) -> ChatModel:
 def chat(*messages: conversation.Message, **given: Any) -> AnswerRequest:
     """Return a chat's request; `given` are fields of its conversation or of the request."""
     names = {field.name for field in fields(Conversation)}
-    said = Conversation(messages or (user("hello"),), **{name: given.pop(name) for name in names & given.keys()})
-    return AnswerRequest("tiny", (said,), "messages", **given)
+    chat_conversation = Conversation(
+        messages or (user("hello"),), **{name: given.pop(name) for name in names & given.keys()}
+    )
+    return AnswerRequest("tiny", (chat_conversation,), "messages", **given)
 
 
 def request_of(prepared: PreparedAnswer) -> GenerationRequest:

@@ -22,7 +22,7 @@ async def group_of(preparation: Preparation, caller: Caller) -> str:
     return request_of(await preparation.prepare(chat(cache_salt="s"), "r", None, caller)).cache_group
 
 
-async def test_a_request_counts_for_its_key(preparation: Preparation) -> None:
+async def test_engine_request_has_the_keys_id_and_weight(preparation: Preparation) -> None:
     """The key's id and weight are passed to the engine, for generations and for embeddings."""
     generation = request_of(await preparation.prepare(chat(), "r", None, TEAM))
     assert (generation.caller_id, generation.weight) == ("k1", 2.5)
@@ -53,13 +53,15 @@ async def test_a_request_has_the_service_level_of_its_key_unless_it_sets_one(pre
 
 
 @pytest.mark.parametrize(("caller", "lowest"), [(ANONYMOUS, 0), (TEAM, -10)])
-async def test_a_priority_is_within_what_the_key_allows(preparation: Preparation, caller: Caller, lowest: int) -> None:
+async def test_priority_below_the_keys_minimum_is_rejected(
+    preparation: Preparation, caller: Caller, lowest: int
+) -> None:
     """The lowest allowed value is served; a lower one is rejected with name and limit, for embeddings too."""
     generation = request_of(await preparation.prepare(chat(priority=lowest), "r", None, caller))
     assert generation.priority == lowest
-    with pytest.raises(InvalidRequest, match=f"priority must be at least {lowest} ") as refused:
+    with pytest.raises(InvalidRequest, match=f"priority must be at least {lowest} ") as caught:
         await preparation.prepare(chat(priority=lowest - 1), "r", None, caller)
-    assert refused.value.field == "serving.priority"
+    assert caught.value.field == "serving.priority"
     texts = TextsToEmbed("tiny", [RawTokens([1], "inputs[0]")], priority=lowest - 1)
     with pytest.raises(InvalidRequest, match=f"priority must be at least {lowest} "):
         await EmbeddingPrompts(TOKENIZER, 16, 4).prepare(texts, "r", None, caller)

@@ -61,14 +61,16 @@ def state_of(prepared: PreparedAnswer) -> ConstraintState:
 
 
 def answer_of(
-    prepared: PreparedAnswer, said: list[int], tokenizer: FastTokenizer = TOKENIZER, **how: Any
+    prepared: PreparedAnswer, tokens: list[int], tokenizer: FastTokenizer = TOKENIZER, **how: Any
 ) -> ChoiceResult:
     reader = reader_of(prepared, tokenizer)
-    return results_by_choice(event for output in outputs_of(tokenizer, said, **how) for event in reader.read(output))[0]
+    return results_by_choice(event for output in outputs_of(tokenizer, tokens, **how) for event in reader.read(output))[
+        0
+    ]
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_constrained_answers_hold_for_random_logits(preparation: Preparation, seed: int) -> None:
+async def test_constraints_hold_for_random_logits(preparation: Preparation, seed: int) -> None:
     """Required, named and single calls, and schemas, with and without reasoning, all give the requested answer."""
     rng = random.Random(seed)
     kind = rng.choice(["required", "named", "single", "schema", "schema with tools"])
@@ -83,10 +85,10 @@ async def test_constrained_answers_hold_for_random_logits(preparation: Preparati
             del given["tools"]
     effort = rng.choice([ReasoningEffort.LOW, ReasoningEffort.NONE, ReasoningEffort.MEDIUM])
     prepared = await preparation.prepare(chat(reasoning_effort=effort, **given), "r")
-    said = babble(state_of(prepared), TOKENIZER, END_ID, rng, max_tokens=12_000)
-    cuts = sorted(rng.sample(range(1, len(said)), min(20, len(said) - 1)))
+    tokens = babble(state_of(prepared), TOKENIZER, END_ID, rng, max_tokens=12_000)
+    cuts = sorted(rng.sample(range(1, len(tokens)), min(20, len(tokens) - 1)))
     reader = reader_of(prepared)
-    events = [event for output in outputs_of(TOKENIZER, said, cuts=cuts) for event in reader.read(output)]
+    events = [event for output in outputs_of(TOKENIZER, tokens, cuts=cuts) for event in reader.read(output)]
     answer = results_by_choice(events)[0]
     assert (reader.usage().reasoning_tokens > 0) is (effort is not ReasoningEffort.NONE)
     if answer.calls:
@@ -108,19 +110,19 @@ async def test_constrained_answers_hold_for_random_logits(preparation: Preparati
     ("effort", "num_reasoned"),
     [(ReasoningEffort.LOW, 4), (ReasoningEffort.MEDIUM, 40), (ReasoningEffort.HIGH, 300)],
 )
-async def test_effort_opens_the_reasoning_and_bounds_it(
+async def test_effort_opens_and_limits_the_reasoning(
     preparation: Preparation, effort: ReasoningEffort, num_reasoned: int
 ) -> None:
     """If a model never closes its reasoning, the budget, if there is one, closes it."""
     prepared = await preparation.prepare(chat(reasoning_effort=effort), "r")
     state = state_of(prepared)
     (letter,) = TOKENIZER.encode("x")
-    said: list[int] = []
-    while len(said) < 400:
+    tokens: list[int] = []
+    while len(tokens) < 400:
         allowed = allowed_ids(state, TOKENIZER)
-        said.append(allowed[0] if len(allowed) == 1 else letter)
-        state.accept(said[-1])
-    reasoned = answer_of(prepared, [*said, END_ID]).reasoning
+        tokens.append(allowed[0] if len(allowed) == 1 else letter)
+        state.accept(tokens[-1])
+    reasoned = answer_of(prepared, [*tokens, END_ID]).reasoning
     assert len(reasoned) == num_reasoned if num_reasoned < 300 else len(reasoned) > 300
 
 
@@ -145,28 +147,28 @@ async def test_reasoning_is_not_forced_on_a_model_without_a_switch() -> None:
 async def test_constraint_holds_for_each_prompt(preparation: Preparation, seed: int, *, is_raw: bool) -> None:
     """A schema is enforced for every prompt, raw or in the template, with and without reasoning."""
     rng = random.Random(seed)
-    wanted = sampling_pb2.OutputConstraint(json_schema={"name": "x", "schema": json.dumps(SCHEMA)})
-    request = completion_request("hello", "other", output_constraint=wanted, use_raw_prompt=is_raw)
+    expected = sampling_pb2.OutputConstraint(json_schema={"name": "x", "schema": json.dumps(SCHEMA)})
+    request = completion_request("hello", "other", output_constraint=expected, use_raw_prompt=is_raw)
     completion = await exchange(preparation, COMPLETION, request)
     outputs: list[GenerationOutput] = []
     for index, generation in enumerate(completion.prepared.requests):
-        said = babble(COMPILE(constraint_of(generation)), TOKENIZER, END_ID, rng, max_tokens=12_000)
-        outputs += outputs_of(TOKENIZER, said, request_index=index)
+        tokens = babble(COMPILE(constraint_of(generation)), TOKENIZER, END_ID, rng, max_tokens=12_000)
+        outputs += outputs_of(TOKENIZER, tokens, request_index=index)
     choices = completion.answer(outputs).choices
     assert len(choices) == 2
     for choice in choices:
         jsonschema.validate(json.loads(choice.text), SCHEMA)
 
 
-async def test_constraint_works_without_a_template(untemplated: Preparation) -> None:
+async def test_constraint_applies_without_a_chat_template(untemplated: Preparation) -> None:
     """A model without a chat template has grammars too, and unsupported ones are rejected."""
 
     def request(regex: str) -> completion_pb2.CompleteRequest:
         return completion_request(output_constraint=sampling_pb2.OutputConstraint(regex=regex))
 
     completion = await exchange(untemplated, COMPLETION, request("[0-9]{3}"))
-    said = babble(state_of(completion.prepared), TOKENIZER, END_ID, random.Random(0))
-    assert TOKENIZER.decode(said).isdigit()
+    tokens = babble(state_of(completion.prepared), TOKENIZER, END_ID, random.Random(0))
+    assert TOKENIZER.decode(tokens).isdigit()
     broken = await exchange(untemplated, COMPLETION, request("("))
     with pytest.raises(UnsupportedConstraint) as caught:
         state_of(broken.prepared)
@@ -185,8 +187,8 @@ async def test_bundled_model_is_prepared_for_tools_and_reasoning() -> None:
     end_id = token_id(tokenizer, END)
     compile_constraint = ConstraintCompiler(tokenizer, model.control_token_ids, [end_id])
     state = compile_constraint(constraint_of(request_of(prepared)))
-    said = babble(state, tokenizer, end_id, random.Random(0), max_tokens=12_000)
-    answer = answer_of(prepared, said, tokenizer)
+    tokens = babble(state, tokenizer, end_id, random.Random(0), max_tokens=12_000)
+    answer = answer_of(prepared, tokens, tokenizer)
     assert answer.calls
     for _, arguments in answer.calls:
         jsonschema.validate(json.loads(arguments), SCHEMA)

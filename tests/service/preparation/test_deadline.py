@@ -11,7 +11,7 @@ from service.prompting.preparation import Preparation
 from tests.service.preparation.fakes import chat, request_of
 
 
-async def test_deadline_is_the_call_s_own(preparation: Preparation) -> None:
+async def test_engine_deadline_is_the_calls_deadline(preparation: Preparation) -> None:
     """By default the engine's deadline is the call's."""
     for deadline in (None, 7e9):
         generation = request_of(await preparation.prepare(chat(), "r", deadline))
@@ -37,12 +37,12 @@ async def test_request_that_truncates_ends_before_its_deadline(
     assert generation.deadline == pytest.approx(now + room_s - margin_s, abs=1e-6)
 
 
-async def test_request_that_is_late_already_stays_late(preparation: Preparation, now: float) -> None:
+async def test_deadline_in_the_past_is_unchanged(preparation: Preparation, now: float) -> None:
     """A deadline in the past isn't changed."""
     assert request_of(await preparation.prepare(chat(truncates=True), "r", now - 1.0)).deadline == now - 1.0
 
 
-async def test_request_without_a_deadline_has_none_to_truncate_at(preparation: Preparation) -> None:
+async def test_no_truncation_deadline_without_a_deadline(preparation: Preparation) -> None:
     """Without a deadline none is set."""
     generation = request_of(await preparation.prepare(chat(truncates=True), "r"))
     assert (generation.deadline, generation.truncates_at_deadline) == (None, True)

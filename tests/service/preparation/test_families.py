@@ -58,13 +58,13 @@ async def test_reasoning_of_each_family_is_separated(family: ReasoningFamily) ->
     """The markers of reasoning and answer belong to neither."""
     markers = family.markers
     preparation = preparation_of("{# " + " ".join(family.marks) + " #}{{ messages[0].content }}")
-    said = f"{markers.open}\nhm {markers.close}\n{markers.answer_open}It is.{markers.answer_close}"
-    answer = answer_to(await preparation.prepare(chat(), "r"), said)
+    text = f"{markers.open}\nhm {markers.close}\n{markers.answer_open}It is.{markers.answer_close}"
+    answer = answer_to(await preparation.prepare(chat(), "r"), text)
     assert (answer.reasoning, answer.text) == ("hm", "It is.")
     preparation.close()
 
 
-async def test_answer_s_special_tokens_are_removed() -> None:
+async def test_answer_markers_that_are_special_tokens_are_removed() -> None:
     """Command A's markers are special tokens: the engine shows them, and the client doesn't get them."""
     tokenizer = tokenizer_of(special=(*SPECIAL, *COMMAND_TOKENS, COMMAND.begin, COMMAND.end))
     source = TEMPLATES["command-a"] + "{# " + " ".join(COMMAND_TOKENS) + " #}"
@@ -89,7 +89,7 @@ async def test_answer_s_special_tokens_are_removed() -> None:
     ],
     ids=["format", "tool"],
 )
-async def test_channels_reason_before_a_constrained_answer(given: dict[str, Any], answer: str) -> None:
+async def test_constraint_applies_to_the_answer_channel_only(given: dict[str, Any], answer: str) -> None:
     """The analysis is free, and the answer is in the channel that its constraint applies to."""
     preparation = preparation_of(TEMPLATES["harmony"], HARMONY_TOKENIZER)
     request = request_of(await preparation.prepare(chat(**given), "r"))
@@ -100,7 +100,7 @@ async def test_channels_reason_before_a_constrained_answer(given: dict[str, Any]
     preparation.close()
 
 
-async def test_channels_call_by_their_own_schema_where_they_may() -> None:
+async def test_message_to_a_function_matches_its_schema() -> None:
     """A message to a function is held to its schema; any other is free."""
     preparation = preparation_of(TEMPLATES["harmony"], HARMONY_TOKENIZER)
     request = request_of(await preparation.prepare(chat(tools=[WEATHER]), "r"))
@@ -120,7 +120,9 @@ async def test_channels_call_by_their_own_schema_where_they_may() -> None:
         (ReasoningEffort.HIGH, "high"),
     ],
 )
-async def test_model_that_always_reasons_does_so_a_little_for_none(effort: ReasoningEffort, level: str) -> None:
+async def test_effort_none_is_the_lowest_level_of_an_always_reasoning_model(
+    effort: ReasoningEffort, level: str
+) -> None:
     """The template gets a level that it supports."""
     preparation = preparation_of(TEMPLATES["harmony"])
     assert chat_model_of(preparation).supports_reasoning
@@ -133,7 +135,7 @@ async def test_model_that_always_reasons_does_so_a_little_for_none(effort: Reaso
     ("effort", "budget"),
     [(ReasoningEffort.NONE, 0), (ReasoningEffort.LOW, 4), (ReasoningEffort.MEDIUM, 40), (ReasoningEffort.HIGH, -1)],
 )
-async def test_template_gets_the_budget(effort: ReasoningEffort, budget: int) -> None:
+async def test_template_receives_the_token_budget(effort: ReasoningEffort, budget: int) -> None:
     """Seed-OSS's template takes tokens, not levels."""
     source = "{{ messages[0].content }}{{ thinking_budget }}{# <seed:think></seed:think> #}"
     preparation = preparation_of(source, budgets=BUDGETS)

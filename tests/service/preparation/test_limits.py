@@ -77,7 +77,7 @@ def raw(text: str) -> AnswerRequest:
     return AnswerRequest("tiny", (RawText(text, "prompts[0]"),), "prompts")
 
 
-async def test_endless_template_ends_its_request_only() -> None:
+async def test_endless_template_fails_only_its_request() -> None:
     """An endless template keeps its thread; the event loop and other requests continue."""
     release = threading.Event()
     preparation = preparation_of(StuckTemplate(release), limits=WorkerLimits(max_work_s=0.2, max_wait_s=GUARD_S))
@@ -118,7 +118,7 @@ async def test_busy_threads_are_reported_as_overload() -> None:
     preparation.close()
 
 
-async def test_request_with_a_late_thread_is_prepared() -> None:
+async def test_wait_for_a_thread_does_not_count_towards_the_time_limit() -> None:
     """Waiting for a thread doesn't count towards the time limit of the work."""
     release = threading.Event()
     template = StuckTemplate(release)
@@ -145,14 +145,14 @@ async def test_encoding_has_a_time_limit() -> None:
     preparation.close()
 
 
-@pytest.mark.parametrize("asked", [chat(), raw("hello")], ids=["chat", "raw"])
-async def test_deadline_ends_the_preparation(preparation: Preparation, asked: AnswerRequest) -> None:
+@pytest.mark.parametrize("answer_request", [chat(), raw("hello")], ids=["chat", "raw"])
+async def test_deadline_ends_the_preparation(preparation: Preparation, answer_request: AnswerRequest) -> None:
     """A request whose deadline has passed isn't prepared."""
     with pytest.raises(DeadlineExceeded):
-        await preparation.prepare(asked, "r", -1.0)
+        await preparation.prepare(answer_request, "r", -1.0)
 
 
-async def test_loop_runs_while_a_template_does() -> None:
+async def test_event_loop_runs_while_a_template_is_rendered() -> None:
     """The preparation's work doesn't block the event loop."""
     release = threading.Event()
     preparation = preparation_of(StuckTemplate(release))
@@ -217,16 +217,16 @@ async def test_long_string_anywhere_is_rejected_before_it_is_tokenized(place: st
     template = StuckTemplate(threading.Event())
     preparation = preparation_of(template, tokenizer, max_model_len=64)
     tokenizer.num_characters = 0
-    asked = AnswerRequest("tiny", (conversation_with(place, "a" * 10_000),), "messages")
+    request = AnswerRequest("tiny", (conversation_with(place, "a" * 10_000),), "messages")
     with pytest.raises(PromptTooLong, match="at least") as caught:
-        await preparation.prepare(asked, "r")
+        await preparation.prepare(request, "r")
     assert caught.value.field == "messages"
     assert tokenizer.num_characters == 0
     preparation.close()
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_conversation_of_any_length_has_a_limit_of_characters(place: str) -> None:
+async def test_conversation_above_the_character_limit_is_rejected(place: str) -> None:
     """Counting tokens rejects a conversation whose strings have more characters than a raw prompt may have."""
     preparation = preparation_of(StuckTemplate(threading.Event()))
     with pytest.raises(InvalidRequest, match=r"has \d+ characters in all.*; the limit is 4194304") as caught:
@@ -236,7 +236,7 @@ async def test_conversation_of_any_length_has_a_limit_of_characters(place: str) 
 
 
 @pytest.mark.parametrize("place", PLACES)
-async def test_long_string_anywhere_waits_for_other_long_texts(place: str) -> None:
+async def test_long_conversations_are_rendered_one_at_a_time(place: str) -> None:
     """Long conversations are rendered one at a time, wherever their long strings are, and short ones meanwhile."""
     release = threading.Event()
     template = StuckTemplate(release)

@@ -38,7 +38,7 @@ async def test_seed_is_drawn_once_and_echoed(preparation: Preparation) -> None:
         assert request_of(each).sampling == each.sampling == SamplingParams(seed=each.sampling.seed)
 
 
-async def test_prompts_without_a_seed_have_seeds_in_a_row(preparation: Preparation) -> None:
+async def test_prompts_without_a_seed_get_consecutive_seeds(preparation: Preparation) -> None:
     """The same prompt twice gets two answers; a given seed applies to all prompts."""
     drawn = await preparation.prepare(raw("a", "a", "a"), "r")
     first = drawn.sampling.seed

@@ -26,21 +26,21 @@ UNSWITCHED = CHATML.split("{%- if enable_thinking")[0]  # shows earlier reasonin
         (ReasoningEffort.HIGH, "assistant\n", "none"),
     ],
 )
-async def test_effort_is_switch_and_budget(
+async def test_effort_sets_template_switch_and_token_budget(
     preparation: Preparation, effort: ReasoningEffort | None, ends_with: str, limit: int | str | None
 ) -> None:
     """The effort sets the template's switch, opens the reasoning and bounds its tokens."""
     prepared = await preparation.prepare(chat(reasoning_effort=effort), "r")
     assert prompt_of(prepared).endswith(ends_with)
-    wanted = None
+    expected = None
     if limit is not None:
         budget = limit if isinstance(limit, int) else None
-        wanted = Constraint(reasoning=ReasoningLimit(MARKERS, ReasoningStart.MAY_OPEN, budget, must_open=True))
-    assert request_of(prepared).constraint == wanted
+        expected = Constraint(reasoning=ReasoningLimit(MARKERS, ReasoningStart.MAY_OPEN, budget, must_open=True))
+    assert request_of(prepared).constraint == expected
 
 
 @pytest.mark.parametrize("effort", [None, ReasoningEffort.LOW, ReasoningEffort.HIGH])
-async def test_request_s_budget_takes_the_place_of_the_effort_s(
+async def test_token_budget_of_the_request_overrides_the_efforts(
     preparation: Preparation, effort: ReasoningEffort | None
 ) -> None:
     """The request's number of tokens replaces the effort's; the effort NONE still allows no reasoning."""
@@ -51,7 +51,7 @@ async def test_request_s_budget_takes_the_place_of_the_effort_s(
     assert request_of(closed).constraint is None
 
 
-async def test_template_that_opens_the_reasoning_itself() -> None:
+async def test_prompt_that_opens_the_reasoning_starts_inside_it() -> None:
     """If the prompt ends with the opening marker, the answer begins inside the reasoning; NONE closes it at once."""
     preparation = preparation_of(UNSWITCHED + "{{ '<think>\n' }}")
     assert not chat_model_of(preparation).supports_reasoning
@@ -80,11 +80,11 @@ async def test_effort_is_ignored_by_a_model_that_does_not_reason() -> None:
     preparation.close()
 
 
-async def test_answer_s_grammar_waits_for_the_reasoning(preparation: Preparation) -> None:
+async def test_grammar_applies_after_the_reasoning(preparation: Preparation) -> None:
     """If the model may reason first, the grammar applies after the reasoning; otherwise from the start."""
-    wanted = Regex("yes", "output_constraint.regex")
-    free = request_of(await preparation.prepare(chat(output_format=wanted), "r")).constraint
-    closed = chat(output_format=wanted, reasoning_effort=ReasoningEffort.NONE)
+    expected = Regex("yes", "output_constraint.regex")
+    free = request_of(await preparation.prepare(chat(output_format=expected), "r")).constraint
+    closed = chat(output_format=expected, reasoning_effort=ReasoningEffort.NONE)
     at_once = request_of(await preparation.prepare(closed, "r")).constraint
     assert free is not None
     assert at_once is not None
@@ -96,7 +96,7 @@ async def test_answer_s_grammar_waits_for_the_reasoning(preparation: Preparation
 
 
 @pytest.mark.parametrize(
-    ("default", "given", "promised", "wanted"),
+    ("default", "given", "promised", "expected"),
     [
         (None, None, None, None),
         (None, None, ReasoningEffort.MEDIUM, ReasoningEffort.MEDIUM),
@@ -107,23 +107,23 @@ async def test_answer_s_grammar_waits_for_the_reasoning(preparation: Preparation
         ("template", ReasoningEffort.LOW, ReasoningEffort.MEDIUM, ReasoningEffort.LOW),
     ],
 )
-async def test_effort_is_the_request_s_the_model_s_the_platform_s(
+async def test_effort_precedence_is_request_model_platform(
     default: DefaultEffort,
     given: ReasoningEffort | None,
     promised: ReasoningEffort | None,
-    wanted: ReasoningEffort | None,
+    expected: ReasoningEffort | None,
 ) -> None:
     """The first of these efforts applies; the answer returns it, and is the same as if the request named it."""
     preparation = preparation_of(default_effort=default)
     prepared = await preparation.prepare(chat(reasoning_effort=given, default_effort=promised), "r")
-    assert prepared.reasoning_effort is wanted
-    named = await preparation_of().prepare(chat(reasoning_effort=wanted), "r")
+    assert prepared.reasoning_effort is expected
+    named = await preparation_of().prepare(chat(reasoning_effort=expected), "r")
     assert request_of(prepared).constraint == request_of(named).constraint
     assert prompt_of(prepared) == prompt_of(named)
     preparation.close()
 
 
-async def test_default_effort_means_nothing_to_a_model_that_does_not_reason() -> None:
+async def test_default_effort_is_ignored_by_a_model_that_does_not_reason() -> None:
     """The default effort is neither in force nor returned."""
     preparation = preparation_of("{{ messages[0].content }}", default_effort=ReasoningEffort.HIGH)
     prepared = await preparation.prepare(chat(default_effort=ReasoningEffort.MEDIUM), "r")

@@ -22,23 +22,23 @@ SYSTEMLESS = CHATML.replace(
 
 
 @pytest.mark.parametrize(
-    ("source", "said", "shown"),
+    ("source", "messages", "shown"),
     [
         (CHATML, [user("hi")], f"<|im_start|>system\n{SHOWN}<|im_end|>\n<|im_start|>user\nhi<|im_end|>"),
         (CHATML, [message(Role.SYSTEM, "Be brief."), user("hi")], f"system\nBe brief.\n\n{SHOWN}<|im_end|>"),
         (SYSTEMLESS, [user("hi")], f"<|im_start|>user\n{SHOWN}\n\nhi<|im_end|>"),
     ],
 )
-async def test_schema_stands_in_the_system_message(source: str, said: list[object], shown: str) -> None:
+async def test_schema_is_in_the_system_message(source: str, messages: list[object], shown: str) -> None:
     """The schema follows the client's system message; without system messages it precedes the first user message."""
     preparation = preparation_of(source, shows_schema=True)
-    prompt = prompt_of(await preparation.prepare(chat(*said, schema=SCHEMA), "r"))  # type: ignore[arg-type]
+    prompt = prompt_of(await preparation.prepare(chat(*messages, schema=SCHEMA), "r"))  # type: ignore[arg-type]
     assert shown in prompt
     assert prompt.count(SHOWN) == 1
     preparation.close()
 
 
-async def test_setting_leaves_it_out() -> None:
+async def test_setting_excludes_the_schema_from_the_prompt() -> None:
     """With the setting off the prompt has no schema, and the answer is still constrained."""
     preparation = preparation_of()
     prepared = await preparation.prepare(chat(schema=SCHEMA, output_format=SCHEMA), "r")
@@ -47,7 +47,7 @@ async def test_setting_leaves_it_out() -> None:
     preparation.close()
 
 
-async def test_answer_that_must_be_a_call_has_no_use_for_it() -> None:
+async def test_schema_is_not_in_the_prompt_if_a_call_is_required() -> None:
     """If a call is required, no text is generated."""
     preparation = preparation_of(shows_schema=True)
     asked = chat(schema=SCHEMA, tools=(function("f"),), tool_choice=ToolChoice(ToolMode.REQUIRED))

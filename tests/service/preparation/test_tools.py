@@ -28,7 +28,7 @@ from tests.service.preparation.fakes import (
 from tests.service.preparation.tools import NAMED, NONE, REQUIRED, WEATHER, function
 
 
-async def test_tools_are_shown_unless_none_may_be_called(preparation: Preparation) -> None:
+async def test_tool_choice_none_hides_the_tools(preparation: Preparation) -> None:
     """With `none` the prompt has no tools, and text like a call is content."""
     shown = await preparation.prepare(chat(tools=[WEATHER]), "r")
     hidden = await preparation.prepare(chat(tools=[WEATHER], tool_choice=NONE), "r")
@@ -38,7 +38,7 @@ async def test_tools_are_shown_unless_none_may_be_called(preparation: Preparatio
     assert answer_to(hidden, call).text == call
 
 
-async def test_tools_need_a_template_that_takes_them() -> None:
+async def test_tools_are_rejected_without_a_template_for_them() -> None:
     """Tools are rejected for a model whose template takes none."""
     preparation = preparation_of("{{ messages[0].content }}")
     assert not chat_model_of(preparation).supports_tools
@@ -64,7 +64,7 @@ async def test_tools_need_a_template_that_takes_them() -> None:
         ({"reasoning_effort": ReasoningEffort.NONE}, False),
     ],
 )
-async def test_only_what_needs_a_constraint_has_one(
+async def test_unconstrained_answers_have_no_mask(
     preparation: Preparation, given: dict[str, Any], *, is_constrained: bool
 ) -> None:
     """Free answers need no mask."""
@@ -81,7 +81,7 @@ async def test_only_what_needs_a_constraint_has_one(
         ({"tools": [WEATHER], "tool_choice": REQUIRED}, True),
     ],
 )
-async def test_calls_of_a_model_may_be_left_free(given: dict[str, Any], *, is_constrained: bool) -> None:
+async def test_setting_disables_constraints_of_optional_calls(given: dict[str, Any], *, is_constrained: bool) -> None:
     """A setting limits enforcement to the request's own requirements."""
     preparation = preparation_of(constrains_calls=False)
     prepared = await preparation.prepare(chat(**given), "r")
@@ -89,7 +89,7 @@ async def test_calls_of_a_model_may_be_left_free(given: dict[str, Any], *, is_co
     preparation.close()
 
 
-async def test_named_function_must_be_there(preparation: Preparation) -> None:
+async def test_tool_choice_of_an_unknown_function_is_rejected(preparation: Preparation) -> None:
     """A choice that names no tool of the request is rejected."""
     with pytest.raises(InvalidRequest) as caught:
         await preparation.prepare(chat(tools=[WEATHER], tool_choice=ToolChoice(ToolMode.REQUIRED, "other")), "r")
@@ -106,8 +106,8 @@ async def test_markers_that_are_special_tokens_are_shown_to_the_parser() -> None
         prepared = await preparation.prepare(chat(tools=[WEATHER], **given), "r")
         assert not request_of(prepared).skip_special_tokens
         reader = reader_of(prepared, tokenizer)
-        said = [*tokenizer.encode(text), token_id(tokenizer, END)]
-        outputs = outputs_of(tokenizer, said, hides_special=False)
+        tokens = [*tokenizer.encode(text), token_id(tokenizer, END)]
+        outputs = outputs_of(tokenizer, tokens, hides_special=False)
         return results_by_choice(event for output in outputs for event in reader.read(output))[0]
 
     called = await answer('<|python_tag|>{"name": "weather", "parameters": {}}')
@@ -117,7 +117,7 @@ async def test_markers_that_are_special_tokens_are_shown_to_the_parser() -> None
     preparation.close()
 
 
-async def test_tokenizer_s_response_template_reads_a_model_of_no_known_family() -> None:
+async def test_response_template_parses_answers_of_unknown_families() -> None:
     """Its calls, reasoning and content are parsed; a call can't be required."""
     source = "{{ tools }}{% for message in messages %}{{ message.content }}{% endfor %}<bot>"
     template = ChatTemplate({"default": source}, {"eos_token": END}, RESPONSE_TEMPLATE)

@@ -39,7 +39,7 @@ async def test_chat_whose_last_message_is_too_long_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("text", ["0123456789" * 100, "\U0001f600" * 300, "<|im_end|>" * 60])
-async def test_text_in_a_template_loses_its_beginning(text: str) -> None:
+async def test_truncated_text_in_a_template_keeps_its_end(text: str) -> None:
     """With `cuts_text` the last message keeps its end in whole characters, and the prompt fits."""
     preparation = preparation_of(max_model_len=300)
     asked = chat(user(text), stopping=StopParams(max_tokens=50), truncates=True, cuts_text=True)
@@ -52,7 +52,7 @@ async def test_text_in_a_template_loses_its_beginning(text: str) -> None:
     preparation.close()
 
 
-async def test_count_is_the_prompt_s_length(preparation: Preparation) -> None:
+async def test_token_count_equals_the_prompts_length(preparation: Preparation) -> None:
     """The count is that of the prompt for a generation, even if it is too long."""
     prepared = await preparation.prepare(chat(), "r")
     assert await preparation.tokens(Conversation((user("hello"),))) == request_of(prepared).prompt_token_ids

@@ -33,12 +33,12 @@ LOOKING = (
         ("{{ raise_exception('no') }}", CallForm()),
     ],
 )
-def test_form_is_found_by_showing_a_call(source: str, form: CallForm) -> None:
+def test_call_form_is_detected_by_rendering_a_call(source: str, form: CallForm) -> None:
     """The first form in which the template shows the call is used: values or text, an empty text or None."""
     assert call_form(template_of(source)) == form
 
 
-def test_call_without_a_text_is_shown_by_a_template_that_wants_none() -> None:
+def test_template_that_needs_null_content_renders_the_call() -> None:
     """DeepSeek's template needs None: with an empty text it would omit the call."""
     template = template_of(SHOWN.replace("CALLS", UNLESS_TEXT))
     call = FunctionCall("1", "weather", '{"city": "Oslo"}')

@@ -38,7 +38,7 @@ def control_ids(token_ids: list[int], tokenizer: FastTokenizer = TOKENIZER) -> l
 
 @pytest.mark.parametrize("token", [*SPECIAL, *ADDED])
 @pytest.mark.parametrize("around", ["{}", "a {} b", "{}{}", "<{}>", "\n{}\n"])
-def test_spelled_token_is_text(token: str, around: str) -> None:
+def test_control_token_in_client_text_is_encoded_as_text(token: str, around: str) -> None:
     """A control token in a client's string is encoded as its letters; the template's own token stays."""
     text = around.format(token, token)
     token_ids = encoded("{{ value }}<|im_end|>", text)
@@ -48,7 +48,7 @@ def test_spelled_token_is_text(token: str, around: str) -> None:
 
 @pytest.mark.parametrize("source", ["{{ value.a }}{{ value.b }}", "{{ value.a ~ value.b }}"])
 @pytest.mark.parametrize("cut", range(1, len(END)))
-def test_two_strings_do_not_join_into_a_token(source: str, cut: int) -> None:
+def test_adjacent_client_strings_form_no_control_token(source: str, cut: int) -> None:
     """Two adjacent strings in the rendered prompt don't form a control token."""
     value = {"a": END[:cut], "b": END[cut:]}
     token_ids = encoded(source, value)
@@ -56,25 +56,25 @@ def test_two_strings_do_not_join_into_a_token(source: str, cut: int) -> None:
     assert TOKENIZER.decode(token_ids, skip_special_tokens=False) == END
 
 
-def test_template_text_does_not_complete_a_token() -> None:
+def test_client_string_and_template_text_form_no_control_token() -> None:
     """A string's end and the template's text after it don't form a control token."""
     assert control_ids(encoded("{{ value }}end|>", "<|im_")) == []
     assert control_ids(encoded("<|im_{{ value }}", "end|>")) == []
 
 
-def test_template_token_between_two_strings_stays() -> None:
+def test_template_control_token_between_client_strings_is_kept() -> None:
     """A control token that the template writes stays one, even if the strings around it look like parts of tokens."""
     assert control_ids(encoded("{{ value.a }}<|im_end|>{{ value.b }}", {"a": "x<", "b": ">y"})) == [END]
 
 
 @pytest.mark.parametrize("filter_call", ["tojson", "string"])
-def test_keys_and_escaped_strings_are_marked(filter_call: str) -> None:
+def test_schema_names_and_escaped_strings_are_text(filter_call: str) -> None:
     """Names in a tool's schema, and strings that a template escapes, are text too."""
     value = {"properties": {END: {"description": f"x{END}"}}}
     assert control_ids(encoded(f"{{{{ value | {filter_call} }}}}", value)) == []
 
 
-def test_text_that_has_private_characters_keeps_them() -> None:
+def test_private_use_characters_of_client_text_are_kept() -> None:
     """No character of the client's is lost, whatever marks are used, and none works as a mark."""
     text = "".join(chr(0xF0000 + n) for n in range(4)) + END + json.dumps(chr(0xF0004)) + repr(chr(0xF0005))
     token_ids = encoded("{{ value }}", text)
@@ -90,7 +90,7 @@ def test_text_that_has_private_characters_keeps_them() -> None:
         max_size=8,
     )
 )
-def test_any_text_keeps_its_characters_and_makes_no_token(parts: list[str]) -> None:
+def test_encoding_any_text_keeps_it_and_yields_no_control_token(parts: list[str]) -> None:
     """Encoding never changes the text, and never yields a control token from it."""
     text = "".join(parts)
     token_ids = encoded("{{ value }}", text)
@@ -98,19 +98,19 @@ def test_any_text_keeps_its_characters_and_makes_no_token(parts: list[str]) -> N
     assert TOKENIZER.decode(token_ids, skip_special_tokens=False) == text
 
 
-def test_harmless_text_is_encoded_as_ever() -> None:
+def test_text_without_control_tokens_is_encoded_as_one_prompt() -> None:
     """Without text that looks like a control token, the ids are those of the whole prompt."""
     text = "the name and {the} arguments: a < b\nthink"
     assert encoded("<|im_start|>{{ value }}<|im_end|>", text) == TOKENIZER.encode(f"<|im_start|>{text}<|im_end|>")
 
 
-def test_added_token_that_the_template_does_not_write_is_a_word() -> None:
+def test_added_token_outside_the_template_is_ordinary_text() -> None:
     """Added tokens such as HTML tags or line ends are ordinary vocabulary, not control tokens."""
     tokenizer = tokenizer_of(*ADDED, "<table>", "\n\n")
     assert encoded("{{ value }}", "a<table>\n\n", tokenizer) == tokenizer.encode("a<table>\n\n")
 
 
-def test_sentencepiece_prompt_has_no_spaces_where_it_is_cut() -> None:
+def test_sentencepiece_adds_no_spaces_inside_the_prompt() -> None:
     """A tokenizer that starts every text with a space doesn't do so inside the prompt."""
     pieces = ["<unk>", END, "▁", *"abcdefimn_<|>/", "\n"]
     backend = tokenizers.Tokenizer(
@@ -124,7 +124,7 @@ def test_sentencepiece_prompt_has_no_spaces_where_it_is_cut() -> None:
     assert [pieces[token_id] for token_id in token_ids] == ["▁", "a", "b", *END, "c"]
 
 
-def test_spelling_that_the_vocabulary_holds_as_text_is_broken_up() -> None:
+def test_text_spelling_of_a_control_token_is_split() -> None:
     """A vocabulary in which plain text could become the control token doesn't produce it."""
     pieces = ["<unk>", "</s>", *"s<>/\n", "</", "s>"]
     backend = tokenizers.Tokenizer(
@@ -138,7 +138,7 @@ def test_spelling_that_the_vocabulary_holds_as_text_is_broken_up() -> None:
 
 
 @given(st.text(st.sampled_from("<|>ab12"), max_size=60))
-def test_longest_token_is_marked(text: str) -> None:
+def test_longest_control_token_is_found(text: str) -> None:
     """The longest token at a position is found, even if tokens share a prefix or are prefixes of others."""
     tokens = ("<|a", "<|a|>", "<|a1|>", "<|a12", "<|b|>", "ab")
     control = control_tokens_of(tokenizer_of(*tokens), "".join(tokens))
@@ -174,7 +174,7 @@ def test_time_does_not_grow_with_the_number_of_tokens(text: str) -> None:
     ["\U000f0000", "".join(map(chr, range(0xF0000, 0xF0000 + 4093))), "\\U000f0", "\\udb80\\udc00", "\\", "é"],
     ids=["one-mark", "all-marks", "escape-cut", "escape", "backslash", "letter"],
 )
-def test_time_to_draw_marks_is_that_of_a_scan(hostile: str) -> None:
+def test_choosing_marks_takes_a_few_scans(hostile: str) -> None:
     """Drawing marks for a text of marks, in any form, takes no longer than a few scans of a text of that length."""
     text = hostile * (1_600_000 // len(hostile))
 

@@ -49,7 +49,7 @@ async def tokens(prompts: EmbeddingPrompts, *inputs: str | list[int], **fields: 
     return [each.tolist() for each in prepared.inputs]
 
 
-async def test_texts_are_framed_and_token_ids_are_not(prompts: EmbeddingPrompts) -> None:
+async def test_texts_get_control_tokens_and_token_ids_do_not(prompts: EmbeddingPrompts) -> None:
     """Texts get the tokenizer's control tokens; token ids are used unchanged."""
     assert await tokens(prompts, "ab", [7, 8, 9], "c") == [[BEGIN, 97, 98, FINISH], [7, 8, 9], [BEGIN, 99, FINISH]]
 
@@ -73,7 +73,7 @@ async def test_instruction_stands_before_each_text(prompts: EmbeddingPrompts) ->
         (None, 1, None),
     ],
 )
-async def test_dimensions_are_those_that_the_model_allows(
+async def test_dimensions_must_be_supported_by_the_model(
     dimensions: tuple[int, ...] | None, asked: int, message: str | None
 ) -> None:
     """A model allows any dimensions, or those of its list, and always its own number."""
@@ -105,7 +105,7 @@ async def test_models_own_prompts_stand_before_texts(form: EncoderForm, fields: 
     prompts.close()
 
 
-async def test_case_is_lowered_where_the_folder_says_so() -> None:
+async def test_text_is_lowercased_if_the_folder_requires_it() -> None:
     """Both the instruction and the text become lower case."""
     prompts = EmbeddingPrompts(FramedTokenizer(), 8, 4, EncoderForm(lowers_case=True))
     assert await tokens(prompts, "A", instruction="X") == [[BEGIN, *b"xa", FINISH]]
@@ -125,7 +125,9 @@ async def test_many_inputs_keep_their_order(prompts: EmbeddingPrompts) -> None:
 
 
 @pytest.mark.parametrize("given", ["abcdefg", [1, 2, 3, 4, 5, 6, 7, 8, 9]])
-async def test_too_long_input_is_rejected_or_loses_its_end(prompts: EmbeddingPrompts, given: str | list[int]) -> None:
+async def test_too_long_input_is_rejected_or_truncated_at_the_end(
+    prompts: EmbeddingPrompts, given: str | list[int]
+) -> None:
     """Both kinds of input keep the control tokens; the error has the input's field and the lengths."""
     with pytest.raises(PromptTooLong) as caught:
         await prompts.prepare(asked("a", given), "r")
@@ -135,7 +137,7 @@ async def test_too_long_input_is_rejected_or_loses_its_end(prompts: EmbeddingPro
 
 
 @pytest.mark.parametrize("given", ["abcdef", [1, 2, 3, 4, 5, 6, 7, 8]])
-async def test_longest_input_is_taken_whole(prompts: EmbeddingPrompts, given: str | list[int]) -> None:
+async def test_input_of_the_maximum_length_is_accepted(prompts: EmbeddingPrompts, given: str | list[int]) -> None:
     """An input of exactly the limit is accepted."""
     for truncates in (False, True):
         assert len((await tokens(prompts, given, truncates=truncates))[0]) == 8
@@ -210,7 +212,7 @@ async def test_long_texts_do_not_delay_short_ones() -> None:
     prompts.close()
 
 
-def test_tokenizer_that_respells_its_text_is_rejected() -> None:
+def test_tokenizer_that_changes_its_text_is_rejected() -> None:
     """The added tokens of such a tokenizer could not be distinguished from the text."""
 
     class Respelling(ByteTokenizer):
@@ -237,7 +239,7 @@ class GatedTokenizer(FramedTokenizer):
         return super().encode(text, add_special_tokens=add_special_tokens)
 
 
-async def test_long_texts_leave_a_thread_to_others() -> None:
+async def test_long_texts_are_tokenized_one_at_a_time() -> None:
     """Long texts are tokenized one at a time, also after a request was cancelled, and short texts meanwhile."""
     tokenizer = GatedTokenizer()
     prompts = EmbeddingPrompts(tokenizer, 300_000, 4)

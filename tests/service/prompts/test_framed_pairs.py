@@ -16,22 +16,22 @@ class Counting(FastTokenizer):
     """A tokenizer that records the texts that it encodes."""
 
     def __init__(self, text: str) -> None:
-        self.asked: list[str] = []
+        self.encoded_texts: list[str] = []
         super().__init__(text)
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        self.asked.append(text)
+        self.encoded_texts.append(text)
         return super().encode(text, add_special_tokens=add_special_tokens)
 
 
-def test_a_query_is_read_once_for_all_its_documents(tmp_path: Path) -> None:
+def test_query_is_tokenized_once_for_all_documents(tmp_path: Path) -> None:
     """A long query is tokenized once for many documents, and each pair is the same as alone."""
     save_pair_tokenizer(tmp_path)
     tokenizer = Counting((tmp_path / "tokenizer.json").read_text())
     reader = FramedPairs(tokenizer, 8)
     query, documents = "w10 w11 w12 w13", ["w20", "w21 w22 w23 w24 w25", "w26"]
     read = [reader.read(PairTexts(query, each, "query", "documents", truncates=True)) for each in documents]
-    assert sorted(tokenizer.asked) == sorted([query, *documents])
+    assert sorted(tokenizer.encoded_texts) == sorted([query, *documents])
     alone = [
         FramedPairs(tokenizer, 8).read(PairTexts(query, each, "query", "documents", truncates=True))
         for each in documents

@@ -15,7 +15,7 @@ TOKENIZER = tokenizer_of()
 HELLO = [{"role": "user", "content": "hello"}]
 
 
-def test_render_gives_messages_tools_and_variables_to_the_template() -> None:
+def test_messages_tools_and_variables_reach_the_template() -> None:
     """Messages, tools and variables reach the template, and the prompt ends where the answer begins."""
     source = "{{ messages[0].content }}|{{ tools[0].function.name }}|{{ enable_thinking }}|{{ add_generation_prompt }}"
     template = template_of(source)
@@ -23,7 +23,7 @@ def test_render_gives_messages_tools_and_variables_to_the_template() -> None:
     assert template.render(HELLO, tools, {"enable_thinking": False}) == "hello|f|False|True"
 
 
-def test_variables_are_what_the_template_reads_and_does_not_set() -> None:
+def test_variables_read_by_the_template_are_found() -> None:
     """A template's switches are found, also with transformers' own tag."""
     source = (
         "{% set a = 1 %}{% for m in messages %}{% generation %}{{ m.thinking }}{% endgeneration %}{% endfor %}{{ b }}"
@@ -31,7 +31,7 @@ def test_variables_are_what_the_template_reads_and_does_not_set() -> None:
     assert template_of(source).variables == {"messages", "b"}
 
 
-def test_error_has_the_template_s_message() -> None:
+def test_error_has_the_templates_message() -> None:
     """The message that a template raises is returned to the client."""
     template = template_of("{{ raise_exception('After the optional system message, roles must alternate') }}")
     with pytest.raises(TemplateRejected, match="roles must alternate") as caught:
@@ -40,7 +40,7 @@ def test_error_has_the_template_s_message() -> None:
 
 
 @pytest.mark.parametrize("source", ["{{ messages[9].content.x }}", "{{ 1 + messages }}", "{{ 1 / 0 }}"])
-def test_template_that_fails_is_an_invalid_request(source: str) -> None:
+def test_failing_template_is_an_invalid_request(source: str) -> None:
     """A template that fails on a conversation fails that request only."""
     with pytest.raises(TemplateRejected):
         template_of(source).render(HELLO, None, {})
@@ -63,7 +63,7 @@ def test_broken_template_is_not_loaded() -> None:
         template_of("{% for %}")
 
 
-def test_bundled_model_s_template_is_loaded_from_its_folder() -> None:
+def test_bundled_models_template_is_loaded_from_its_folder() -> None:
     """The folder's own template renders a chat."""
     template = ChatTemplate.from_folder(DEMO)
     assert "enable_thinking" in template.variables

@@ -17,7 +17,7 @@ from tests.service.prompts.fakes import CHATML, template_of
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=[family.syntax.name for family in FAMILIES])
-def test_each_family_s_template_is_confirmed(family: Family, caplog: pytest.LogCaptureFixture) -> None:
+def test_template_of_each_family_confirms_its_syntax(family: Family, caplog: pytest.LogCaptureFixture) -> None:
     """Each family's template renders calls that the family's syntax reads; nothing is logged."""
     with caplog.at_level(logging.INFO):
         assert confirmed_syntax(template_of(family.template), family.syntax) is family.syntax
@@ -25,7 +25,7 @@ def test_each_family_s_template_is_confirmed(family: Family, caplog: pytest.LogC
     assert not caplog.records
 
 
-def test_shown_call_corrects_misleading_marks(caplog: pytest.LogCaptureFixture) -> None:
+def test_rendered_call_overrides_misleading_marks(caplog: pytest.LogCaptureFixture) -> None:
     """A template that assembles its markers is identified by the rendered call."""
     shown = (
         "{{ '<|tool_call_' + 'start|>[' }}{{ f.name }}(word='{{ f.arguments.word }}'){{ ']<|tool_call_' + 'end|>' }}"
@@ -37,7 +37,7 @@ def test_shown_call_corrects_misleading_marks(caplog: pytest.LogCaptureFixture) 
     assert record.levelno == logging.INFO
 
 
-def test_calls_of_no_known_kind_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_rendered_call_of_an_unknown_syntax_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """The detected syntax is kept, and a warning is logged."""
     template = template_of(chatml(each("{{ 'Please do ' + f.name + ' with ' + f.arguments.word }}")))
     assert confirmed_syntax(template, HERMES) is HERMES

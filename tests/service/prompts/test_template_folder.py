@@ -70,12 +70,12 @@ def assert_same(folder: Path, **variables: Any) -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_template_of_the_configuration(name: str, tmp_path: Path) -> None:
+def test_template_is_read_from_the_tokenizer_configuration(name: str, tmp_path: Path) -> None:
     """One or several templates have the special tokens, white space rules and filters that they rely on."""
     assert_same(write(tmp_path, CONFIGS[name]))
 
 
-def test_template_in_files_of_its_own(tmp_path: Path) -> None:
+def test_template_files_take_precedence_over_the_configuration(tmp_path: Path) -> None:
     """Files of their own take precedence over the configuration."""
     assert_same(write(tmp_path, CONFIGS["one"], chat_template="a file {{ tools | tojson }}"))
     assert_same(write(tmp_path, CONFIGS["one"], additional_chat_templates__tool_use="used {{ tools | tojson }}"))

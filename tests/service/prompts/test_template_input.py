@@ -29,9 +29,9 @@ def test_text_parts_are_joined() -> None:
 def test_picture_is_rejected_by_its_path() -> None:
     """The error for an unsupported part contains the part's path."""
     path = "messages[1].content[1].image_url"
-    asked = Message(USER, (TextPart("look"), ImagePart("https://x/y.png", path)))
+    turn_before = Message(USER, (TextPart("look"), ImagePart("https://x/y.png", path)))
     with pytest.raises(UnsupportedModality) as caught:
-        turns(user("hi"), asked)
+        turns(user("hi"), turn_before)
     assert caught.value.field == path
 
 
@@ -52,23 +52,23 @@ def test_system_message_replaces_the_default_prompt(messages: list[Message], con
         ("[1]", "[1]"),
     ],
 )
-def test_arguments_are_values_where_the_template_wants_them(written: str, value: Any) -> None:
+def test_arguments_are_passed_as_an_object_or_text(written: str, value: Any) -> None:
     """Arguments are passed as an object, or as text if they are not an object."""
-    asked = message(ASSISTANT, tool_calls=(FunctionCall("1", "f", written),))
-    (turn,) = turns(asked)
+    turn_before = message(ASSISTANT, tool_calls=(FunctionCall("1", "f", written),))
+    (turn,) = turns(turn_before)
     assert turn["tool_calls"] == [{"id": "1", "type": "function", "function": {"name": "f", "arguments": value}}]
     assert turn["content"] == ""
-    (turn,) = turns(asked, form=CallForm(parses_arguments=False))
+    (turn,) = turns(turn_before, form=CallForm(parses_arguments=False))
     assert turn["tool_calls"][0]["function"]["arguments"] == written
 
 
-def test_tool_message_answers_an_earlier_call() -> None:
+def test_tool_result_needs_an_earlier_call() -> None:
     """A result has its call's id and function; a result without a call is rejected."""
-    asked = message(ASSISTANT, tool_calls=(FunctionCall("1", "f", "{}"),))
+    turn_before = message(ASSISTANT, tool_calls=(FunctionCall("1", "f", "{}"),))
     answered = message(TOOL, "42", tool_call_id="1", tool_call_field="messages[0].tool_call_id")
-    assert turns(asked, answered)[1] == {"role": "tool", "content": "42", "tool_call_id": "1", "name": "f"}
+    assert turns(turn_before, answered)[1] == {"role": "tool", "content": "42", "tool_call_id": "1", "name": "f"}
     with pytest.raises(InvalidRequest) as caught:
-        turns(answered, asked)
+        turns(answered, turn_before)
     assert caught.value.field == "messages[0].tool_call_id"
 
 
@@ -108,7 +108,7 @@ def test_tools_have_the_templates_form() -> None:
 
 
 @pytest.mark.parametrize("parameters", ["[]", '{"type": "string"}', "{"])
-def test_parameters_that_are_no_object_schema_are_rejected(parameters: str) -> None:
+def test_parameters_other_than_an_object_schema_are_rejected(parameters: str) -> None:
     """The parameters of a function must be the schema of an object; the error names the tool."""
     with pytest.raises(InvalidRequest) as caught:
         template_tools([Function("f", parameters=parameters, field="tools[3].function")])

@@ -21,7 +21,7 @@ MOST = most_bytes_per_token(TOKENIZER) or 0
 
 
 @given(st.text(max_size=300) | st.text("a e\u0301\u0308", max_size=300))
-def test_a_text_has_at_least_as_many_tokens_as_its_length_says(text: str) -> None:
+def test_minimum_number_of_tokens_follows_from_the_length(text: str) -> None:
     assert len(TOKENIZER.encode(text)) * MOST >= len(text.encode())
 
 
@@ -36,7 +36,7 @@ def test_a_text_has_at_least_as_many_tokens_as_its_length_says(text: str) -> Non
     ],
     ids=["a token that takes the white space around it", "strips", "splits off", "shortens", "knows no bytes"],
 )
-def test_no_minimum_where_a_text_may_lose_something(change: dict[str, Any]) -> None:
+def test_no_minimum_if_the_tokenizer_drops_characters(change: dict[str, Any]) -> None:
     class Changed:
         json = json.dumps(SETTINGS | change)
         vocab_size = TOKENIZER.vocab_size
@@ -55,7 +55,7 @@ class NeverRead(FastTokenizer):
         return super().encode(text, add_special_tokens=add_special_tokens)
 
 
-def test_a_prompt_that_is_certainly_too_long_is_rejected_unread() -> None:
+def test_prompt_above_the_certain_limit_is_rejected_before_tokenization() -> None:
     tokenizer = NeverRead(TOKENIZER.json)
     with pytest.raises(PromptTooLong, match=r"at least \d+ tokens; the limit is 99"):
         fit_text(
@@ -64,7 +64,7 @@ def test_a_prompt_that_is_certainly_too_long_is_rejected_unread() -> None:
     assert tokenizer.num_characters == 0
 
 
-def test_a_prompt_that_is_cut_is_cut_before_it_is_read() -> None:
+def test_truncated_prompt_is_cut_before_tokenization() -> None:
     tokenizer = NeverRead(TOKENIZER.json)
     text = "hello, dear world " * 200_000
     budget = PromptBudget(100, 10, truncates=True, bytes_per_token=MOST)

@@ -47,7 +47,7 @@ def test_tokens_are_kept_for_the_answer_up_to_half_the_context(max_tokens: int |
 
 
 @pytest.mark.parametrize(("num_tokens", "num_left"), [(1, 1), (99, 99), (100, 70), (500, 70)])
-def test_token_ids_lose_their_beginning(num_tokens: int, num_left: int) -> None:
+def test_truncated_token_ids_lose_their_beginning(num_tokens: int, num_left: int) -> None:
     """A prompt that leaves a token for the answer is kept; a longer one loses its beginning, or is rejected."""
     token_ids = list(range(num_tokens))
     assert fit_token_ids(token_ids, PromptBudget(100, 30, truncates=True), "p") == token_ids[num_tokens - num_left :]
@@ -58,7 +58,7 @@ def test_token_ids_lose_their_beginning(num_tokens: int, num_left: int) -> None:
 
 
 @pytest.mark.parametrize("template", ["<a> $A", "$A <b>", "<a> <a> $A <b>", "$A"])
-def test_text_keeps_what_its_tokenizer_puts_around_it(template: str) -> None:
+def test_truncated_text_keeps_the_tokenizers_first_and_last_tokens(template: str) -> None:
     """The text is cut between the tokens that begin and end every text of the model."""
     before, after = ([AROUND[word][1] for word in part.split()] for part in template.split("$A"))
     tokenizer = wrapping(template)

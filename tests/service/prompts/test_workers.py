@@ -27,7 +27,7 @@ async def release() -> AsyncIterator[threading.Event]:
     release.set()
 
 
-async def test_work_is_done_on_a_thread_of_its_own() -> None:
+async def test_work_runs_on_a_separate_thread() -> None:
     """The result of the work, or its exception, is returned."""
     workers = Workers(WorkerLimits())
     assert await workers.run(threading.get_ident, None, TOO_LONG) != threading.get_ident()
@@ -36,7 +36,7 @@ async def test_work_is_done_on_a_thread_of_its_own() -> None:
     workers.close()
 
 
-async def test_early_timer_is_still_the_deadline_s(release: threading.Event) -> None:
+async def test_timer_before_the_deadline_is_still_deadline_exceeded(release: threading.Event) -> None:
     """If a loop's timer fires before the clock shows the deadline, the error is still DeadlineExceeded."""
     workers = Workers(WorkerLimits(num_threads=1), Clock(100.0))
     for deadline in (100.008, 100.001, 100.0, 99.0):
@@ -45,7 +45,7 @@ async def test_early_timer_is_still_the_deadline_s(release: threading.Event) -> 
     workers.close()
 
 
-async def test_limit_before_the_deadline_is_the_client_s_error(release: threading.Event) -> None:
+async def test_work_above_its_time_limit_is_an_invalid_request(release: threading.Event) -> None:
     """Work that takes longer than its limit is rejected even if the deadline is near."""
     deadline = 2 * GUARD_S
     # It is read when the request begins to wait for a thread, which may take long, and later when the work begins.
@@ -82,7 +82,7 @@ async def test_request_without_a_thread_gets_a_retry_time(release: threading.Eve
     workers.close()
 
 
-async def test_request_that_would_wait_too_long_is_rejected_at_once(release: threading.Event) -> None:
+async def test_request_with_a_too_long_expected_wait_is_rejected_immediately(release: threading.Event) -> None:
     """Only as many requests wait as can be expected to get a thread in time; later ones are rejected at once."""
     clock = Clock()
     workers = Workers(WorkerLimits(num_threads=1, max_wait_s=GUARD_S), clock)
@@ -95,9 +95,9 @@ async def test_request_that_would_wait_too_long_is_rejected_at_once(release: thr
     stuck = asyncio.create_task(workers.run(release.wait, None, TOO_LONG))
     waiting = [asyncio.create_task(workers.run(lambda: None, None, TOO_LONG)) for _ in range(int(GUARD_S / 0.1))]
     await asyncio.sleep(0)  # each one has begun to wait, or was rejected
-    refused = [each for each in waiting if each.done()]
-    assert 0 < len(refused) < len(waiting)
-    for each in refused:
+    rejected = [each for each in waiting if each.done()]
+    assert 0 < len(rejected) < len(waiting)
+    for each in rejected:
         assert isinstance(each.exception(), EngineOverloaded)
     release.set()
     await asyncio.gather(stuck, *waiting, return_exceptions=True)
@@ -128,7 +128,7 @@ async def test_work_of_a_cancelled_request_is_not_started(release: threading.Eve
     workers.close()
 
 
-async def test_reading_names_its_field(release: threading.Event) -> None:
+async def test_slow_tokenization_is_rejected_by_field(release: threading.Event) -> None:
     """A text that takes too long to read is rejected for its field."""
     workers = Workers(WorkerLimits(max_work_s=0.01, max_wait_s=GUARD_S))
     with pytest.raises(InvalidRequest, match=r"longer than 0\.01 s") as caught:
@@ -137,7 +137,7 @@ async def test_reading_names_its_field(release: threading.Event) -> None:
     workers.close()
 
 
-async def test_one_long_text_is_read_at_a_time_and_short_ones_meanwhile() -> None:
+async def test_long_texts_do_not_block_short_ones() -> None:
     """A second long text takes no thread before the first is done, even if the first request was cancelled."""
     workers = Workers(WorkerLimits(num_threads=2))
     gates = [threading.Event(), threading.Event()]

@@ -37,13 +37,13 @@ class Counts:
     """A QuotaObserver that records its calls."""
 
     used: list[tuple[str, str, int, int]] = field(default_factory=list)
-    refused: list[tuple[str, str, str]] = field(default_factory=list)
+    rejections: list[tuple[str, str, str]] = field(default_factory=list)
 
     def on_use(self, caller: str, model: str, num_input: int, num_output: int) -> None:
         self.used.append((caller, model, num_input, num_output))
 
     def on_rejection(self, caller: str, model: str, measure: Measure) -> None:
-        self.refused.append((caller, model, str(measure)))
+        self.rejections.append((caller, model, str(measure)))
 
 
 class Desk:
@@ -72,8 +72,8 @@ class Desk:
     ) -> AsyncIterator[Charge]:
         """Send one request that stays admitted during the block and takes its tokens."""
         async with self.quota.admit(caller, MODEL, self._on_status) as charge:
-            asked = charge.bound(ask(max_tokens, n))
-            await charge.take_for(asked_as(max_tokens, asked), prompts(num_input, asked.stopping.max_tokens, n))
+            bounds = charge.bound(ask(max_tokens, n))
+            await charge.take_for(asked_as(max_tokens, bounds), prompts(num_input, bounds.stopping.max_tokens, n))
             yield charge
 
     async def spend(self, caller: Caller, num_input: int, num_output: int, max_tokens: int | None = None) -> None:

@@ -16,41 +16,41 @@ from tests.service.quota.fakes import MODEL, Desk, ask, caller_with
 LATER = EngineOverloaded("full", 1)
 
 
-async def test_requests_of_a_minute() -> None:
+async def test_requests_per_minute_are_limited() -> None:
     """The third of two requests per minute is rejected with the time until one is refilled; then it is admitted."""
     desk, caller = Desk(), caller_with(requests_per_minute=2)
     await desk.spend(caller, 1, 1)
     await desk.spend(caller, 1, 1)
-    with pytest.raises(RateLimited, match="the limit of this key is 2 requests a minute; try again in 30 s") as refused:
+    with pytest.raises(RateLimited, match="the limit of this key is 2 requests a minute; try again in 30 s") as caught:
         await desk.spend(caller, 1, 1)
-    assert refused.value.retry_after_s == pytest.approx(30)
+    assert caught.value.retry_after_s == pytest.approx(30)
     desk.clock.now += 30
     await desk.spend(caller, 1, 1)
 
 
-async def test_tokens_settle_to_what_was_used() -> None:
+async def test_unused_tokens_are_returned_at_the_end() -> None:
     """The maximum of the answer is held while the request runs; at its end, unused tokens are returned."""
     desk, caller = Desk(), caller_with(input_tokens_per_minute=100, output_tokens_per_minute=100)
     async with desk.request(caller, 40, 90) as charge:
         charge.count(lambda: Usage(40, 5))
         assert desk.headers["x-ratelimit-remaining-input-tokens"] == "60"
         assert desk.headers["x-ratelimit-remaining-output-tokens"] == "10"
-        with pytest.raises(RateLimited, match="of which 10 are left now, and this request needs 20") as refused:
+        with pytest.raises(RateLimited, match="of which 10 are left now, and this request needs 20") as caught:
             await desk.spend(caller, 1, 1, max_tokens=20)
-        assert refused.value.retry_after_s == pytest.approx(6)
+        assert caught.value.retry_after_s == pytest.approx(6)
     assert desk.headers["x-ratelimit-remaining-output-tokens"] == "95"
     assert desk.headers["x-ratelimit-remaining-input-tokens"] == "60"
 
 
-async def test_answer_without_max_tokens_is_charged_by_expectation() -> None:
+async def test_answer_without_max_tokens_reserves_the_expected_tokens() -> None:
     """Ten tokens are held for each choice; any excess is charged at the end."""
     desk, caller = Desk(expected=10), caller_with(output_tokens_per_minute=60)
     async with desk.request(caller, 1, None, n=2) as charge:
         assert desk.headers["x-ratelimit-remaining-output-tokens"] == "40"
         charge.count(lambda: Usage(1, 120))
-    with pytest.raises(RateLimited) as refused:
+    with pytest.raises(RateLimited) as caught:
         await desk.spend(caller, 1, 1)
-    assert refused.value.retry_after_s == pytest.approx(61)
+    assert caught.value.retry_after_s == pytest.approx(61)
 
 
 async def test_expectation_never_exceeds_the_limit() -> None:
@@ -66,16 +66,16 @@ async def test_expectation_never_exceeds_the_limit() -> None:
         ({"output_tokens_per_minute": 10}, (1, 1, 11), "stopping.max_tokens"),
     ],
 )
-async def test_requests_above_a_limit_have_no_retry(
+async def test_request_larger_than_a_bucket_has_no_retry_delay(
     limits: dict[str, int], spent: tuple[int, int, int], field: str
 ) -> None:
     """A request larger than a bucket gets no retry delay, and costs the caller no tokens."""
     desk, caller = Desk(), caller_with(**limits)
     with pytest.raises(
         LimitExceeded, match=r"needs 11, but the limit of this key is 10 .* it can't be served at any time"
-    ) as refused:
+    ) as caught:
         await desk.spend(caller, *spent)
-    assert refused.value.field == field
+    assert caught.value.field == field
     await desk.spend(caller, 10, 10, 10)
 
 
@@ -89,19 +89,19 @@ async def test_limit_of_zero_rejects_everything() -> None:
 async def test_max_tokens_and_n_have_limits() -> None:
     """max_tokens and n above the limits are rejected by name, and default to the limits."""
     desk, caller = Desk(), caller_with(max_tokens=50, max_n=2)
-    with pytest.raises(LimitExceeded, match="must be at most 50, the limit of this key, not 51") as refused:
+    with pytest.raises(LimitExceeded, match="must be at most 50, the limit of this key, not 51") as caught:
         await desk.spend(caller, 1, 1, max_tokens=51)
-    assert refused.value.field == "stopping.max_tokens"
-    with pytest.raises(LimitExceeded, match="must be at most 2, the limit of this key, not 3") as refused:
+    assert caught.value.field == "stopping.max_tokens"
+    with pytest.raises(LimitExceeded, match="must be at most 2, the limit of this key, not 3") as caught:
         async with desk.request(caller, n=3):
             pass
-    assert refused.value.field == "n"
+    assert caught.value.field == "n"
     async with desk.quota.admit(caller, MODEL, lambda statuses: None) as charge:
         assert charge.bound(ask()).stopping.max_tokens == 50
         assert charge.bound(ask(7)).stopping.max_tokens == 7
 
 
-async def test_requests_at_a_time() -> None:
+async def test_concurrent_requests_are_limited() -> None:
     """A slot is held until the request ends in any way, and no longer."""
     desk, caller = Desk(), caller_with(concurrent_requests=1)
     for error in (None, LATER, InvalidRequest("f", "bad"), asyncio.CancelledError()):
@@ -142,7 +142,7 @@ async def test_cost_depends_on_the_outcome(error: BaseException, output: int, le
     assert tuple(desk.headers[f"x-ratelimit-remaining-{name}"] for name in names) == left
 
 
-async def test_a_request_that_the_engine_never_took_costs_no_tokens() -> None:
+async def test_request_before_its_admission_costs_no_tokens() -> None:
     """A caller that cancels earlier, or whose content is rejected, is charged for the request only."""
     desk = Desk()
     caller = caller_with(requests_per_minute=10, input_tokens_per_minute=100)
@@ -182,7 +182,7 @@ async def test_limits_of_key_and_model_and_of_the_model_all_apply() -> None:
         await desk.spend(Caller(id="k2"), 1, 1)
 
 
-async def test_one_caller_never_takes_of_anothers() -> None:
+async def test_keys_have_separate_buckets() -> None:
     """Keys have separate buckets, whatever characters their ids and models contain."""
     desk = Desk()
     first = Caller(id="a/b", limits=Limits(requests_per_minute=1))
@@ -203,10 +203,10 @@ async def test_use_and_rejections_are_reported() -> None:
         async with desk.request(caller, n=2):
             pass
     assert desk.counts.used == [("k1", MODEL, 12, 3)]
-    assert desk.counts.refused == [("k1", MODEL, Measure.REQUESTS), ("k1", MODEL, Measure.MAX_N)]
+    assert desk.counts.rejections == [("k1", MODEL, Measure.REQUESTS), ("k1", MODEL, Measure.MAX_N)]
 
 
-async def test_headers_as_openai_has_them() -> None:
+async def test_rate_limit_headers_follow_openais() -> None:
     """The headers have limit, rest and time of the reset; `tokens` is the limit with the smaller fraction left."""
     desk = Desk()
     caller = caller_with(requests_per_minute=10, input_tokens_per_minute=600, output_tokens_per_minute=6000)
@@ -228,7 +228,7 @@ async def test_headers_as_openai_has_them() -> None:
 
 
 @pytest.mark.parametrize(("used", "reset"), [(0, "0s"), (60, "6ms"), (15_000, "1.5s"), (1_250_000, "2m5s")])
-async def test_resets_are_written_as_durations(used: int, reset: str) -> None:
+async def test_resets_are_formatted_as_go_durations(used: int, reset: str) -> None:
     """The format is that of Go."""
     desk, caller = Desk(), caller_with(output_tokens_per_minute=600_000)
     async with desk.request(caller, 1, 600_000) as charge:

@@ -22,7 +22,7 @@ async def takes(store: MemoryStore, bucket: Bucket, num_tokens: int) -> bool:
     return (await store.take(Demand([draw(bucket, num_tokens)]))).is_granted
 
 
-async def test_bucket_begins_full_and_fills_with_time() -> None:
+async def test_bucket_starts_full_and_is_refilled_over_time() -> None:
     """A full bucket grants its limit at once, and then what is refilled per second."""
     clock = HandClock()
     store, bucket = MemoryStore(clock), Bucket("b", 60)
@@ -36,7 +36,7 @@ async def test_bucket_begins_full_and_fills_with_time() -> None:
     assert await takes(store, bucket, 60)
 
 
-async def test_wait_is_exactly_what_is_needed() -> None:
+async def test_demand_is_granted_exactly_after_the_reported_wait() -> None:
     """After the wait that a rejection reports, and not before, the demand is granted."""
     clock = HandClock()
     store, bucket = MemoryStore(clock), Bucket("b", 90)
@@ -50,7 +50,7 @@ async def test_wait_is_exactly_what_is_needed() -> None:
     assert await takes(store, bucket, 40)
 
 
-async def test_a_demand_is_met_whole_or_not_at_all() -> None:
+async def test_demand_is_granted_completely_or_not_at_all() -> None:
     """Tokens are not taken unless the whole demand is granted."""
     store = MemoryStore(HandClock())
     rich, poor, slots = Bucket("rich", 100), Bucket("poor", 1), Slots("p", 1)
@@ -60,7 +60,7 @@ async def test_a_demand_is_met_whole_or_not_at_all() -> None:
     assert not (await store.take(Demand([], [slots]))).is_granted
 
 
-async def test_given_back_slots_and_tokens_are_free() -> None:
+async def test_returned_slots_and_tokens_are_available() -> None:
     """A slot is free for the next holder, and tokens are returned to the bucket, up to its limit."""
     store, bucket, slots = MemoryStore(HandClock()), Bucket("b", 10), Slots("p", 1)
     demand = Demand([draw(bucket, 10)], [slots])
@@ -72,7 +72,7 @@ async def test_given_back_slots_and_tokens_are_free() -> None:
     assert await takes(store, bucket, 10)
 
 
-async def test_overdraft_is_waited_for() -> None:
+async def test_bucket_with_a_negative_level_grants_nothing() -> None:
     """A bucket with a negative level grants nothing until it is refilled."""
     clock = HandClock()
     store, bucket = MemoryStore(clock), Bucket("b", 60)
@@ -84,7 +84,7 @@ async def test_overdraft_is_waited_for() -> None:
     assert await takes(store, bucket, 1)
 
 
-async def test_full_buckets_are_forgotten() -> None:
+async def test_full_buckets_are_evicted() -> None:
     """After ten thousand callers with one request each, only the newest bucket is stored."""
     clock = HandClock()
     store = MemoryStore(clock)
@@ -100,9 +100,7 @@ async def test_full_buckets_are_forgotten() -> None:
         st.tuples(st.floats(0, 90, allow_nan=False), st.integers(1, 200), st.floats(0, 1, allow_nan=False)), max_size=60
     ),
 )
-async def test_no_window_sees_more_than_the_limit_and_one_burst(
-    limit: int, steps: list[tuple[float, int, float]]
-) -> None:
+async def test_usage_in_any_window_is_bounded(limit: int, steps: list[tuple[float, int, float]]) -> None:
     """For any sequence of demands and returns, the usage in any window is bounded.
 
     The bound is the limit, for the bucket that was full, plus the tokens refilled during the window.

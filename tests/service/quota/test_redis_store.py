@@ -54,15 +54,15 @@ async def test_two_replicas_share_a_bucket(redis: RedisServer) -> None:
         began = time.monotonic()
         reading = await first.take(draw(MINUTE, 1000))
         assert reading.is_granted
-        refused = await second.take(draw(MINUTE, 500))
-        assert not refused.is_granted
+        rejection = await second.take(draw(MINUTE, 500))
+        assert not rejection.is_granted
         took_s = time.monotonic() - began
-        assert 30 - took_s <= MINUTE.wait_s(refused.behind_s[0], 500) <= 30
+        assert 30 - took_s <= MINUTE.wait_s(rejection.behind_s[0], 500) <= 30
         reading.give_back(draw(MINUTE, 900))
         await until_granted(second, draw(MINUTE, 900))
 
 
-async def test_many_at_once_take_no_more_than_there_is(redis: RedisServer) -> None:
+async def test_concurrent_demands_take_at_most_the_buckets_tokens(redis: RedisServer) -> None:
     """Of two hundred requests at two replicas, as many are granted as the bucket has tokens."""
     bucket = Bucket("burst", 50)
     async with store_of(redis) as first, store_of(redis) as second:
@@ -74,7 +74,7 @@ async def test_many_at_once_take_no_more_than_there_is(redis: RedisServer) -> No
         assert 50 <= num_granted <= 50 + num_come_in
 
 
-async def test_all_or_nothing(redis: RedisServer) -> None:
+async def test_buckets_and_slots_are_taken_together(redis: RedisServer) -> None:
     """Buckets and slots are taken together."""
     async with store_of(redis) as store:
         assert (await store.take(draw(SLOW, 1))).is_granted
@@ -94,7 +94,7 @@ async def test_slots_are_freed_by_their_holders(redis: RedisServer) -> None:
         await until_granted(store, demands[3])
 
 
-async def test_slots_of_a_dead_process_are_freed_with_time(redis: RedisServer) -> None:
+async def test_slots_of_a_dead_process_are_released_after_their_lease(redis: RedisServer) -> None:
     """A holder that stops renewing its lease loses its slot when the lease ends; others keep theirs."""
     async with store_of(redis) as alive, store_of(redis) as dead:
         assert (await alive.take(Demand((), [SLOTS], "alive"))).is_granted
@@ -130,7 +130,7 @@ async def test_a_living_process_renews_its_leases(redis: RedisServer) -> None:
         await client.aclose()
 
 
-async def test_a_cancelled_demand_takes_nothing(redis: RedisServer) -> None:
+async def test_cancelled_demand_is_returned(redis: RedisServer) -> None:
     """A demand that is granted after its caller was cancelled is returned."""
     async with store_of(redis) as store:
         await store.start()
@@ -148,7 +148,7 @@ async def test_a_cancelled_demand_takes_nothing(redis: RedisServer) -> None:
         assert (await store.take(Demand([Draw(SLOW, 1, 1)], [Slots("one", 1)], "next"))).is_granted
 
 
-async def test_nothing_is_left_of_full_buckets_and_free_slots(redis: RedisServer) -> None:
+async def test_keys_of_full_buckets_and_free_slots_are_deleted(redis: RedisServer) -> None:
     """Keys without information are deleted."""
     async with store_of(redis) as store:
         demand = Demand([Draw(MINUTE, 10, 10)], [SLOTS], "h")
@@ -161,7 +161,7 @@ async def test_nothing_is_left_of_full_buckets_and_free_slots(redis: RedisServer
         await client.aclose()
 
 
-async def test_a_clock_that_is_set_back_blocks_no_caller(redis: RedisServer) -> None:
+async def test_clock_set_back_does_not_block_callers(redis: RedisServer) -> None:
     """State that was written with a clock an hour ahead counts as written now."""
     async with store_of(redis) as store:
         client = Redis.from_url(redis.url, decode_responses=True)
@@ -181,7 +181,7 @@ async def test_a_clock_that_is_set_back_blocks_no_caller(redis: RedisServer) -> 
 
 
 @pytest.mark.parametrize("how", ["killed", "hanging"])
-async def test_a_lost_server_is_reported_in_time(redis: RedisServer, how: str) -> None:
+async def test_lost_server_is_reported_within_the_timeout(redis: RedisServer, how: str) -> None:
     """A dead server is reported immediately, a hanging one after the timeout; a restarted one is used again."""
     async with store_of(redis, timeout_s=GUARD_S if how == "killed" else 0.3) as store:
         assert (await answered(partial(store.take, draw(MINUTE, 1)))).is_granted
@@ -193,7 +193,7 @@ async def test_a_lost_server_is_reported_in_time(redis: RedisServer, how: str) -
         assert (await answered(partial(store.take, draw(MINUTE, 1)))).is_granted
 
 
-async def test_a_server_that_takes_no_writes_is_lost(redis: RedisServer) -> None:
+async def test_server_that_rejects_writes_counts_as_lost(redis: RedisServer) -> None:
     """A server that is out of memory, for example, counts as lost."""
     async with store_of(redis) as store:
         client = Redis.from_url(redis.url)
@@ -218,7 +218,7 @@ Steps = list[tuple[str, int, int]]
 
 @settings(max_examples=25, deadline=None)
 @given(steps=st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 40), st.integers(-30, 40)), max_size=12))
-def test_both_stores_answer_alike(shared_redis: RedisServer, steps: Steps) -> None:
+def test_redis_and_memory_store_give_equal_results(shared_redis: RedisServer, steps: Steps) -> None:
     """Any sequence of demands and returns gets the same results from Redis and from memory."""
     asyncio.run(compare(shared_redis, steps))
 

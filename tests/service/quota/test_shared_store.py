@@ -80,7 +80,7 @@ async def lost_and_back(redis: RedisServer, how: str, timeout_s: float) -> Seen:
 
 
 @pytest.mark.parametrize("how", ["killed", "hanging"])
-async def test_each_goes_on_alone_and_together_again(
+async def test_replicas_count_separately_until_redis_returns(
     redis: RedisServer, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
     """While the server is lost, each replica has its own buckets; then they share again. Both are logged once."""
@@ -96,7 +96,7 @@ async def test_each_goes_on_alone_and_together_again(
     assert texts.count("the quota store is back") == 2
 
 
-async def test_requests_are_rejected_under_the_other_policy(redis: RedisServer) -> None:
+async def test_requests_are_rejected_without_redis_if_configured(redis: RedisServer) -> None:
     """Requests that can't be counted are rejected until the server is back."""
     async with replica(redis, [], is_local=False) as store:
         assert await grants(store)
@@ -109,7 +109,7 @@ async def test_requests_are_rejected_under_the_other_policy(redis: RedisServer) 
         assert await grants(store)
 
 
-async def test_the_server_need_not_be_there_at_the_start(redis: RedisServer) -> None:
+async def test_replica_starts_without_redis(redis: RedisServer) -> None:
     """A replica starts alone, and shares as soon as the server is available."""
     redis.kill()
     changes: list[bool] = []

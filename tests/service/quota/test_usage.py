@@ -43,7 +43,7 @@ async def test_usage_is_counted_by_caller_and_model() -> None:
     assert (counted.num_input, counted.num_output) == (sum(each[2] for each in mine), sum(each[3] for each in mine))
 
 
-async def test_limits_show_what_is_left() -> None:
+async def test_usage_reports_the_remaining_limits() -> None:
     """Limits per minute and of concurrent requests have a rest, 0 in debt; others have none."""
     desk = Desk(by_model={MODEL: Limits(requests_per_minute=5)})
     caller = Caller(
@@ -81,7 +81,7 @@ async def test_reading_never_rejects() -> None:
 
 
 @pytest.mark.slow
-async def test_limits_in_redis_are_those_of_all_replicas(redis: RedisServer) -> None:
+async def test_remaining_limits_in_redis_include_all_replicas(redis: RedisServer) -> None:
     """A replica shows what requests at another one have left; reading takes no slot and no tokens there."""
     first, second = (Desk(RedisStore(redis.url, GUARD_S)) for _ in range(2))
     caller = caller_with(requests_per_minute=600_000, concurrent_requests=4)
@@ -96,7 +96,7 @@ async def test_limits_in_redis_are_those_of_all_replicas(redis: RedisServer) -> 
     await second.quota.close()
 
 
-def test_forgotten_callers_are_counted_anew() -> None:
+def test_evicted_callers_are_counted_from_zero() -> None:
     """Above the limit the least recent caller is forgotten, and its next count begins at that time."""
     now = iter(range(1, 10))
     records = UsageRecords(2, lambda: next(now))

@@ -153,9 +153,9 @@ async def test_invalid_request_is_rejected(
 ) -> None:
     """The error names the field."""
     save(tmp_path)
-    with pytest.raises(kind) as refusal:
+    with pytest.raises(kind) as rejection:
         await judged(load(tmp_path), texts(**fields))
-    assert refusal.value.field == field
+    assert rejection.value.field == field
 
 
 async def test_long_documents_lose_their_end(tmp_path: Path) -> None:

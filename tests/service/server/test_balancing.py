@@ -53,14 +53,14 @@ async def test_calls_rotate_among_serving_replicas(config: dict[str, Any]) -> No
                 await asyncio.sleep(0.01)
 
 
-def test_rpcs_that_change_nothing_are_retried(config: dict[str, Any]) -> None:
+def test_service_config_retries_rpcs_without_changes(config: dict[str, Any]) -> None:
     """The config lists every RPC of the service except those that change endpoints."""
     (methods,) = config["methodConfig"]
     names = [f"{each['service']}/{each.get('method', '')}" for each in methods["name"]]
     assert {method for method in RPCS if any(method.startswith(name) for name in names)} == RPCS.keys() - CHANGING
 
 
-def test_clients_contain_the_same_config(config: dict[str, Any]) -> None:
+def test_clients_contain_the_same_service_config(config: dict[str, Any]) -> None:
     """Our clients contain the same config; they check health only where no Envoy does."""
     del config["healthCheckConfig"]
     for path in (ROOT / "clients").glob("*/src/**/service_config.json"):

@@ -13,7 +13,7 @@ from service.observability.health import ServingPhase
 from service.server.server import EngineDied
 from service.server.services import SERVICES
 from tests.engine.fakes import until
-from tests.service.fakes import ScriptedRunner, refused, request, running
+from tests.service.fakes import ScriptedRunner, rejection_of, request, running
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -26,7 +26,7 @@ async def statuses(watch: Any) -> AsyncIterator[int]:
 
 
 @pytest.mark.parametrize("service", ["", *SERVICES])
-async def test_health_watch_sees_each_transition(service: str) -> None:
+async def test_health_watch_reports_each_transition(service: str) -> None:
     """NOT_SERVING while starting, SERVING, and NOT_SERVING from the stop on, for each service and overall."""
     async with running(is_loaded=False) as run:
         watch = run.health.Watch(health_pb2.HealthCheckRequest(service=service))
@@ -40,7 +40,7 @@ async def test_health_watch_sees_each_transition(service: str) -> None:
         watch.cancel()
 
 
-async def test_process_is_live_while_starting_and_leaving() -> None:
+async def test_process_is_live_during_start_and_shutdown() -> None:
     """`live` is SERVING from the beginning until an engine fails; `startup` is SERVING once the models are loaded."""
     async with running(is_loaded=False) as run:
         assert [await run.status(name) for name in ("live", "startup", "")] == ["SERVING", "NOT_SERVING", "NOT_SERVING"]
@@ -61,15 +61,15 @@ async def test_health_of_an_unknown_service() -> None:
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-async def test_health_answers_while_calls_are_rejected() -> None:
+async def test_health_checks_succeed_while_calls_are_rejected() -> None:
     """A starting and a draining service reject calls with their reasons, and health checks still succeed."""
     async with running(is_loaded=False) as run:
-        assert (await refused(run.chat.Chat(request()))).info.reason == "STARTING"
+        assert (await rejection_of(run.chat.Chat(request()))).info.reason == "STARTING"
         assert await run.status() == "NOT_SERVING"
     async with running() as run:
         assert await run.status() == "SERVING"
         await run.server.health.enter(ServingPhase.DRAINING)
-        assert (await refused(run.chat.Chat(request()))).info.reason == "DRAINING"
+        assert (await rejection_of(run.chat.Chat(request()))).info.reason == "DRAINING"
         assert await run.status() == "NOT_SERVING"
 
 
@@ -87,20 +87,20 @@ async def test_health_follows_a_stalled_engine() -> None:
         watching.cancel()
 
 
-async def test_health_ends_with_the_engine() -> None:
+async def test_dead_engine_makes_the_service_not_serving() -> None:
     """When an engine dies, its callers get INTERNAL, health is NOT_SERVING, and `watch` raises the reason."""
     runner = ScriptedRunner("hello")
     async with running(runner) as run:
         watching = asyncio.create_task(run.server.watch())
         runner.fail_with = RuntimeError("no memory")
-        refusal = await refused(run.chat.StreamChat(request()))
-        assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.INTERNAL, "ENGINE_FAILED")
+        rejection = await rejection_of(run.chat.StreamChat(request()))
+        assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.INTERNAL, "ENGINE_FAILED")
         await until(watching.done)
         with pytest.raises(EngineDied, match="the engine of scripted died: RuntimeError: no memory"):
             await watching
         assert await run.status() == "NOT_SERVING"
-        refusal = await refused(run.chat.Chat(request()))
-        assert refusal.info.reason == "ENGINE_FAILED"
+        rejection = await rejection_of(run.chat.Chat(request()))
+        assert rejection.info.reason == "ENGINE_FAILED"
 
 
 async def _wait(call: Any) -> object:

@@ -48,7 +48,7 @@ class CountingTokenizer(ByteTokenizer):
         return super().token_bytes(token_id)
 
 
-async def test_answer_of_many_choices_with_logprobs_takes_many_turns() -> None:
+async def test_large_answers_yield_to_other_calls() -> None:
     """Other calls get turns while outputs that have piled up are read and rendered, streamed or whole."""
     sizes = {"num_blocks": 4000, "max_model_len": 1000}
     for stream in (False, True):
@@ -66,12 +66,12 @@ async def test_answer_of_many_choices_with_logprobs_takes_many_turns() -> None:
                     turns.append(tokenizer.num_on_loop - before)
 
             ticking = asyncio.create_task(tick())
-            asked = request(
+            message = request(
                 n=NUM_CHOICES,
                 logprobs=logprobs_pb2.LogprobsOptions(top_logprobs=NUM_TOP),
                 stopping={"max_tokens": NUM_TOKENS},
             )
-            answering = asyncio.create_task(_num_logprobs(run.chat, asked, stream=stream))
+            answering = asyncio.create_task(_num_logprobs(run.chat, message, stream=stream))
             await asyncio.to_thread(runner.entered.wait)
             time.sleep(0.5)  # noqa: ASYNC251  holds the loop, so that outputs pile up
             assert await answering == NUM_CHOICES * NUM_TOKENS
@@ -80,9 +80,9 @@ async def test_answer_of_many_choices_with_logprobs_takes_many_turns() -> None:
         assert max(turns) < NUM_LOOKUPS / 6, stream
 
 
-async def _num_logprobs(stub: Any, asked: chat_pb2.ChatRequest, *, stream: bool) -> int:
+async def _num_logprobs(stub: Any, message: chat_pb2.ChatRequest, *, stream: bool) -> int:
     if stream:
-        events = [event async for event in stub.StreamChat(asked)]
+        events = [event async for event in stub.StreamChat(message)]
         return sum(len(event.content_delta.logprobs) for event in events)
-    chat = await stub.Chat(asked)
+    chat = await stub.Chat(message)
     return sum(len(choice.logprobs) for choice in chat.choices)

@@ -20,7 +20,7 @@ from sluice.v1 import chat_pb2_grpc
 
 from tests.e2e.stack import child_pids, free_ports, is_running, suspend
 from tests.engine.fakes import until
-from tests.service.fakes import MODEL, kinds_of, refused, request
+from tests.service.fakes import MODEL, kinds_of, rejection_of, request
 
 pytestmark = pytest.mark.slow  # each test starts a process
 
@@ -84,10 +84,10 @@ async def test_process_stops_in_order(number: signal.Signals) -> None:
         call = run.stream()
         await call.read()
         run.process.send_signal(number)
-        refusal = await refused(call)
+        rejection = await rejection_of(call)
         code, lines = await run.rest()
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
-    assert kinds_of(refusal.events)[-1] == "usage"
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    assert kinds_of(rejection.events)[-1] == "usage"
     assert code == 0
     assert [json.loads(line)["message"] for line in lines][-1] == "stopped"
 
@@ -103,9 +103,9 @@ async def test_sigquit_ends_the_drain(numbers: list[signal.Signals]) -> None:
             run.process.send_signal(number)
             if number is signal.SIGTERM:
                 await run.until_logged("draining")
-        refusal = await refused(call)
+        rejection = await rejection_of(call)
         code, _ = await run.rest()
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
     assert code == 0
 
 
@@ -135,7 +135,7 @@ async def test_a_stop_does_not_wait_for_a_thread_that_loads(tmp_path: Path) -> N
     assert code == 0, lines
 
 
-async def test_settings_are_read_again(tmp_path: Path) -> None:
+async def test_sighup_reloads_the_settings(tmp_path: Path) -> None:
     """At SIGHUP or a change of the file, endpoints and log level are applied, and invalid settings are rejected."""
     path = tmp_path / "service.yaml"
     path.write_text("log_level: info\n")
@@ -146,18 +146,18 @@ async def test_settings_are_read_again(tmp_path: Path) -> None:
     async with started(flags={"config": path}) as run:
         await run.until_logged("serving")
         chat = chat_pb2_grpc.ChatServiceStub(run.channel)
-        asked = request(model="other", stopping={"max_tokens": 1})
-        assert (await refused(chat.Chat(asked))).info.reason == "MODEL_NOT_FOUND"
+        message = request(model="other", stopping={"max_tokens": 1})
+        assert (await rejection_of(chat.Chat(message))).info.reason == "MODEL_NOT_FOUND"
         path.write_text(f"endpoints: {endpoint(MODEL)}\nmax_request_bytes: 1000000\n")
         assert '"waiting":["max_request_bytes"]' in (await run.until_logged("settings wait for the next start"))[-1]
-        assert (await chat.Chat(asked)).model == MODEL
+        assert (await chat.Chat(message)).model == MODEL
         path.write_text(f"endpoints: {endpoint('nobody')}\n")
-        refusal = await run.until_logged(
+        rejection = await run.until_logged(
             "the settings are invalid; the previous ones stay in use: "
             "endpoints.0.entities: no model named 'nobody' is served"
         )
-        assert '"level":"error"' in refusal[-1]
-        assert (await chat.Chat(asked)).model == MODEL
+        assert '"level":"error"' in rejection[-1]
+        assert (await chat.Chat(message)).model == MODEL
         path.write_text("log_level: error\n")
         await run.until_logged("settings were read again")
         run.process.send_signal(signal.SIGHUP)
@@ -166,7 +166,7 @@ async def test_settings_are_read_again(tmp_path: Path) -> None:
     assert (code, lines) == (0, [])
 
 
-async def test_process_ends_at_once_by_a_second_signal() -> None:
+async def test_second_signal_ends_the_process_immediately() -> None:
     """A second signal ends the process without waiting."""
     async with started() as run:
         await run.until_logged("serving")
@@ -180,13 +180,13 @@ async def test_process_ends_at_once_by_a_second_signal() -> None:
     assert code == -signal.SIGTERM
 
 
-async def test_process_ends_with_its_engine() -> None:
+async def test_process_exits_when_its_engine_dies() -> None:
     """When an engine dies, its streams end with INTERNAL, and the process exits with code 1 and one line."""
     async with started("die:hello") as run:
         await run.until_logged("serving")
-        refusal = await refused(run.stream())
+        rejection = await rejection_of(run.stream())
         code, lines = await run.rest()
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.INTERNAL, "ENGINE_FAILED")
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.INTERNAL, "ENGINE_FAILED")
     assert code == 1
     assert lines[-1] == f"sluice-service: the engine of {MODEL} died: RuntimeError: no memory"
     assert [line for line in lines[:-1] if not line.startswith("{")] == []
@@ -201,7 +201,7 @@ async def test_process_ends_with_its_engine() -> None:
         (["--model=x=/nowhere"], 1, "the model folder /nowhere does not exist"),
     ],
 )
-async def test_process_rejects_bad_settings_in_one_line(flags: list[str], code: int, words: str) -> None:
+async def test_invalid_settings_are_rejected_in_one_line(flags: list[str], code: int, words: str) -> None:
     """The exit code is 2 for an invalid value and 1 for a missing model; the last line names the cause."""
     (port,) = free_ports(1)
     process = await asyncio.create_subprocess_exec(

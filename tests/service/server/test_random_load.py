@@ -40,7 +40,7 @@ from tests.engine.encoder_fakes import save_encoder
 from tests.engine.fakes import until
 from tests.engine.tiny_models import config, random_model
 from tests.service.contract.response_cases import check_order
-from tests.service.fakes import Refusal, settings_of
+from tests.service.fakes import Rejection, settings_of
 from tests.service.prompts.fakes import CHATML
 from tests.service.random_calls import (
     BEGINNINGS,
@@ -167,27 +167,27 @@ async def read(call: Any, events: list[Any], num_events: int | None = None) -> N
         events.append(event)
 
 
-async def end_of(service: Service, wanted: RandomCall) -> Ending:
+async def end_of(service: Service, expected: RandomCall) -> Ending:
     """Make the call, read or cancel it, and return its outcome."""
-    ending = Ending(wanted)
-    call = service.methods[wanted.method](wanted.request, timeout=wanted.timeout_s)
+    ending = Ending(expected)
+    call = service.methods[expected.method](expected.request, timeout=expected.timeout_s)
     try:
-        if wanted.leaves_after is not None:
-            if wanted.is_streamed:
-                await read(call, ending.got, wanted.leaves_after)
+        if expected.leaves_after is not None:
+            if expected.is_streamed:
+                await read(call, ending.got, expected.leaves_after)
             else:
-                await asyncio.sleep(wanted.leaves_after / 1000)
+                await asyncio.sleep(expected.leaves_after / 1000)
             if call.cancel():
                 ending.status = grpc.StatusCode.CANCELLED
                 return ending
-        if wanted.is_streamed:
+        if expected.is_streamed:
             await read(call, ending.got)
         else:
             ending.got.append(await call)
     except aio.AioRpcError as error:
         ending.status = error.code()
         if ending.status is not grpc.StatusCode.DEADLINE_EXCEEDED:  # an error of gRPC itself, which has no reason
-            ending.reason = Refusal(error).info.reason
+            ending.reason = Rejection(error).info.reason
             ending.has_no_room = "shortest answer that matches" in str(error.details())
     return ending
 
@@ -278,16 +278,16 @@ async def greedy_texts(service: Service) -> list[str]:
 
 
 @pytest.mark.long
-async def test_2000_random_calls_end_once_and_leave_nothing(tmp_path: Path) -> None:
+async def test_2000_random_calls_end_once_and_release_everything(tmp_path: Path) -> None:
     """Each call, cancelled, late, preempted or rejected, ends once, and every block and task is released."""
     draw = random.Random(11)
     calls = [random_call(draw) for _ in range(NUM_CALLS)]
     room = asyncio.Semaphore(NUM_CALLERS)
     async with serving(tmp_path) as service:
 
-        async def run(wanted: RandomCall) -> Ending:
+        async def run(expected: RandomCall) -> Ending:
             async with room:
-                return await end_of(service, wanted)
+                return await end_of(service, expected)
 
         texts = await greedy_texts(service)
         num_tasks = len(asyncio.all_tasks())

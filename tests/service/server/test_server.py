@@ -22,7 +22,7 @@ from tests.service.fakes import (
     MODEL,
     ScriptedRunner,
     kinds_of,
-    refused,
+    rejection_of,
     request,
     rest_of,
     running,
@@ -39,10 +39,12 @@ async def test_server_reflects_its_services(version: str) -> None:
             request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
             response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
         )
-        asked = reflection_pb2.ServerReflectionRequest
-        (listed,) = [answer async for answer in reflect(iter([asked(list_services="")]))]
+        reflection_request = reflection_pb2.ServerReflectionRequest
+        (listed,) = [answer async for answer in reflect(iter([reflection_request(list_services="")]))]
         names = sorted(service.name for service in listed.list_services_response.service)
-        described = [answer async for answer in reflect(asked(file_containing_symbol=name) for name in names)]
+        described = [
+            answer async for answer in reflect(reflection_request(file_containing_symbol=name) for name in names)
+        ]
     own = ("grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
     assert names == sorted((*SERVICES, *own))
     for name, answer in zip(names, described, strict=True):
@@ -56,8 +58,8 @@ async def test_a_v1alpha_stub_finds_the_services() -> None:
     """Clients that know only the older version, such as grpcio-reflection's own, can use it."""
     async with running() as run:
         stub: Any = reflection_pb2_grpc.ServerReflectionStub(run.channel)  # type: ignore[arg-type]  # it takes both
-        asked = reflection_pb2.ServerReflectionRequest(file_containing_symbol="sluice.v1.ChatService")
-        (answer,) = [each async for each in stub.ServerReflectionInfo(iter([asked]))]
+        reflection_request = reflection_pb2.ServerReflectionRequest(file_containing_symbol="sluice.v1.ChatService")
+        (answer,) = [each async for each in stub.ServerReflectionInfo(iter([reflection_request]))]
     content = answer.file_descriptor_response.file_descriptor_proto[0]
     assert descriptor_pb2.FileDescriptorProto.FromString(content).name == "sluice/v1/chat.proto"
 
@@ -84,8 +86,8 @@ async def test_server_reflects_every_kind_of_symbol(symbol: str, file: str | Non
     """Reflection finds the file of a service, method, message, field, oneof, enum, value and extension."""
     async with running() as run:
         stub: Any = reflection_pb2_grpc.ServerReflectionStub(run.channel)  # type: ignore[arg-type]  # it takes both
-        asked = reflection_pb2.ServerReflectionRequest(file_containing_symbol=symbol)
-        (answer,) = [each async for each in stub.ServerReflectionInfo(iter([asked]))]
+        reflection_request = reflection_pb2.ServerReflectionRequest(file_containing_symbol=symbol)
+        (answer,) = [each async for each in stub.ServerReflectionInfo(iter([reflection_request]))]
     files = answer.file_descriptor_response.file_descriptor_proto
     names = [descriptor_pb2.FileDescriptorProto.FromString(content).name for content in files]
     assert names[:1] == ([file] if file else [])
@@ -97,10 +99,10 @@ async def test_server_lists_and_describes_models() -> None:
     async with running() as run:
         listed = await run.models.ListModels(model_pb2.ListModelsRequest())
         got = await run.models.GetModel(model_pb2.GetModelRequest(model=MODEL))
-        refusal = await refused(run.models.GetModel(model_pb2.GetModelRequest(model="nobody")))
+        rejection = await rejection_of(run.models.GetModel(model_pb2.GetModelRequest(model="nobody")))
     assert [model.name for model in listed.models] == [MODEL]
     assert got.model == listed.models[0]
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
 
 
 async def test_server_rejects_a_message_too_large() -> None:
@@ -129,15 +131,15 @@ async def test_server_rejects_calls_that_waited_too_long() -> None:
             while not any(call.done() for call in calls):
                 calls.append(run.chat.Chat(request(), timeout=300, metadata=late))
                 await asyncio.sleep(0.1)  # if it takes more than two seconds, only later calls count
-            refusal = await refused(next(call for call in calls if call.done()))
+            rejection = await rejection_of(next(call for call in calls if call.done()))
             for call in calls:
                 call.cancel()
         assert kinds_of([event async for event in rest_of(first)])[-1] == "completed"
         await run.until_idle()
         assert await run.chat.Chat(request(), timeout=600, metadata=late)
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
-    assert refusal.retry_after_s is not None
-    assert "would wait for about" in refusal.text
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+    assert rejection.retry_after_s is not None
+    assert "would wait for about" in rejection.text
 
 
 async def test_server_rejects_calls_above_its_limit() -> None:
@@ -147,13 +149,13 @@ async def test_server_rejects_calls_above_its_limit() -> None:
         with runner.paused(after=1):
             first = run.chat.StreamChat(request())
             await first.read()
-            refusal = await refused(run.chat.Chat(request()))
+            rejection = await rejection_of(run.chat.Chat(request()))
             assert await run.status() == "SERVING"
             assert (await run.models.GetLoad(load_pb2.GetLoadRequest())).models[0].model == MODEL
         assert kinds_of([event async for event in rest_of(first)])[-1] == "completed"
         assert await run.chat.Chat(request())
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
-    assert refusal.info.metadata["limit"] == "1"
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+    assert rejection.info.metadata["limit"] == "1"
 
 
 async def test_server_drains_a_running_stream_to_its_end() -> None:
@@ -165,16 +167,16 @@ async def test_server_drains_a_running_stream_to_its_end() -> None:
             await running_one.read()
             stop = asyncio.create_task(run.server.drain())
             await until(lambda: run.server.health.phase is ServingPhase.DRAINING)
-            refusal = await refused(run.chat.Chat(request()))
+            rejection = await rejection_of(run.chat.Chat(request()))
             assert not stop.done()
         events = [event async for event in rest_of(running_one)]
         await stop
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
-    assert refusal.retry_after_s
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    assert rejection.retry_after_s
     assert kinds_of(events)[-1] == "completed"
 
 
-async def test_server_serves_for_a_while_after_health_is_not_serving() -> None:
+async def test_server_accepts_calls_during_the_drain_delay() -> None:
     """Between NOT_SERVING and the first rejection, load balancers have time to use other replicas."""
     async with running(drain_delay_s=60) as run:
         stop = asyncio.create_task(run.server.drain())
@@ -183,17 +185,17 @@ async def test_server_serves_for_a_while_after_health_is_not_serving() -> None:
         stop.cancel()
 
 
-async def test_server_ends_what_does_not_end_in_time() -> None:
+async def test_stream_above_the_drain_timeout_is_unavailable() -> None:
     """A stream that exceeds the drain time ends with UNAVAILABLE, after its usage."""
     async with running(ScriptedRunner("on and ", end=False), engine=ENDLESS, drain_timeout_s=0.05) as run:
         endless = run.chat.StreamChat(request())
         await endless.read()
         await until(lambda: run.engine.stats().num_generated_tokens > 0)
         await run.server.drain()
-        refusal = await refused(endless)
+        rejection = await rejection_of(endless)
         await run.until_idle()
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
-    assert refusal.events[-1].HasField("usage")
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    assert rejection.events[-1].HasField("usage")
 
 
 async def test_server_does_not_share_a_port() -> None:
@@ -208,5 +210,7 @@ async def test_server_does_not_share_a_port() -> None:
 async def test_unknown_model_is_not_found() -> None:
     """The error names the requested model."""
     async with running() as run:
-        refusal = await refused(run.chat.StreamChat(chat_pb2.ChatRequest(model="nobody", messages=request().messages)))
-    assert (refusal.code, refusal.info.metadata["model"]) == (grpc.StatusCode.NOT_FOUND, "nobody")
+        rejection = await rejection_of(
+            run.chat.StreamChat(chat_pb2.ChatRequest(model="nobody", messages=request().messages))
+        )
+    assert (rejection.code, rejection.info.metadata["model"]) == (grpc.StatusCode.NOT_FOUND, "nobody")

@@ -16,7 +16,7 @@ NUM_CALLS = 8
 
 
 @pytest.mark.slow
-async def test_calls_that_were_not_taken_up_end_after_seconds() -> None:
+async def test_calls_that_were_never_requested_end_after_seconds() -> None:
     """Calls that have waited while the event loop was held are ended, without gRPC's own limit of 30 s."""
     async with running() as run:
         stub = model_pb2_grpc.ModelServiceStub(run.channel)

@@ -10,8 +10,8 @@ from sluice.v1 import chat_pb2, chat_pb2_grpc, serving_pb2
 
 from service.generation.errors import PromptTooLong
 from tests.engine.fakes import until
-from tests.service.deadlines import answered_before_deadline, refused_at_deadline
-from tests.service.fakes import ENDLESS, ScriptedRunner, kinds_of, refused, request, rest_of, running, text_of
+from tests.service.deadlines import answered_before_deadline, rejection_at_deadline
+from tests.service.fakes import ENDLESS, ScriptedRunner, kinds_of, rejection_of, request, rest_of, running, text_of
 
 
 async def test_stream_chat_sends_events_in_order_and_numbers_them() -> None:
@@ -55,7 +55,7 @@ async def test_chats_of_two_callers_run_concurrently() -> None:
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("method", ["Chat", "StreamChat"])
-async def test_chat_left_by_its_caller_frees_everything(method: str, moment: str) -> None:
+async def test_cancelled_chat_releases_everything(method: str, moment: str) -> None:
     """After a cancellation before or after the first token, streamed or not, everything is released."""
     runner = ScriptedRunner("endless ", end=False)
     if moment == "before":
@@ -84,13 +84,15 @@ async def test_chat_ends_at_the_callers_deadline(method: str) -> None:
     """The call ends with DEADLINE_EXCEEDED, and its generation stops."""
     async with running(ScriptedRunner("endless ", end=False), engine=ENDLESS) as run:
         call = getattr(run.chat, method)
-        refusal = await refused_at_deadline(lambda left_s: call(request(), timeout=left_s), run.runner.entered.is_set)
-        assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        rejection = await rejection_at_deadline(
+            lambda left_s: call(request(), timeout=left_s), run.runner.entered.is_set
+        )
+        assert rejection.code is grpc.StatusCode.DEADLINE_EXCEEDED
         await run.until_idle()
 
 
 @pytest.mark.slow
-async def test_chat_that_truncates_is_whole_at_its_deadline() -> None:
+async def test_truncating_chat_completes_before_its_deadline() -> None:
     """The answer has the text generated so far, ends with LENGTH, and arrives before gRPC ends the call."""
     runner = ScriptedRunner("endless ", end=False)
     runner.delay_s = 0.02  # leaves the event loop enough time
@@ -116,20 +118,20 @@ async def test_stream_chat_sends_usage_before_an_error() -> None:
         while not (await call.read()).HasField("content_delta"):
             pass
         runner.fail_with = RuntimeError("secret words of the engine")
-        refusal = await refused(call)
-    assert refusal.code is grpc.StatusCode.INTERNAL
-    assert kinds_of(refusal.events)[-1] == "usage"
-    assert refusal.events[-1].usage.completion_tokens > 0
-    assert "secret" not in refusal.text
+        rejection = await rejection_of(call)
+    assert rejection.code is grpc.StatusCode.INTERNAL
+    assert kinds_of(rejection.events)[-1] == "usage"
+    assert rejection.events[-1].usage.completion_tokens > 0
+    assert "secret" not in rejection.text
 
 
 async def test_stream_chat_rejected_before_admission_sends_no_event() -> None:
     """A call that fails before its admission to the engine sends only a status."""
     async with running() as run:
         run.preparation.fail_with = PromptTooLong("messages", 9, 8)
-        refusal = await refused(run.chat.StreamChat(request()))
-    assert refusal.events == []
-    assert refusal.fields == [("messages", "PROMPT_TOO_LONG")]
+        rejection = await rejection_of(run.chat.StreamChat(request()))
+    assert rejection.events == []
+    assert rejection.fields == [("messages", "PROMPT_TOO_LONG")]
 
 
 @pytest.mark.slow
@@ -154,9 +156,9 @@ async def test_an_unstreamed_answer_above_the_message_limit_is_rejected() -> Non
     """A rejected answer releases its resources; as a stream, the same request succeeds."""
     words = ["words " * 9] * 4
     async with running(ScriptedRunner(*words), max_response_bytes=250) as run:
-        refusal = await refused(run.chat.Chat(request(n=4)))
-        assert refusal.code is grpc.StatusCode.INVALID_ARGUMENT
-        assert refusal.text.startswith("logprobs: the answer has more than 250 bytes, which is the limit;")
+        rejection = await rejection_of(run.chat.Chat(request(n=4)))
+        assert rejection.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert rejection.text.startswith("logprobs: the answer has more than 250 bytes, which is the limit;")
         await run.until_idle()
         events = [event async for event in run.chat.StreamChat(request(n=4))]
     assert kinds_of(events)[-1] == "completed"

@@ -20,8 +20,8 @@ from sluice.v1 import (
 
 from service.contract.generations.completion_fold import CompletionFold
 from tests.engine.fakes import END, until
-from tests.service.deadlines import answered_before_deadline, refused_at_deadline
-from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, kinds_of, refused, running
+from tests.service.deadlines import answered_before_deadline, rejection_at_deadline
+from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, kinds_of, rejection_of, running
 
 TRUNCATE = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_TRUNCATE)
 
@@ -91,7 +91,7 @@ async def test_prompts_are_continued_independently(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["Complete", "StreamComplete"])
-async def test_prompt_alone_is_scored(method: str) -> None:
+async def test_prompt_only_completion_returns_prompt_logprobs(method: str) -> None:
     """The choice is the prompt with its logprobs; generated tokens are not returned, regardless of `stopping`."""
     request = complete(
         "ab", n=2, echo=True, prompt_only=True, logprobs=logprobs_pb2.LogprobsOptions(),
@@ -127,28 +127,28 @@ async def test_prompt_alone_is_scored(method: str) -> None:
         (complete("a", serving=serving_pb2.ServingOptions(priority=101)), "serving.priority"),
     ],
 )
-async def test_bad_prompt_fails_the_call_before_any_is_run(
+async def test_invalid_prompt_fails_the_call_before_any_prompt_runs(
     request_: completion_pb2.CompleteRequest, field: str
 ) -> None:
     """All prompts are checked before one is admitted; the error names the invalid one, and no prompt is run."""
     async with running() as run:
-        refusal = await refused(stub(run).StreamComplete(request_))
+        rejection = await rejection_of(stub(run).StreamComplete(request_))
         assert run.engine.stats().num_steps == 0
-    assert refusal.code is grpc.StatusCode.INVALID_ARGUMENT
-    assert [name for name, _ in refusal.fields] == [field]
-    assert refusal.events == []
+    assert rejection.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert [name for name, _ in rejection.fields] == [field]
+    assert rejection.events == []
 
 
 async def test_complete_of_an_unknown_model_is_not_found() -> None:
     """The call ends with NOT_FOUND."""
     async with running() as run:
-        refusal = await refused(stub(run).Complete(complete(model="other")))
-    assert refusal.code is grpc.StatusCode.NOT_FOUND
+        rejection = await rejection_of(stub(run).Complete(complete(model="other")))
+    assert rejection.code is grpc.StatusCode.NOT_FOUND
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("method", ["Complete", "StreamComplete"])
-async def test_completion_left_by_its_caller_frees_everything(method: str, moment: str) -> None:
+async def test_cancelled_completion_releases_everything(method: str, moment: str) -> None:
     """After a cancellation before or after the first token, streamed or not, all prompts end and are released."""
     runner = ScriptedRunner("endless ", end=False)
     if moment == "before":
@@ -178,28 +178,28 @@ async def test_completion_ends_at_the_callers_deadline(method: str) -> None:
     """The call ends with DEADLINE_EXCEEDED, and its generation stops."""
     async with running(ScriptedRunner("endless ", end=False), engine=ENDLESS) as run:
         call = getattr(stub(run), method)
-        refusal = await refused_at_deadline(
+        rejection = await rejection_at_deadline(
             lambda left_s: call(complete("a", "b"), timeout=left_s), run.runner.entered.is_set
         )
-        assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert rejection.code is grpc.StatusCode.DEADLINE_EXCEEDED
         await run.until_idle()
 
 
 @pytest.mark.slow
-async def test_completion_that_truncates_is_whole_at_its_deadline() -> None:
+async def test_truncating_completion_completes_before_its_deadline() -> None:
     """Every choice has the text generated so far and ends with LENGTH; usage follows, and the call succeeds."""
     runner = ScriptedRunner("endless ", end=False)
     runner.delay_s = 0.02  # leaves the event loop enough time
     async with running(runner, engine=ENDLESS) as run:
-        asked = complete("a", "b", serving=TRUNCATE)
-        response = await answered_before_deadline(lambda left_s: stub(run).Complete(asked, timeout=left_s))
+        message = complete("a", "b", serving=TRUNCATE)
+        response = await answered_before_deadline(lambda left_s: stub(run).Complete(message, timeout=left_s))
         await run.until_idle()
     assert [choice.finish_reason for choice in response.choices] == [chat_pb2.FINISH_REASON_LENGTH] * 2
     assert all(choice.text.startswith("endless ") for choice in response.choices)
     assert response.usage.completion_tokens == sum(len(choice.text) for choice in response.choices)
 
 
-async def test_completion_that_truncates_cuts_its_prompt() -> None:
+async def test_truncating_completion_cuts_its_prompt() -> None:
     """A prompt longer than the context loses its beginning; the echo is the original prompt."""
     async with running() as run:
         request = complete("x" * 200, list(b"y" * 300), serving=TRUNCATE, echo=True)
@@ -213,8 +213,8 @@ async def test_draining_server_rejects_completions() -> None:
     """A server that is shutting down rejects calls with UNAVAILABLE and a retry delay."""
     async with running() as run:
         await run.server.drain()
-        refusal = await refused(stub(run).Complete(complete()))
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+        rejection = await rejection_of(stub(run).Complete(complete()))
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
 
 
 async def test_stream_complete_sends_usage_before_an_error() -> None:
@@ -225,9 +225,9 @@ async def test_stream_complete_sends_usage_before_an_error() -> None:
         while not (await call.read()).HasField("delta"):
             pass
         runner.fail_with = RuntimeError("secret words of the engine")
-        refusal = await refused(call)
-    assert refusal.code is grpc.StatusCode.INTERNAL
-    last: Any = refusal.events[-1]
+        rejection = await rejection_of(call)
+    assert rejection.code is grpc.StatusCode.INTERNAL
+    last: Any = rejection.events[-1]
     assert last.usage.prompt_tokens == 2
     assert last.usage.completion_tokens > 0
 
@@ -254,7 +254,7 @@ async def test_completion_is_observed() -> None:
     assert {name: found.get(name) for name in expected} == expected
 
 
-async def test_completion_span_has_content_if_the_operator_wants_it() -> None:
+async def test_completion_span_has_content_with_capture_content() -> None:
     """With `capture_content`, prompts are recorded as user messages and continuations as assistant messages."""
     async with running(capture_content=True) as run:
         await stub(run).Complete(complete("tulip", [97]))

@@ -61,7 +61,7 @@ async def serving() -> AsyncIterator[aio.Channel]:
 
 
 @pytest.mark.slow
-async def test_batched_prompts_get_the_texts_of_single_ones() -> None:
+async def test_seeded_texts_are_equal_batched_and_alone() -> None:
     """With a seed, a prompt's choices don't depend on other prompts; two equal prompts get equal texts."""
     async with serving() as channel:
         stub: Any = completion_pb2_grpc.CompletionServiceStub(channel)
@@ -74,7 +74,7 @@ async def test_batched_prompts_get_the_texts_of_single_ones() -> None:
 
 
 @pytest.mark.slow
-async def test_a_prompt_asked_several_times_without_a_seed_has_several_answers() -> None:
+async def test_equal_prompts_without_a_seed_get_different_answers() -> None:
     """Without a seed, prompts are sampled independently; the seed in the stream reproduces the first answer."""
     sampling = sampling_pb2.SamplingParams(temperature=2)
     async with serving() as channel:
@@ -91,7 +91,7 @@ async def test_a_prompt_asked_several_times_without_a_seed_has_several_answers()
 
 
 @pytest.mark.slow
-async def test_echo_has_the_logprobs_that_the_tokens_had_when_they_were_generated() -> None:
+async def test_echoed_tokens_have_the_logprobs_of_their_generation() -> None:
     """A generated text that is sent back as a prompt gets the logprobs with which it was generated."""
     ask = logprobs_pb2.LogprobsOptions(top_logprobs=3)
     async with serving() as channel:
@@ -113,7 +113,7 @@ async def test_echo_has_the_logprobs_that_the_tokens_had_when_they_were_generate
 
 
 @pytest.mark.slow
-async def test_scores_of_a_text_are_those_of_transformers() -> None:
+async def test_prompt_logprobs_equal_those_of_transformers() -> None:
     """The echoed prompt has the logprobs of transformers, plus one entry for the generated token.
 
     Benchmarks score continuations this way. The answer ends with the token that ends the turn, which has no text.
@@ -149,11 +149,11 @@ async def test_prompt_in_the_template_is_answered_as_a_chat() -> None:
     async with serving() as channel:
         stub: Any = completion_pb2_grpc.CompletionServiceStub(channel)
         chats: Any = chat_pb2_grpc.ChatServiceStub(channel)
-        said = await stub.Complete(
+        completion = await stub.Complete(
             complete("Hello, who are you?", sampling=GREEDY, stopping=stopping, use_raw_prompt=False)
         )
         answer: chat_pb2.ChatResponse = await chats.Chat(
             request("Hello, who are you?", sampling=GREEDY, stopping=stopping)
         )
-    assert said.choices[0].text == answer.choices[0].message.content[0].text != ""
-    assert said.usage.prompt_tokens == answer.usage.prompt_tokens
+    assert completion.choices[0].text == answer.choices[0].message.content[0].text != ""
+    assert completion.usage.prompt_tokens == answer.usage.prompt_tokens

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.engine.fakes import until
-from tests.service.fakes import MODEL, refused, request, rest_of, running
+from tests.service.fakes import MODEL, rejection_of, request, rest_of, running
 from tests.service.observability.test_observation import samples
 
 ASKING = (("x-sluice-cost", "true"),)
@@ -21,7 +21,7 @@ async def cost_of(call: Any) -> str | None:
     return dict(await call.trailing_metadata()).get("x-sluice-cost")
 
 
-async def test_requested_cost_follows_the_answer() -> None:
+async def test_requested_cost_is_in_the_trailers() -> None:
     """Streamed and unstreamed calls report it; a repeated prompt is reported as cached, in whole blocks."""
     async with running() as run:
         whole = run.chat.Chat(request("tulips and roses"), metadata=ASKING)
@@ -47,7 +47,7 @@ async def test_cost_is_not_sent_unless_requested() -> None:
             assert await cost_of(call) is None
 
 
-async def test_a_failure_reports_its_cost_too() -> None:
+async def test_failed_generation_reports_its_cost() -> None:
     """A failed generation reports the cost of the tokens computed so far."""
     async with running() as run:
         with run.runner.paused(after=2):
@@ -55,13 +55,13 @@ async def test_a_failure_reports_its_cost_too() -> None:
             await call.read()
             await until(lambda: run.runner.num_steps == 2)
             run.runner.fail_with = ValueError()
-        failure = await refused(call)
+        failure = await rejection_of(call)
     cost = dict(failure.error.trailing_metadata() or ())["x-sluice-cost"]
     assert FORM.fullmatch(str(cost))
 
 
 @pytest.mark.slow
-async def test_operators_see_the_cost(caplog: pytest.LogCaptureFixture) -> None:
+async def test_cost_is_in_span_metrics_and_access_log(caplog: pytest.LogCaptureFixture) -> None:
     """The span, the counters and the access log line report the same cost; the line also names the route."""
     with caplog.at_level(logging.INFO):
         async with running() as run:

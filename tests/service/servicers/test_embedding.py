@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any
 
@@ -15,7 +14,6 @@ from service.contract.encodings.embedding import to_texts
 from service.engine.client.embedder import EmbedderClient
 from service.generation.stats import EngineStats
 from service.loading.model import load_model
-from service.observability.health import ServingPhase
 from service.registry.description import Task
 from service.registry.models import ServedEncoder
 from service.settings.bundled_models import EMBEDDING_NAME
@@ -23,9 +21,8 @@ from service.settings.config import Settings
 from tests.engine.encoder_fakes import BEGIN, FINISH
 from tests.engine.fakes import until
 from tests.engine.vectors import vector_of
-from tests.service.deadlines import refused_at_deadline
 from tests.service.encoder_fakes import ENCODER, RunningEncoder, embed, running_encoder
-from tests.service.fakes import MODEL, refused, request
+from tests.service.fakes import MODEL, rejection_of, request
 from tests.service.observability.test_observation import samples
 
 LONG = "x" * 15  # one above the limit with the tokens around it
@@ -54,7 +51,7 @@ async def test_embed_returns_vectors_in_the_order_of_the_inputs() -> None:
     assert first.embeddings == second.embeddings
 
 
-async def test_embed_cuts_to_dimensions() -> None:
+async def test_embed_truncates_vectors_to_dimensions() -> None:
     """The leading components are returned, normalized to unit length."""
     async with running_encoder() as run:
         response = await run.embeddings.Embed(embed("ab", dimensions=2))
@@ -103,25 +100,25 @@ async def test_embed_truncates_on_request() -> None:
 async def test_embed_rejects_bad_input(fields: dict[str, Any], reason: str, field: str) -> None:
     """A request is rejected with INVALID_ARGUMENT and the field; nothing is computed, and the next request succeeds."""
     async with running_encoder() as run:
-        refusal = await refused(run.embeddings.Embed(embed(**{"inputs": [{"text": "a"}], **fields})))
+        rejection = await rejection_of(run.embeddings.Embed(embed(**{"inputs": [{"text": "a"}], **fields})))
         assert not run.runner.batches
         assert await run.embeddings.Embed(embed("a"))
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
-    assert refusal.fields[0][0] == field
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
+    assert rejection.fields[0][0] == field
 
 
 async def test_embed_reports_the_lengths_of_a_long_text() -> None:
     """The error has the lengths as numbers, for clients that format their own texts."""
     async with running_encoder() as run:
-        refusal = await refused(run.embeddings.Embed(embed(LONG)))
-    assert {**refusal.info.metadata} == {"field": "inputs[0]", "num_prompt_tokens": "17", "limit": "16"}
+        rejection = await rejection_of(run.embeddings.Embed(embed(LONG)))
+    assert {**rejection.info.metadata} == {"field": "inputs[0]", "num_prompt_tokens": "17", "limit": "16"}
 
 
 async def test_embed_with_an_unknown_model_is_not_found() -> None:
     """The call ends with NOT_FOUND."""
     async with running_encoder() as run:
-        refusal = await refused(run.embeddings.Embed(embed("a", model="nobody")))
-    assert (refusal.code, refusal.info.metadata["model"]) == (grpc.StatusCode.NOT_FOUND, "nobody")
+        rejection = await rejection_of(run.embeddings.Embed(embed("a", model="nobody")))
+    assert (rejection.code, rejection.info.metadata["model"]) == (grpc.StatusCode.NOT_FOUND, "nobody")
 
 
 async def test_models_are_listed_in_the_order_of_the_settings() -> None:
@@ -135,109 +132,14 @@ async def test_models_are_listed_in_the_order_of_the_settings() -> None:
 async def test_chat_with_an_encoder_is_rejected() -> None:
     """The error is INVALID_ARGUMENT on `model`, and the list describes the encoder with its tasks."""
     async with running_encoder() as run:
-        refusal = await refused(run.chat.Chat(request(model=ENCODER)))
+        rejection = await rejection_of(run.chat.Chat(request(model=ENCODER)))
         got = await run.models.GetModel(model_pb2.GetModelRequest(model=ENCODER))
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "UNSUPPORTED_TASK")
-    assert refusal.fields[0][0] == "model"
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "UNSUPPORTED_TASK")
+    assert rejection.fields[0][0] == "model"
     assert (list(got.model.tasks), got.model.embedding_dimensions) == (
         [model_pb2.TASK_EMBEDDING, model_pb2.TASK_RANK],
         4,
     )
-
-
-@pytest.mark.parametrize("moment", ["waiting", "begun"])
-async def test_embed_left_by_its_caller_is_not_computed(moment: str) -> None:
-    """After a cancellation before or after the first batch, no more batches run, and other calls succeed."""
-    async with running_encoder({"max_batch_tokens": 64}) as run:
-        with run.runner.paused():
-            ahead = run.embeddings.Embed(embed("ahead")) if moment == "waiting" else None
-            if ahead is not None:
-                await until(run.runner.entered.is_set)
-            call = run.embeddings.Embed(embed(*["left"] * 100))
-            await until(lambda: run.engine.num_open == (2 if ahead is not None else 1))
-            if ahead is None:
-                await until(run.runner.entered.is_set)
-            call.cancel()
-            await until(lambda: run.engine.num_open == (1 if ahead is not None else 0))
-        await run.until_idle()
-        if ahead is not None:
-            await ahead
-        assert len(run.runner.batches) == 1
-        assert await run.embeddings.Embed(embed("next"))
-
-
-async def test_embed_ends_at_the_callers_deadline() -> None:
-    """The call ends with DEADLINE_EXCEEDED, and its computation stops."""
-    async with running_encoder({"max_batch_tokens": 64}) as run:
-        with run.runner.paused():
-            asked = embed(*["late"] * 100)
-            refusal = await refused_at_deadline(
-                lambda left_s: run.embeddings.Embed(asked, timeout=left_s), run.runner.entered.is_set
-            )
-            await until(lambda: not run.engine.num_open)
-        await run.until_idle()
-        assert len(run.runner.batches) == 1
-    assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
-
-
-async def test_embed_is_rejected_when_the_queue_is_full() -> None:
-    """The call ends with RESOURCE_EXHAUSTED and a retry delay."""
-    async with running_encoder({"max_queue_requests": 1}) as run:
-        with run.runner.paused():
-            first = run.embeddings.Embed(embed("a"))
-            await until(lambda: run.engine.num_open == 1)
-            refusal = await refused(run.embeddings.Embed(embed("b")))
-        assert await first
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
-    assert refusal.retry_after_s
-
-
-async def test_large_request_does_not_hold_up_a_small_one() -> None:
-    """During a request with 2,048 inputs, a request with one is answered after the next batch."""
-    async with running_encoder({"max_batch_tokens": 64}) as run:
-        with run.runner.paused():
-            large = run.embeddings.Embed(embed(*["large"] * 2048))
-            await until(run.runner.entered.is_set)
-            small = run.embeddings.Embed(embed("small"))
-            await until(lambda: run.engine.num_open == 2)
-            run.runner.max_runs = 3
-        await small
-        assert len(run.runner.batches) <= 3
-        run.runner.max_runs = None
-        run.runner.gate.set()
-        response = await large
-    assert [each.index for each in response.embeddings] == list(range(2048))
-
-
-async def test_server_drains_a_running_embedding() -> None:
-    """During shutdown, a running call gets its vectors; one that exceeds the drain time ends with UNAVAILABLE."""
-    async with running_encoder(drain_timeout_s=0.05) as run:
-        with run.runner.paused():
-            call = run.embeddings.Embed(embed("a"))
-            await until(run.runner.entered.is_set)
-            await run.server.drain()
-            refusal = await refused(call)
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
-    async with running_encoder() as run:
-        with run.runner.paused():
-            call = run.embeddings.Embed(embed("a"))
-            await until(run.runner.entered.is_set)
-            stop = asyncio.create_task(run.server.drain())
-            await until(lambda: run.server.health.phase is ServingPhase.DRAINING)
-        assert len((await call).embeddings) == 1
-        await stop
-
-
-async def test_engine_that_dies_fails_its_calls() -> None:
-    """Calls end with INTERNAL without internal details, and `watch` names the engine that died."""
-    async with running_encoder() as run:
-        watching = asyncio.create_task(run.server.watch())
-        run.runner.fail_with = RuntimeError("secret words of the encoder")
-        refusal = await refused(run.embeddings.Embed(embed("a")))
-        with pytest.raises(Exception, match=f"the engine of {ENCODER} died"):
-            await watching
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.INTERNAL, "ENGINE_FAILED")
-    assert "secret" not in refusal.text
 
 
 async def spans_of(run: RunningEncoder, num: int) -> dict[str, Any]:
@@ -293,7 +195,7 @@ async def test_embedding_is_recorded_in_telemetry(caplog: pytest.LogCaptureFixtu
 async def test_failed_embedding_is_recorded_with_its_error() -> None:
     """The span and the histogram have the error type."""
     async with running_encoder() as run:
-        await refused(run.embeddings.Embed(embed(LONG)))
+        await rejection_of(run.embeddings.Embed(embed(LONG)))
         spans = await spans_of(run, 2)
         (labels,) = samples(run, "gen_ai_server_request_duration_seconds_count")  # type: ignore[arg-type]
     assert spans[f"embeddings {ENCODER}"].attributes["error.type"] == "PromptTooLong"

@@ -22,7 +22,7 @@ from service.registry.description import Endpoint, Task
 from service.registry.endpoint_table import EndpointTable
 from tests.engine.fakes import until
 from tests.service.endpoint_fakes import Serving, both, entities_of, serving
-from tests.service.fakes import kinds_of, refused, request, rest_of
+from tests.service.fakes import kinds_of, rejection_of, request, rest_of
 
 Code = grpc.StatusCode
 
@@ -36,7 +36,7 @@ async def answers(run: Serving, model: str, deployment: str = "") -> str:
     return name
 
 
-async def test_endpoint_lives_from_create_to_delete() -> None:
+async def test_endpoint_is_created_updated_and_deleted() -> None:
     """Each call sees the previous change: the version rises by one, `created` stays, and at last the name is free."""
     async with serving("a", "b") as run:
         made = await run.create("x", *both())
@@ -53,7 +53,7 @@ async def test_endpoint_lives_from_create_to_delete() -> None:
         assert (await run.create("x", *both())).config_version == 1
 
 
-async def test_model_is_an_endpoint_of_its_own() -> None:
+async def test_model_is_listed_as_its_own_endpoint() -> None:
     """A model is listed as an endpoint with itself as its only entity, and its load time as `created`."""
     async with serving("a") as run:
         own, vectors = await run.get("a"), await run.get("encoder")
@@ -75,7 +75,7 @@ async def test_changes_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "service.servicers.endpoint")
     async with serving("a", "b") as run:
         await run.create("x", *both())
-        await refused(run.create("x", *both()))
+        await rejection_of(run.create("x", *both()))
         await run.update("x", ("only", "b", 100))
         await run.endpoints.DeleteEndpoint(endpoint_pb2.DeleteEndpointRequest(name="x"))
     logged = [record for record in caplog.records if record.name == "service.servicers.endpoint"]
@@ -85,7 +85,7 @@ async def test_changes_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert {record.__dict__["fields"]["endpoint"] for record in logged} == {"x"}
 
 
-async def test_requests_are_shared_out_by_traffic() -> None:
+async def test_requests_are_routed_by_traffic_percentage() -> None:
     """One draw per request selects the entity; the answer has the name of the model, not of the endpoint."""
     async with serving("a", "b") as run:
         places = iter([0, 29, 30, 99, 31])
@@ -94,7 +94,7 @@ async def test_requests_are_shared_out_by_traffic() -> None:
         assert [await answers(run, "x") for _ in range(5)] == ["a", "a", "b", "b", "b"]
 
 
-async def test_deployment_picks_one() -> None:
+async def test_deployment_selects_an_entity_by_name() -> None:
     """`deployment` selects an entity by name, whatever its percentage.
 
     A model's own endpoint has one of its own name.
@@ -105,12 +105,12 @@ async def test_deployment_picks_one() -> None:
         assert await answers(run, "x", "main") == "a"
         assert await answers(run, "a", "a") == "a"
         for endpoint, deployment in (("x", "third"), ("x", "b"), ("a", "main")):
-            refusal = await refused(answers(run, endpoint, deployment))
-            assert (refusal.code, refusal.info.reason) == (Code.NOT_FOUND, "DEPLOYMENT_NOT_FOUND")
-            assert dict(refusal.info.metadata) == {"endpoint": endpoint, "deployment": deployment}
+            rejection = await rejection_of(answers(run, endpoint, deployment))
+            assert (rejection.code, rejection.info.reason) == (Code.NOT_FOUND, "DEPLOYMENT_NOT_FOUND")
+            assert dict(rejection.info.metadata) == {"endpoint": endpoint, "deployment": deployment}
 
 
-async def test_running_request_keeps_its_model() -> None:
+async def test_running_stream_keeps_its_model_during_changes() -> None:
     """A stream keeps its model to the end while its endpoint is changed and deleted."""
     async with serving("a", "b") as run:
         await run.create("x", ("only", "a", 100))
@@ -121,14 +121,14 @@ async def test_running_request_keeps_its_model() -> None:
             assert await answers(run, "x") == "b"
             await run.endpoints.DeleteEndpoint(endpoint_pb2.DeleteEndpointRequest(name="x"))
         events = [event async for event in rest_of(stream)]
-        refusal = await refused(answers(run, "x"))
+        rejection = await rejection_of(answers(run, "x"))
     assert first.started.model == "a"
     assert kinds_of(events)[-1] == "completed"
     assert "".join(event.content_delta.text for event in events) == "a"
-    assert (refusal.code, refusal.info.metadata["model"]) == (Code.NOT_FOUND, "x")
+    assert (rejection.code, rejection.info.metadata["model"]) == (Code.NOT_FOUND, "x")
 
 
-async def test_models_have_engines_of_their_own() -> None:
+async def test_blocked_model_does_not_block_another() -> None:
     """A model answers while another one is blocked."""
     async with serving("a", "b") as run:
         with run.runners["a"].paused(after=1):
@@ -139,7 +139,7 @@ async def test_models_have_engines_of_their_own() -> None:
         await until(lambda: all(engine.stats().num_running == 0 for engine in run.engines.values()))
 
 
-async def test_get_model_of_an_endpoint_describes_the_leading_model() -> None:
+async def test_get_model_of_an_endpoint_describes_the_model_with_most_traffic() -> None:
     """GetModel returns the model with the largest percentage, under its own name; ListModels has models only."""
     async with serving("a", "b") as run:
         await run.create("x", *both(30, 70))
@@ -149,14 +149,14 @@ async def test_get_model_of_an_endpoint_describes_the_leading_model() -> None:
     assert [model.name for model in listed.models] == ["a", "b", "encoder"]
 
 
-async def test_model_is_asked_for_its_own_tasks_only() -> None:
+async def test_unsupported_task_of_a_model_is_rejected() -> None:
     """A chat with an encoder is UNSUPPORTED_TASK on `model`, by the model's name and by an endpoint's."""
     async with serving("a") as run:
         await run.create("x", ("only", "encoder", 100))
         for name in ("encoder", "x"):
-            refusal = await refused(answers(run, name))
-            assert (refusal.code, refusal.fields) == (Code.INVALID_ARGUMENT, [("model", "UNSUPPORTED_TASK")])
-            assert "'encoder'" in refusal.text
+            rejection = await rejection_of(answers(run, name))
+            assert (rejection.code, rejection.fields) == (Code.INVALID_ARGUMENT, [("model", "UNSUPPORTED_TASK")])
+            assert "'encoder'" in rejection.text
 
 
 async def test_chat_without_a_chat_template_is_rejected() -> None:
@@ -166,9 +166,9 @@ async def test_chat_without_a_chat_template_is_rejected() -> None:
         preparation = Preparation("b", served.tokenizer, 128, None, Workers(WorkerLimits()))
         run.server.registry.add(replace(served, preparation=preparation))
         assert (await run.create("x", *both(0, 100))).task == model_pb2.TASK_COMPLETION
-        refusal = await refused(answers(run, "x"))
-    assert (refusal.code, refusal.fields) == (Code.INVALID_ARGUMENT, [("model", "UNSUPPORTED_TASK")])
-    assert "no chat template" in refusal.text
+        rejection = await rejection_of(answers(run, "x"))
+    assert (rejection.code, rejection.fields) == (Code.INVALID_ARGUMENT, [("model", "UNSUPPORTED_TASK")])
+    assert "no chat template" in rejection.text
 
 
 Bad = tuple[str, list[tuple[str, str, int]], Code, str, str]
@@ -195,11 +195,11 @@ async def test_bad_entities_are_rejected(case: Bad, method: str) -> None:
     async with serving("a", "b") as run:
         before = await run.create("there", *both())
         target = name if method == "create" else "there"
-        refusal = await refused(getattr(run, method)(target, *shares))
+        rejection = await rejection_of(getattr(run, method)(target, *shares))
         assert await run.get("there") == before
         assert await run.names() == ["a", "b", "encoder", "there"]
-    assert (refusal.code, refusal.info.reason) == (code, reason)
-    assert [violated for violated, _ in refusal.fields] == ([field] if field else [])
+    assert (rejection.code, rejection.info.reason) == (code, reason)
+    assert [violated for violated, _ in rejection.fields] == ([field] if field else [])
 
 
 Act = Callable[[Serving, str], Awaitable[Any]]
@@ -247,11 +247,11 @@ async def test_wrong_name_is_rejected(act: Act, name: str, code: Code, reason: s
     async with serving("a", "b", endpoints=[fixed]) as run:
         await run.create("made", *both())
         before = await run.endpoints.ListEndpoints(endpoint_pb2.ListEndpointsRequest())
-        refusal = await refused(act(run, name))
+        rejection = await rejection_of(act(run, name))
         assert await run.endpoints.ListEndpoints(endpoint_pb2.ListEndpointsRequest()) == before
-    assert (refusal.code, refusal.info.reason) == (code, reason)
+    assert (rejection.code, rejection.info.reason) == (code, reason)
     if code is not Code.INVALID_ARGUMENT:
-        assert refusal.info.metadata["endpoint"] == name
+        assert rejection.info.metadata["endpoint"] == name
 
 
 async def test_number_of_endpoints_is_limited(tmp_path: Path) -> None:
@@ -263,13 +263,13 @@ async def test_number_of_endpoints_is_limited(tmp_path: Path) -> None:
     path = tmp_path / "endpoints.json"
     path.write_text(EndpointJson(is_strict=True).dump(EndpointDocument(created)))
     async with serving("a", "b", endpoints_file=path) as run:
-        refusal = await refused(run.create("y", *both()))
+        rejection = await rejection_of(run.create("y", *both()))
         assert (await run.update("x7", ("only", "b", 100))).config_version == 2
-    assert (refusal.code, refusal.info.reason) == (Code.FAILED_PRECONDITION, "TOO_MANY_ENDPOINTS")
-    assert refusal.info.metadata["limit"] == str(MAX_ENDPOINTS)
+    assert (rejection.code, rejection.info.reason) == (Code.FAILED_PRECONDITION, "TOO_MANY_ENDPOINTS")
+    assert rejection.info.metadata["limit"] == str(MAX_ENDPOINTS)
 
 
-async def test_changes_at_the_same_time_go_one_after_the_other() -> None:
+async def test_concurrent_endpoint_changes_are_serialized() -> None:
     """Of many concurrent creations of a name, one succeeds; no update is lost."""
     async with serving("a", "b") as run:
         created = await asyncio.gather(*(run.create("x", *both()) for _ in range(8)), return_exceptions=True)

@@ -21,7 +21,7 @@ from grpc import aio
 from service.interceptors.rpcs import RPCS
 from tests.service.auth.key_files import write
 from tests.service.endpoint_fakes import serving
-from tests.service.fakes import Refusal, refused
+from tests.service.fakes import Rejection, rejection_of
 
 ALL = ["generate", "embed", "tokenize", "endpoints:read", "endpoints:write", "metrics", "admin"]
 KEYS = {
@@ -144,20 +144,20 @@ def test_every_rpc_has_a_case() -> None:
     assert tried == set(RPCS) - {f"sluice.v1.{method}" for method in lists}
 
 
-def error_content(refusal: Refusal, name: str) -> tuple[grpc.StatusCode, str, bytes]:
+def error_content(rejection: Rejection, name: str) -> tuple[grpc.StatusCode, str, bytes]:
     """Return everything in an error, with the requested name replaced."""
-    details = dict(refusal.error.trailing_metadata() or ())["grpc-status-details-bin"]
+    details = dict(rejection.error.trailing_metadata() or ())["grpc-status-details-bin"]
     assert isinstance(details, bytes)
-    return refusal.code, refusal.text.replace(name, "NAME"), details.replace(name.encode(), b"NAME")
+    return rejection.code, rejection.text.replace(name, "NAME"), details.replace(name.encode(), b"NAME")
 
 
-async def test_hidden_name_is_rejected_like_an_unused_one(path: Path) -> None:
+async def test_hidden_name_is_rejected_like_an_unknown_one(path: Path) -> None:
     """Status, text and details equal those of an unused name byte for byte, whatever other keys may use."""
     async with guarded(path) as service:
         for method, fields in BY_NAME:
             for hidden, nobodys in PAIRS:
-                hidden_error = error_content(await refused(service.call("team", method, fields(hidden))), hidden)
-                unused_error = error_content(await refused(service.call("team", method, fields(nobodys))), nobodys)
+                hidden_error = error_content(await rejection_of(service.call("team", method, fields(hidden))), hidden)
+                unused_error = error_content(await rejection_of(service.call("team", method, fields(nobodys))), nobodys)
                 assert hidden_error == unused_error, (method, hidden)
                 assert hidden_error[0] is grpc.StatusCode.NOT_FOUND, (method, hidden)
 
@@ -171,12 +171,14 @@ async def test_only_visible_names_are_suggested(path: Path) -> None:
             ("operator", "hidnn2", "no model named 'hidnn2' is served; did you mean hidn2?"),
             ("operator", "nobody", "no model named 'nobody' is served"),
         ):
-            assert (await refused(service.call(key, "ChatService/Chat", message(name)))).text == text
-            assert (await refused(service.call(key, "ModelService/GetModel", {"model": name}))).text == text
-        assert "did you mean" not in (await refused(service.call("team", "ChatService/Chat", message("hidnn1")))).text
+            assert (await rejection_of(service.call(key, "ChatService/Chat", message(name)))).text == text
+            assert (await rejection_of(service.call(key, "ModelService/GetModel", {"model": name}))).text == text
+        assert (
+            "did you mean" not in (await rejection_of(service.call("team", "ChatService/Chat", message("hidnn1")))).text
+        )
 
 
-async def test_lists_have_what_a_key_may_use(path: Path) -> None:
+async def test_lists_have_only_names_that_the_key_may_use(path: Path) -> None:
     """A list has the names that the key may use and no others; an unrestricted key sees everything."""
     async with guarded(path) as service:
         assert await service.names("team", "ModelService/ListModels") == ["seen1", "encoder"]
@@ -185,7 +187,7 @@ async def test_lists_have_what_a_key_may_use(path: Path) -> None:
         assert await service.names("operator", "EndpointService/ListEndpoints") == everything
 
 
-async def test_load_covers_what_a_key_may_use(path: Path) -> None:
+async def test_load_report_has_only_models_that_the_key_may_use(path: Path) -> None:
     """The load report has no other model and no other endpoint."""
     async with guarded(path) as service:
         load = await service.call("team", "ModelService/GetLoad", {})
@@ -195,7 +197,7 @@ async def test_load_covers_what_a_key_may_use(path: Path) -> None:
         assert [each.endpoint for each in everything.entities] == ["hidn2", "hidn3", "seen2"]
 
 
-async def test_visible_names_answer(path: Path) -> None:
+async def test_visible_model_answers_by_name_and_endpoint(path: Path) -> None:
     """A visible model answers by its name and through its endpoint."""
     async with guarded(path) as service:
         for name in ("seen1", "seen2"):
@@ -204,16 +206,16 @@ async def test_visible_names_answer(path: Path) -> None:
         assert (await service.call("team", "EndpointService/UpdateEndpoint", changed)).endpoint.config_version == 2
 
 
-async def test_endpoints_are_made_under_a_keys_names_only(path: Path) -> None:
+async def test_key_creates_endpoints_only_under_permitted_names(path: Path) -> None:
     """Other names are rejected whether they are taken or not; a permitted name that is taken already exists."""
     async with guarded(path) as service:
         for name in ("hidn1", "hidn2", "nobd1"):
             made = service.call("team", "EndpointService/CreateEndpoint", {"name": name, "entities": entities("seen1")})
-            refusal = await refused(made)
-            assert refusal.code is grpc.StatusCode.PERMISSION_DENIED
-            assert refusal.text == f"the key may not make an endpoint named {name!r}"
+            rejection = await rejection_of(made)
+            assert rejection.code is grpc.StatusCode.PERMISSION_DENIED
+            assert rejection.text == f"the key may not make an endpoint named {name!r}"
         mine = {"name": "hidn3", "entities": entities("seen1")}
-        taken = await refused(service.call("team", "EndpointService/CreateEndpoint", mine))
+        taken = await rejection_of(service.call("team", "EndpointService/CreateEndpoint", mine))
         assert taken.code is grpc.StatusCode.ALREADY_EXISTS
         entity = (await service.call("operator", "EndpointService/GetEndpoint", {"name": "hidn3"})).endpoint.entities[0]
         assert entity.model == "hidn1"

@@ -31,7 +31,7 @@ from sluice.v1 import (
 from tests.engine.fakes import until
 from tests.redis_server import RedisServer
 from tests.service.auth.key_files import write
-from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, refused, request, running
+from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, rejection_of, request, running
 
 Code = grpc.StatusCode
 SCOPES = ["generate", "tokenize"]
@@ -102,7 +102,7 @@ CALLS: dict[str, Callable[[Running, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_every_kind_of_call_counts(tmp_path: Path, name: str) -> None:
+async def test_every_generating_rpc_counts_towards_the_limits(tmp_path: Path, name: str) -> None:
     """The first call succeeds and reports that nothing is left; the second is rejected with a retry delay."""
     async with limited(tmp_path, {"requests_per_minute": 1}) as team:
         call = CALLS[name](team.run, team.metadata)
@@ -115,15 +115,15 @@ async def test_every_kind_of_call_counts(tmp_path: Path, name: str) -> None:
             "remaining-requests": "0",
             "reset-requests": "1m0s",
         }
-        refusal = await refused(CALLS[name](team.run, team.metadata))
-    assert (refusal.code, refusal.info.reason) == (Code.RESOURCE_EXHAUSTED, "RATE_LIMITED")
-    assert refusal.retry_after_s is not None
-    assert 0 < refusal.retry_after_s <= 60
-    assert [each.subject for each in refusal.quota_violations] == ["key:team"]
-    assert limits_in(refusal.error.trailing_metadata())["remaining-requests"] == "0"
+        rejection = await rejection_of(CALLS[name](team.run, team.metadata))
+    assert (rejection.code, rejection.info.reason) == (Code.RESOURCE_EXHAUSTED, "RATE_LIMITED")
+    assert rejection.retry_after_s is not None
+    assert 0 < rejection.retry_after_s <= 60
+    assert [each.subject for each in rejection.quota_violations] == ["key:team"]
+    assert limits_in(rejection.error.trailing_metadata())["remaining-requests"] == "0"
 
 
-async def test_tokens_are_those_of_the_answer(tmp_path: Path) -> None:
+async def test_charge_equals_the_usage_of_the_answer(tmp_path: Path) -> None:
     """The charge equals the usage of the answer, streamed or not."""
     async with limited(tmp_path, {"input_tokens_per_minute": 1000, "output_tokens_per_minute": 1000}) as team:
         answer = await team.chat(stopping=sampling_pb2.StopParams(max_tokens=900))
@@ -144,9 +144,9 @@ async def test_sizes_above_the_limit_are_rejected_by_name(tmp_path: Path) -> Non
             ({"stopping": sampling_pb2.StopParams(max_tokens=4)}, "stopping.max_tokens"),
             ({"n": 3}, "n"),
         ):
-            refusal = await refused(team.run.chat.Chat(request(**fields), metadata=team.metadata))
-            assert (refusal.code, refusal.info.reason) == (Code.INVALID_ARGUMENT, "LIMIT_EXCEEDED")
-            assert refusal.fields == [(field, "LIMIT_EXCEEDED")]
+            rejection = await rejection_of(team.run.chat.Chat(request(**fields), metadata=team.metadata))
+            assert (rejection.code, rejection.info.reason) == (Code.INVALID_ARGUMENT, "LIMIT_EXCEEDED")
+            assert rejection.fields == [(field, "LIMIT_EXCEEDED")]
         answer = await team.chat()
         assert answer.usage.completion_tokens == 3
         response = response_pb2.CreateResponseRequest(model=MODEL, input=[], max_output_tokens=4)
@@ -154,8 +154,8 @@ async def test_sizes_above_the_limit_are_rejected_by_name(tmp_path: Path) -> Non
         item.message.role = content_pb2.ROLE_USER
         item.message.content.add().text = "hi"
         stub = response_pb2_grpc.ResponseServiceStub(team.run.channel)
-        refusal = await refused(stub.CreateResponse(response, metadata=team.metadata))
-        assert refusal.fields == [("max_output_tokens", "LIMIT_EXCEEDED")]
+        rejection = await rejection_of(stub.CreateResponse(response, metadata=team.metadata))
+        assert rejection.fields == [("max_output_tokens", "LIMIT_EXCEEDED")]
 
 
 @pytest.mark.parametrize("is_streamed", [True, False])
@@ -170,8 +170,8 @@ async def test_cancellation_releases_the_slot(tmp_path: Path, *, is_streamed: bo
         if is_streamed and has_begun:
             await call.initial_metadata()
         await until(lambda: runner.num_steps > 3 if has_begun else runner.entered.is_set())
-        refusal = await refused(team.stream())
-        assert (refusal.code, refusal.info.reason) == (Code.RESOURCE_EXHAUSTED, "CONCURRENCY_LIMITED")
+        rejection = await rejection_of(team.stream())
+        assert (rejection.code, rejection.info.reason) == (Code.RESOURCE_EXHAUSTED, "CONCURRENCY_LIMITED")
         call.cancel()
         runner.gate.set()
         await team.run.until_idle()
@@ -180,7 +180,7 @@ async def test_cancellation_releases_the_slot(tmp_path: Path, *, is_streamed: bo
 
 
 @pytest.mark.slow
-async def test_tokens_that_were_never_read_count(tmp_path: Path) -> None:
+async def test_tokens_that_the_client_never_read_are_charged(tmp_path: Path) -> None:
     """A client that reads nothing and cancels is charged for everything computed for it."""
     runner = ScriptedRunner("on and on ", end=False)
     narrow = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1024)]
@@ -194,13 +194,13 @@ async def test_tokens_that_were_never_read_count(tmp_path: Path) -> None:
         call.cancel()
         await team.run.until_idle()
         num_generated = team.run.engine.stats().num_generated_tokens
-        refusal = await refused(team.stream())
+        rejection = await rejection_of(team.stream())
     assert num_generated > 20_000
-    assert refusal.retry_after_s is not None
-    assert refusal.retry_after_s * 10 > 0.9 * num_generated - 600  # ten are refilled per second
+    assert rejection.retry_after_s is not None
+    assert rejection.retry_after_s * 10 > 0.9 * num_generated - 600  # ten are refilled per second
 
 
-async def test_requests_above_the_engines_capacity_are_free(tmp_path: Path) -> None:
+async def test_request_rejected_for_capacity_is_not_charged(tmp_path: Path) -> None:
     """A request that is rejected because of the engine's load costs its client nothing."""
     runner = ScriptedRunner("on and on ", end=False)
     sizes = {**ENDLESS, "max_queue_requests": 1, "max_batch_sequences": 1}
@@ -210,9 +210,9 @@ async def test_requests_above_the_engines_capacity_are_free(tmp_path: Path) -> N
         await until(lambda: runner.num_steps > 3)
         waiting = team.stream()
         await until(lambda: team.run.engine.num_open == 2)
-        refusal = await refused(team.stream())
-        assert (refusal.code, refusal.info.reason) == (Code.RESOURCE_EXHAUSTED, "QUEUE_FULL")
-        assert limits_in(refusal.error.trailing_metadata())["remaining-requests"] == "1"
+        rejection = await rejection_of(team.stream())
+        assert (rejection.code, rejection.info.reason) == (Code.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+        assert limits_in(rejection.error.trailing_metadata())["remaining-requests"] == "1"
         running_call.cancel()
         waiting.cancel()
         await team.run.until_idle()
@@ -222,7 +222,7 @@ async def test_log_names_the_limit(tmp_path: Path, caplog: pytest.LogCaptureFixt
     """The log line of a rejected call has the key, the exceeded limit and its owner."""
     caplog.set_level("INFO", "sluice.access")
     async with limited(tmp_path, {"max_n": 1}) as team:
-        await refused(team.stream(n=2))
+        await rejection_of(team.stream(n=2))
         await until(lambda: bool(caplog.records))
     fields: dict[str, str] = vars(caplog.records[-1])["fields"]
     assert (fields["key"], fields["limit"], fields["limited"]) == ("team", "max_n", "key:team")
@@ -238,21 +238,21 @@ async def test_two_services_share_a_redis(tmp_path: Path, redis: RedisServer) ->
     ):
         second = Team(other, first.metadata[0][1].removeprefix("Bearer "))
         await first.chat()
-        refusal = await refused(second.stream())
-        assert (refusal.code, refusal.info.reason) == (Code.RESOURCE_EXHAUSTED, "RATE_LIMITED")
+        rejection = await rejection_of(second.stream())
+        assert (rejection.code, rejection.info.reason) == (Code.RESOURCE_EXHAUSTED, "RATE_LIMITED")
         redis.kill()
         await first.chat()
-        assert (await refused(first.stream())).info.reason == "RATE_LIMITED"
-        refusal = await refused(second.stream())
-        assert (refusal.code, refusal.info.reason) == (Code.UNAVAILABLE, "QUOTA_UNAVAILABLE")
+        assert (await rejection_of(first.stream())).info.reason == "RATE_LIMITED"
+        rejection = await rejection_of(second.stream())
+        assert (rejection.code, rejection.info.reason) == (Code.UNAVAILABLE, "QUOTA_UNAVAILABLE")
 
 
-async def test_a_models_limit_holds_for_callers_without_keys(tmp_path: Path) -> None:
+async def test_models_limit_applies_to_callers_without_keys(tmp_path: Path) -> None:
     """Clients without keys share the limit of a model; its state is not reported to any of them."""
     async with running(quota={"limits_by_model": {"scrip*": {"requests_per_minute": 1}}}) as run:
         call = run.chat.Chat(request())
         await call
         assert limits_in(await call.initial_metadata()) == {}
-        refusal = await refused(run.chat.Chat(request()))
-    assert refusal.info.reason == "RATE_LIMITED"
-    assert [each.subject for each in refusal.quota_violations] == ["model:scrip*"]
+        rejection = await rejection_of(run.chat.Chat(request()))
+    assert rejection.info.reason == "RATE_LIMITED"
+    assert [each.subject for each in rejection.quota_violations] == ["model:scrip*"]

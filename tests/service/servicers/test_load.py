@@ -10,7 +10,7 @@ from sluice.v1 import endpoint_pb2, load_pb2, model_pb2
 
 from service.observability.telemetry import Telemetry
 from tests.service.endpoint_fakes import both, serving
-from tests.service.fakes import MODEL, refused, request, running
+from tests.service.fakes import MODEL, rejection_of, request, running
 from tests.waiting import GUARD_S
 
 
@@ -19,7 +19,7 @@ async def load_of(run: Any) -> load_pb2.GetLoadResponse:
     return await run.models.GetLoad(load_pb2.GetLoadRequest())  # type: ignore[no-any-return]
 
 
-async def test_a_models_numbers_are_its_engines() -> None:
+async def test_load_report_has_the_engines_state_and_latencies() -> None:
     """State, counts and latencies of one answer are reported, each latency once; blocks are free again."""
     async with running() as run:
         before = (await load_of(run)).models[0]
@@ -36,11 +36,11 @@ async def test_a_models_numbers_are_its_engines() -> None:
         assert load.started.ToNanoseconds() < time.time_ns()
 
 
-async def test_calls_are_counted_by_their_reason() -> None:
+async def test_failed_calls_are_counted_by_error_reason() -> None:
     """Successful calls have no reason."""
     async with running() as run:
         await run.chat.Chat(request())
-        await refused(run.models.GetModel(model_pb2.GetModelRequest(model="nobody")))
+        await rejection_of(run.models.GetModel(model_pb2.GetModelRequest(model="nobody")))
         async with asyncio.timeout(GUARD_S):
             while True:  # calls are counted after their status has been sent
                 calls = {(each.method, each.code, each.reason): each.calls for each in (await load_of(run)).calls}

@@ -9,7 +9,7 @@ import grpc
 from sluice.v1 import quota_pb2, quota_pb2_grpc
 
 from tests.service.auth.key_files import write
-from tests.service.fakes import MODEL, Running, refused, request, running
+from tests.service.fakes import MODEL, Running, rejection_of, request, running
 
 
 async def usage(run: Running, key: str | None) -> quota_pb2.GetUsageResponse:
@@ -31,7 +31,7 @@ async def test_a_key_reads_its_own_usage(tmp_path: Path) -> None:
     keys = write(path, team={"scopes": ["generate"], "limits": limits}, other={"scopes": ["tokenize"]})
     async with running(auth={"keys_file": path}) as run:
         answer = await run.chat.Chat(request(), metadata=bearing(keys["team"]))
-        await refused(run.chat.Chat(request(), metadata=bearing(keys["team"])))
+        await rejection_of(run.chat.Chat(request(), metadata=bearing(keys["team"])))
         team, other = await usage(run, keys["team"]), await usage(run, keys["other"])
         (model,) = team.models
         assert (team.key, model.model, model.requests, model.rejected_requests) == ("team", MODEL, 1, 1)
@@ -45,8 +45,8 @@ async def test_a_key_reads_its_own_usage(tmp_path: Path) -> None:
         assert not max_tokens.HasField("reset_after")
         assert (other.key, list(other.models), list(other.limits)) == ("other", [], [])
         stub: Any = quota_pb2_grpc.QuotaServiceStub(run.channel)
-        refusal = await refused(stub.GetUsage(quota_pb2.GetUsageRequest()))
-        assert refusal.code is grpc.StatusCode.UNAUTHENTICATED
+        rejection = await rejection_of(stub.GetUsage(quota_pb2.GetUsageRequest()))
+        assert rejection.code is grpc.StatusCode.UNAUTHENTICATED
 
 
 async def test_clients_without_a_key_are_counted_together() -> None:

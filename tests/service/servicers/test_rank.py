@@ -14,7 +14,7 @@ from tests.engine.encoder_fakes import BEGIN, FINISH
 from tests.engine.fakes import until
 from tests.engine.vectors import vector_of
 from tests.service.encoder_fakes import CROSS, ENCODER, running_encoder
-from tests.service.fakes import MODEL, refused
+from tests.service.fakes import MODEL, rejection_of
 from tests.service.observability.test_observation import samples
 
 DOCUMENTS = ["bb", "dddd", "c", "eeee"]
@@ -60,11 +60,11 @@ async def test_documents_are_truncated_on_request() -> None:
         options = {"max_tokens_per_document": 2, "raw_scores": True}
         cut = await run.ranks.Rank(rank(options=options))
         long = rank(documents=["b", "x" * 20], options={"raw_scores": True})
-        refusal = await refused(run.ranks.Rank(long))
+        rejection = await rejection_of(run.ranks.Rank(long))
         long.serving.CopyFrom(TRUNCATE)
         answer = await run.ranks.Rank(long)
     assert [(each.index, each.score) for each in cut.results] == [(0, 5), (1, 5), (3, 5), (2, 4)]
-    assert (refusal.info.reason, refusal.fields[0][0]) == ("PROMPT_TOO_LONG", "documents[1]")
+    assert (rejection.info.reason, rejection.fields[0][0]) == ("PROMPT_TOO_LONG", "documents[1]")
     assert [(each.index, each.score) for each in answer.results] == [(1, 16), (0, 4)]
 
 
@@ -114,10 +114,10 @@ async def test_scores_are_in_the_order_of_the_pairs() -> None:
 async def test_rank_rejects_bad_input(fields: dict[str, Any], reason: str, field: str) -> None:
     """A request is rejected with INVALID_ARGUMENT and the field; the next request succeeds."""
     async with running_encoder() as run:
-        refusal = await refused(run.ranks.Rank(rank(**fields)))
+        rejection = await rejection_of(run.ranks.Rank(rank(**fields)))
         assert (await run.ranks.Rank(rank())).results
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
-    assert refusal.fields[0][0] == field
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
+    assert rejection.fields[0][0] == field
 
 
 @pytest.mark.parametrize(
@@ -134,11 +134,11 @@ async def test_score_rejects_bad_input(fields: dict[str, Any], field: str) -> No
     """Score rejects requests as Rank does."""
     request = {"model": CROSS, "queries": ["a"], "documents": ["b", "c", "d"], **fields}
     async with running_encoder() as run:
-        refusal = await refused(run.ranks.Score(rank_pb2.ScoreRequest(**request)))
-    assert (refusal.code, refusal.fields[0][0]) == (grpc.StatusCode.INVALID_ARGUMENT, field)
+        rejection = await rejection_of(run.ranks.Score(rank_pb2.ScoreRequest(**request)))
+    assert (rejection.code, rejection.fields[0][0]) == (grpc.StatusCode.INVALID_ARGUMENT, field)
 
 
-async def test_models_list_the_task_of_ranking() -> None:
+async def test_model_list_has_the_ranking_task() -> None:
     """The list of models has the task of ranking for these models only."""
     async with running_encoder() as run:
         listed = await run.models.ListModels(model_pb2.ListModelsRequest())
@@ -148,7 +148,7 @@ async def test_models_list_the_task_of_ranking() -> None:
     assert model_pb2.TASK_RANK not in tasks[MODEL]
 
 
-async def test_rank_left_by_its_caller_is_not_computed() -> None:
+async def test_cancelled_rank_is_not_computed() -> None:
     """The engine drops the pairs of a cancelled call."""
     async with running_encoder({"max_batch_tokens": 64}) as run:
         with run.runner.paused():

@@ -16,8 +16,8 @@ from service.generation.caller import ANONYMOUS
 from service.observability.health import ServingPhase
 from tests.engine.fakes import until
 from tests.service.contract.response_cases import check_order
-from tests.service.deadlines import refused_at_deadline
-from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, refused, rest_of, running
+from tests.service.deadlines import rejection_at_deadline
+from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, rejection_of, rest_of, running
 from tests.service.preparation.fakes import preparation_of
 
 METHODS = ["CreateResponse", "StreamResponse"]
@@ -27,14 +27,14 @@ def stub_of(run: Running) -> Any:
     return response_pb2_grpc.ResponseServiceStub(run.channel)
 
 
-def said(text: str, role: str = "USER") -> dict[str, Any]:
+def message_item(text: str, role: str = "USER") -> dict[str, Any]:
     return {"message": {"role": f"ROLE_{role}", "content": [{"text": text}]}}
 
 
-def asked(**fields: Any) -> response_pb2.CreateResponseRequest:
+def response_request(**fields: Any) -> response_pb2.CreateResponseRequest:
     """Return a valid request, changed by `fields` in the contract's JSON."""
     return json_format.ParseDict(
-        {"model": MODEL, "input": [said("hi")], **fields}, response_pb2.CreateResponseRequest()
+        {"model": MODEL, "input": [message_item("hi")], **fields}, response_pb2.CreateResponseRequest()
     )
 
 
@@ -45,7 +45,7 @@ def text_of(events: list[response_event_pb2.StreamResponseResponse]) -> str:
 async def test_stream_response_sends_events_in_order_and_numbers_them() -> None:
     """A stream is one `created`, one `in_progress`, the items in order, and one final event with the whole response."""
     async with running(ScriptedRunner("hello")) as run:
-        request = asked(metadata={"run": "7"}, instructions="Be kind.")
+        request = response_request(metadata={"run": "7"}, instructions="Be kind.")
         events = [event async for event in stub_of(run).StreamResponse(request)]
     check_order(events)
     assert text_of(events) == "hello"
@@ -62,8 +62,8 @@ async def test_create_response_is_the_fold_of_its_stream() -> None:
     """The response equals the one in the stream's final event, except for the values that are random per call."""
     async with running(ScriptedRunner("hello")) as run:
         stub = stub_of(run)
-        whole = (await stub.CreateResponse(asked())).response
-        *_, last = [event async for event in stub.StreamResponse(asked())]
+        whole = (await stub.CreateResponse(response_request())).response
+        *_, last = [event async for event in stub.StreamResponse(response_request())]
     streamed = last.completed.response
     for response in (whole, streamed):
         assert response.output[0].id == f"msg_{response.id}_0"
@@ -75,10 +75,10 @@ async def test_create_response_is_the_fold_of_its_stream() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_response_cut_off_by_its_limit_is_incomplete(method: str) -> None:
+async def test_response_truncated_by_max_output_tokens_is_incomplete(method: str) -> None:
     """max_output_tokens ends the response, which has this as its reason."""
     async with running(ScriptedRunner("hello")) as run:
-        call = getattr(stub_of(run), method)(asked(maxOutputTokens=2))
+        call = getattr(stub_of(run), method)(response_request(maxOutputTokens=2))
         response = [e async for e in call][-1].incomplete.response if method == METHODS[1] else (await call).response
     assert response.status == response.output[0].status == response_item_pb2.RESPONSE_STATUS_INCOMPLETE
     assert json_format.MessageToDict(response)["incompleteReason"] == "FINISH_REASON_LENGTH"
@@ -90,7 +90,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [  # fields, the invalid field, its
     ({"input": []}, "input", "repeated.min_items"),
     ({"input": [{}]}, "input[0].item", "required"),
     ({"input": [{"message": {"role": "ROLE_TOOL"}}]}, "input[0].message.role", "enum.in"),
-    ({"input": [said("a"), said("b", "SYSTEM")]}, "input[1].message.role", "INVALID_FIELD"),
+    ({"input": [message_item("a"), message_item("b", "SYSTEM")]}, "input[1].message.role", "INVALID_FIELD"),
     ({"input": [{"functionCall": {"callId": "1", "name": "a b"}}]}, "input[0].function_call.name", "string.pattern"),
     ({"input": [{"functionCallOutput": {}}]}, "input[0].function_call_output.call_id", "string.min_len"),
     ({"maxOutputTokens": 0}, "max_output_tokens", "uint32.gte"),
@@ -110,15 +110,15 @@ BAD: list[tuple[dict[str, Any], str, str]] = [  # fields, the invalid field, its
 async def test_bad_request_is_rejected_by_its_field(method: str, fields: dict[str, Any], field: str, rule: str) -> None:
     """The error is INVALID_ARGUMENT with the field's path, before any event."""
     async with running() as run:
-        refusal = await refused(getattr(stub_of(run), method)(asked(**fields)))
-    assert refusal.code is grpc.StatusCode.INVALID_ARGUMENT
-    assert (refusal.events, (field, rule)) == ([], refusal.fields[0])
+        rejection = await rejection_of(getattr(stub_of(run), method)(response_request(**fields)))
+    assert rejection.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert (rejection.events, (field, rule)) == ([], rejection.fields[0])
 
 
 @pytest.mark.parametrize(
     ("item", "field", "rule"),
     [
-        (said("long " * 100), "input", "PROMPT_TOO_LONG"),
+        (message_item("long " * 100), "input", "PROMPT_TOO_LONG"),
         (
             {"message": {"role": "ROLE_USER", "content": [{"file": {"url": "file.pdf"}}]}},
             "input[0].message.content[0].file",
@@ -131,27 +131,27 @@ async def test_errors_of_the_conversation_name_the_items(item: dict[str, Any], f
     async with running() as run:
         served = run.server.registry.visible_to(ANONYMOUS).generator(MODEL)
         run.server.registry.add(replace(served, preparation=preparation_of(max_model_len=128)))
-        refusal = await refused(stub_of(run).StreamResponse(asked(input=[item], instructions="I")))
-    assert refusal.events == []
-    assert refusal.fields == [(field, rule)]
+        rejection = await rejection_of(stub_of(run).StreamResponse(response_request(input=[item], instructions="I")))
+    assert rejection.events == []
+    assert rejection.fields == [(field, rule)]
 
 
 async def test_unknown_model_is_not_found() -> None:
     """The error names the requested model."""
     async with running() as run:
-        refusal = await refused(stub_of(run).CreateResponse(asked(model="nobody")))
-    assert (refusal.code, refusal.info.metadata["model"]) == (grpc.StatusCode.NOT_FOUND, "nobody")
+        rejection = await rejection_of(stub_of(run).CreateResponse(response_request(model="nobody")))
+    assert (rejection.code, rejection.info.metadata["model"]) == (grpc.StatusCode.NOT_FOUND, "nobody")
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("method", METHODS)
-async def test_response_left_by_its_caller_frees_everything(method: str, moment: str) -> None:
+async def test_cancelled_response_releases_everything(method: str, moment: str) -> None:
     """After a cancellation before or after the first token, streamed or not, everything is released."""
     runner = ScriptedRunner("endless ", end=False)
     if moment == "before":
         runner.gate.clear()
     async with running(runner, engine=ENDLESS) as run:
-        call = getattr(stub_of(run), method)(asked())
+        call = getattr(stub_of(run), method)(response_request())
         reading = asyncio.create_task(call.read() if method == "StreamResponse" else _wait(call))
         await until(runner.entered.is_set)
         if moment == "after":
@@ -174,8 +174,10 @@ async def test_response_ends_at_the_callers_deadline(method: str) -> None:
     """The call ends with DEADLINE_EXCEEDED, and its generation stops."""
     async with running(ScriptedRunner("endless ", end=False), engine=ENDLESS) as run:
         call = getattr(stub_of(run), method)
-        refusal = await refused_at_deadline(lambda left_s: call(asked(), timeout=left_s), run.runner.entered.is_set)
-        assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        rejection = await rejection_at_deadline(
+            lambda left_s: call(response_request(), timeout=left_s), run.runner.entered.is_set
+        )
+        assert rejection.code is grpc.StatusCode.DEADLINE_EXCEEDED
         await run.until_idle()
 
 
@@ -183,17 +185,17 @@ async def test_stream_response_sends_usage_before_an_error() -> None:
     """A failed generation sends the usage so far and then the status, without a final event."""
     runner = ScriptedRunner("hello", end=False)
     async with running(runner, engine=ENDLESS) as run:
-        call = stub_of(run).StreamResponse(asked())
+        call = stub_of(run).StreamResponse(response_request())
         while not (await call.read()).HasField("output_text_delta"):
             pass
         runner.fail_with = RuntimeError("secret words of the engine")
-        refusal: Any = await refused(call)
-    assert refusal.code is grpc.StatusCode.INTERNAL
-    kinds = [event.WhichOneof("event") for event in refusal.events]
+        rejection: Any = await rejection_of(call)
+    assert rejection.code is grpc.StatusCode.INTERNAL
+    kinds = [event.WhichOneof("event") for event in rejection.events]
     assert kinds[-1] == "usage"
     assert not {"completed", "incomplete"} & set(kinds)
-    assert refusal.events[-1].usage.completion_tokens > 0
-    assert "secret" not in refusal.text
+    assert rejection.events[-1].usage.completion_tokens > 0
+    assert "secret" not in rejection.text
 
 
 async def test_draining_server_ends_running_responses_and_rejects_new_ones() -> None:
@@ -201,32 +203,32 @@ async def test_draining_server_ends_running_responses_and_rejects_new_ones() -> 
     runner = ScriptedRunner("hello")
     async with running(runner) as run:
         with runner.paused(after=1):
-            call = stub_of(run).StreamResponse(asked())
+            call = stub_of(run).StreamResponse(response_request())
             first = await call.read()
             stop = asyncio.create_task(run.server.drain())
             await until(lambda: run.server.health.phase is ServingPhase.DRAINING)
-            refusal = await refused(stub_of(run).CreateResponse(asked()))
+            rejection = await rejection_of(stub_of(run).CreateResponse(response_request()))
         rest: Any = rest_of(call)
         events = [first] + [event async for event in rest]
         await stop
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
     check_order(events)
 
 
 @pytest.mark.parametrize("captures", [False, True])
-async def test_response_has_a_span_with_content_only_if_wanted(*, captures: bool) -> None:
+async def test_response_span_has_content_only_with_capture_content(*, captures: bool) -> None:
     """The span has the attributes of a chat.
 
     Items and answer are recorded as messages only if the operator enables it.
     """
     items = [
-        said("tulip"),
+        message_item("tulip"),
         {"reasoning": {"text": "hm"}},
         {"functionCall": {"callId": "1", "name": "f", "arguments": "{}"}},
         {"functionCallOutput": {"callId": "1", "output": "42"}},
     ]
     async with running(ScriptedRunner("hello"), capture_content=captures) as run:
-        response = (await stub_of(run).CreateResponse(asked(input=items, instructions="rose"))).response
+        response = (await stub_of(run).CreateResponse(response_request(input=items, instructions="rose"))).response
         found = dict((await run.ended_spans(5))[f"chat {MODEL}"].attributes or {})
         everything = "".join(span.to_json() for span in run.spans.get_finished_spans())
     assert found["gen_ai.operation.name"] == "chat"
@@ -253,8 +255,8 @@ async def test_error_for_long_metadata_keys_is_short(num_keys: int, length: int)
     """The status of keys that are too long contains little of them, because clients limit the size of trailers."""
     async with running() as run:
         metadata = {f"{number}" + "😀" * length: "v" for number in range(num_keys)}
-        refusal = await refused(stub_of(run).CreateResponse(asked(metadata=metadata)))
-    assert refusal.code is grpc.StatusCode.INVALID_ARGUMENT
-    assert len(refusal.fields) == min(num_keys, 8)
-    assert refusal.fields[0][0].startswith('metadata["')
-    assert refusal.info.metadata["field"] == refusal.fields[0][0]
+        rejection = await rejection_of(stub_of(run).CreateResponse(response_request(metadata=metadata)))
+    assert rejection.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert len(rejection.fields) == min(num_keys, 8)
+    assert rejection.fields[0][0].startswith('metadata["')
+    assert rejection.info.metadata["field"] == rejection.fields[0][0]

@@ -13,8 +13,8 @@ from sluice.v1 import chat_pb2, sampling_pb2, serving_pb2, text_generation_pb2, 
 
 from service.generation.caller import ANONYMOUS
 from tests.engine.fakes import until
-from tests.service.deadlines import answered_before_deadline, refused_at_deadline
-from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, kinds_of, refused, running
+from tests.service.deadlines import answered_before_deadline, rejection_at_deadline
+from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, kinds_of, rejection_of, running
 
 METHODS = ["GenerateText", "StreamGenerateText"]
 TRUNCATE = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_TRUNCATE)
@@ -70,7 +70,7 @@ async def test_whole_text_is_the_fold_of_its_stream() -> None:
     ("stopping", "num_tokens"),
     [({}, 20), ({"max_tokens": 3}, 3), ({"max_tokens": 100_000}, 126), ({"stop": ["less"]}, 7)],
 )
-async def test_text_ends_by_its_stop_parameters(stopping: dict[str, Any], num_tokens: int) -> None:
+async def test_text_ends_at_its_limit_or_stop_string(stopping: dict[str, Any], num_tokens: int) -> None:
     """The default is 20 tokens; the limit is reduced to the context of 128; a stop string ends the text earlier."""
     async with running(ScriptedRunner("endless ", end=False)) as run:
         response = await stub_of(run).GenerateText(text_request(stopping=sampling_pb2.StopParams(**stopping)))
@@ -81,7 +81,7 @@ async def test_text_ends_by_its_stop_parameters(stopping: dict[str, Any], num_to
     assert response.text == ("end" if is_stopped else ("endless " * 20)[:num_tokens])
 
 
-async def test_timings_are_those_of_the_engine() -> None:
+async def test_timings_are_measured_by_the_engine() -> None:
     """Each token is timed from the previous one, the first from arrival; only the end lists the times per token."""
     runner = ScriptedRunner("hello")
     runner.delay_s = 0.01
@@ -111,7 +111,7 @@ async def test_timings_without_perf_stat_have_no_times_per_token() -> None:
     assert response.timings.batch_size == 1
 
 
-async def test_batch_size_is_that_of_the_newest_token_s_step() -> None:
+async def test_batch_size_is_that_of_the_last_tokens_step() -> None:
     """A text that is generated together with another one has steps of two."""
     runner = ScriptedRunner("endless ", end=False)
     async with running(runner, engine=ENDLESS) as run:
@@ -123,7 +123,7 @@ async def test_batch_size_is_that_of_the_newest_token_s_step() -> None:
         await run.until_idle()
 
 
-async def test_queue_wait_is_what_others_took() -> None:
+async def test_queue_wait_is_the_time_of_the_previous_request() -> None:
     """With one slot in the batch, the second request waits for the end of the first."""
     runner = ScriptedRunner("hello")
     runner.delay_s = 0.01
@@ -133,7 +133,7 @@ async def test_queue_wait_is_what_others_took() -> None:
     assert waits[1] >= 5 * runner.delay_s
 
 
-async def test_sampling_is_greedy_unless_asked_for() -> None:
+async def test_sampling_is_greedy_without_do_sample() -> None:
     """Without do_sample, all sampling parameters are off, as the first event shows; with it, the given values apply."""
     sampling = sampling_pb2.SamplingParams(temperature=1.5, top_k=5, top_p=0.5, repetition_penalty=1.2)
     async with running() as run:
@@ -146,7 +146,7 @@ async def test_sampling_is_greedy_unless_asked_for() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_another_version_is_not_found(method: str) -> None:
+async def test_unknown_model_version_is_not_found(method: str) -> None:
     """A request for the served version, or for none, succeeds; another version is NOT_FOUND with both versions."""
     async with running() as run:
         served = run.server.registry.visible_to(ANONYMOUS).generator(MODEL)
@@ -154,9 +154,9 @@ async def test_another_version_is_not_found(method: str) -> None:
         for version in ("3", ""):
             response = await stub_of(run).GenerateText(text_request(model_version=version))
             assert response.model_version == "3"
-        refusal = await refused(getattr(stub_of(run), method)(text_request(model_version="2")))
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.NOT_FOUND, "VERSION_NOT_FOUND")
-    assert dict(refusal.info.metadata) == {"model": MODEL, "version": "2"}
+        rejection = await rejection_of(getattr(stub_of(run), method)(text_request(model_version="2")))
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.NOT_FOUND, "VERSION_NOT_FOUND")
+    assert dict(rejection.info.metadata) == {"model": MODEL, "version": "2"}
 
 
 BAD: list[tuple[dict[str, Any], tuple[str, str]]] = [
@@ -176,16 +176,18 @@ BAD: list[tuple[dict[str, Any], tuple[str, str]]] = [
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("fields", "violation"), BAD, ids=[violation[0] for _, violation in BAD])
-async def test_bad_input_names_its_field(method: str, fields: dict[str, Any], violation: tuple[str, str]) -> None:
+async def test_invalid_input_is_rejected_by_field(
+    method: str, fields: dict[str, Any], violation: tuple[str, str]
+) -> None:
     """The error is INVALID_ARGUMENT with the field and the rule, before anything is generated."""
     async with running() as run:
-        refusal = await refused(getattr(stub_of(run), method)(text_request(**fields)))
-        assert (refusal.code, refusal.fields) == (grpc.StatusCode.INVALID_ARGUMENT, [violation])
-        assert refusal.events == []
+        rejection = await rejection_of(getattr(stub_of(run), method)(text_request(**fields)))
+        assert (rejection.code, rejection.fields) == (grpc.StatusCode.INVALID_ARGUMENT, [violation])
+        assert rejection.events == []
         assert run.engine.stats().num_generated_tokens == 0
 
 
-async def test_a_long_prompt_may_lose_its_beginning() -> None:
+async def test_truncate_cuts_the_beginning_of_a_long_prompt() -> None:
     """With TRUNCATE, the prompt is cut so that max_tokens fit into the context of 128 tokens."""
     async with running(ScriptedRunner("endless ", end=False)) as run:
         response = await stub_of(run).GenerateText(text_request("x" * 500, serving=TRUNCATE))
@@ -194,7 +196,7 @@ async def test_a_long_prompt_may_lose_its_beginning() -> None:
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("method", METHODS)
-async def test_text_left_by_its_caller_frees_everything(method: str, moment: str) -> None:
+async def test_cancelled_text_generation_releases_everything(method: str, moment: str) -> None:
     """After a cancellation before or after the first token, streamed or not, everything is released."""
     runner = ScriptedRunner("endless ", end=False)
     if moment == "before":
@@ -220,23 +222,23 @@ async def _wait(call: Any) -> object:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
-async def test_text_ends_at_the_caller_s_deadline(method: str) -> None:
+async def test_text_generation_ends_at_the_callers_deadline(method: str) -> None:
     """The call ends with DEADLINE_EXCEEDED and its generation stops; with TRUNCATE, the text so far ends by LENGTH."""
     stopping = sampling_pb2.StopParams(max_tokens=900_000)
     async with running(ScriptedRunner("endless ", end=False), engine=ENDLESS) as run:
-        call, asked = getattr(stub_of(run), method), text_request(stopping=stopping)
-        refusal = await refused_at_deadline(lambda left_s: call(asked, timeout=left_s), run.runner.entered.is_set)
-        assert refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        call, message = getattr(stub_of(run), method), text_request(stopping=stopping)
+        rejection = await rejection_at_deadline(lambda left_s: call(message, timeout=left_s), run.runner.entered.is_set)
+        assert rejection.code is grpc.StatusCode.DEADLINE_EXCEEDED
         await run.until_idle()
         run.runner.delay_s = 0.02  # leaves the event loop enough time
-        asked = text_request(stopping=stopping, serving=TRUNCATE)
-        whole = await answered_before_deadline(lambda left_s: stub_of(run).GenerateText(asked, timeout=left_s))
+        message = text_request(stopping=stopping, serving=TRUNCATE)
+        whole = await answered_before_deadline(lambda left_s: stub_of(run).GenerateText(message, timeout=left_s))
         assert whole.finish_reason == chat_pb2.FINISH_REASON_LENGTH
         assert whole.text.startswith("endless ")
         await run.until_idle()
 
 
-async def test_text_outlasting_the_drain_sends_its_usage_and_ends() -> None:
+async def test_text_generation_above_the_drain_timeout_sends_usage_and_unavailable() -> None:
     """The call ends with UNAVAILABLE after `usage`, and everything is released."""
     async with running(ScriptedRunner("on and ", end=False), engine=ENDLESS, drain_timeout_s=0.05) as run:
         request = text_request(stopping=sampling_pb2.StopParams(max_tokens=900_000))
@@ -244,14 +246,14 @@ async def test_text_outlasting_the_drain_sends_its_usage_and_ends() -> None:
         await endless.read()
         await until(lambda: run.engine.stats().num_generated_tokens > 0)
         await run.server.drain()
-        refusal = await refused(endless)
+        rejection = await rejection_of(endless)
         await run.until_idle()
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
-    assert kinds_of(refusal.events)[-1] == "usage"
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    assert kinds_of(rejection.events)[-1] == "usage"
 
 
 @pytest.mark.parametrize(("salts", "num_cached"), [(("", ""), 8), (("a", "a"), 8), (("a", "b"), 0), (("", "a"), 0)])
-async def test_usage_counts_the_cached_tokens_of_the_same_salt(salts: tuple[str, str], num_cached: int) -> None:
+async def test_cached_tokens_are_counted_only_with_the_same_salt(salts: tuple[str, str], num_cached: int) -> None:
     """A repeated prompt is found in the cache, in whole blocks of 4, but not under another salt."""
     async with running() as run:
         for salt in salts:

@@ -20,7 +20,7 @@ from service.prompting.preparation import Preparation
 from service.prompts.preparing.workers import WorkerLimits, Workers
 from tests.engine.constraints.fakes import ADDED, END, tokenizer_of
 from tests.service.contract.fakes import function, user
-from tests.service.fakes import MODEL, refused, request, running
+from tests.service.fakes import MODEL, rejection_of, request, running
 from tests.service.preparation.fakes import chat, preparation_of
 from tests.service.prompts.fakes import CHATML
 from tests.waiting import GUARD_S
@@ -66,7 +66,7 @@ def count_chat(*messages: content_pb2.Message, **fields: Any) -> token_pb2.Count
 
 
 @pytest.mark.parametrize("text", ["", "the name", "Grüße, 世界 🌍", "a<|im_end|>b", "long " * 50_000])
-async def test_a_text_comes_back_from_its_tokens(text: str) -> None:
+async def test_detokenized_tokens_equal_the_text(text: str) -> None:
     """The tokens are the tokenizer's, their bytes join to the text's, and their ids detokenize to the same text."""
     async with serving() as (stub, tokenizer):
         split = await stub.TokenizeText(tokenize(text))
@@ -103,7 +103,7 @@ def _with_begin(tokenizer: FastTokenizer) -> FastTokenizer:
     return FastTokenizer(backend.to_str())
 
 
-async def test_special_tokens_can_be_left_out_of_a_text() -> None:
+async def test_special_tokens_are_omitted_on_request() -> None:
     """Special tokens are part of the text by default."""
     async with serving() as (stub, tokenizer):
         token_ids = tokenizer.encode(f"bye{END}")
@@ -112,7 +112,7 @@ async def test_special_tokens_can_be_left_out_of_a_text() -> None:
     assert (shown.text, hidden.text) == (f"bye{END}", "bye")
 
 
-async def test_broken_bytes_are_shown_as_such() -> None:
+async def test_incomplete_character_is_shown_as_u_fffd() -> None:
     """A token with a part of a character is shown as U+FFFD."""
     async with serving() as (stub, tokenizer):
         first = tokenizer.encode("🌍")[:1]
@@ -120,7 +120,7 @@ async def test_broken_bytes_are_shown_as_such() -> None:
 
 
 @pytest.mark.parametrize("num_turns", [1, 20])
-async def test_a_chat_is_counted_as_the_model_would_get_it(num_turns: int) -> None:
+async def test_chat_token_count_is_of_the_rendered_template(num_turns: int) -> None:
     """The count is that of the rendered template; it may exceed the context length, and nothing is generated."""
     async with serving() as (stub, tokenizer):
         response = await stub.CountTokens(count_chat(*[user("hello you")] * num_turns))
@@ -130,7 +130,7 @@ async def test_a_chat_is_counted_as_the_model_would_get_it(num_turns: int) -> No
     assert (response.num_tokens > NUM_MAX) == (num_turns > 1)
 
 
-async def test_tools_and_switches_count() -> None:
+async def test_tools_and_template_switches_change_the_token_count() -> None:
     """A chat with tools has a longer prompt, and so has one with reasoning disabled."""
     async with serving() as (stub, _):
         plain, with_tools, without_thinking = [
@@ -144,10 +144,10 @@ async def test_tools_and_switches_count() -> None:
 async def test_counted_tokens_are_returned_on_request() -> None:
     """The tokens of a chat's whole prompt, or of a text with its added tokens, are returned only if requested."""
     async with serving() as (stub, tokenizer):
-        for asked in (count_chat(user("hello")), token_pb2.CountTokensRequest(text=tokenize("hello"))):
-            assert not (await stub.CountTokens(asked)).token_ids
-            asked.return_tokens = True
-            counted = await stub.CountTokens(asked)
+        for message in (count_chat(user("hello")), token_pb2.CountTokensRequest(text=tokenize("hello"))):
+            assert not (await stub.CountTokens(message)).token_ids
+            message.return_tokens = True
+            counted = await stub.CountTokens(message)
             text = b"".join(counted.tokens).decode()
             assert tokenizer.encode(text) == list(counted.token_ids)
             assert counted.num_tokens == len(counted.token_ids) == len(counted.tokens)
@@ -169,18 +169,18 @@ async def test_bytes_of_tokens_are_looked_up_off_the_event_loop() -> None:
     assert threading.current_thread() not in tokenizer.threads
 
 
-async def test_a_response_s_items_are_counted_as_its_chat_would_be() -> None:
+async def test_response_items_are_counted_like_a_chat() -> None:
     """Items are counted as messages; an image among them is rejected with its path."""
     items = [response_item_pb2.InputItem(message={"role": content_pb2.ROLE_USER, "content": [{"text": "hello"}]})]
-    asked = response_pb2.CreateResponseRequest(model=MODEL, input=items, tools=[function("weather")])
+    message = response_pb2.CreateResponseRequest(model=MODEL, input=items, tools=[function("weather")])
     pictured = response_pb2.CreateResponseRequest(model=MODEL, input=items)
     pictured.input[0].message.content.add().image_url.url = "https://x/y.png"
     async with serving() as (stub, _):
-        counted = await stub.CountTokens(token_pb2.CountTokensRequest(response=asked))
+        counted = await stub.CountTokens(token_pb2.CountTokensRequest(response=message))
         chat = await stub.CountTokens(count_chat(user("hello"), tools=[function("weather")]))
-        refusal = await refused(stub.CountTokens(token_pb2.CountTokensRequest(response=pictured)))
+        rejection = await rejection_of(stub.CountTokens(token_pb2.CountTokensRequest(response=pictured)))
     assert counted.num_tokens == chat.num_tokens
-    assert refusal.fields == [("response.input[0].message.content[1].image_url", "UNSUPPORTED_MODALITY")]
+    assert rejection.fields == [("response.input[0].message.content[1].image_url", "UNSUPPORTED_MODALITY")]
 
 
 BAD: list[tuple[str, Any, tuple[str, str]]] = [
@@ -200,31 +200,36 @@ BAD: list[tuple[str, Any, tuple[str, str]]] = [
 
 
 @pytest.mark.parametrize(("method", "request_", "violation"), BAD, ids=[f"{m}-{v[0]}" for m, _, v in BAD])
-async def test_bad_input_names_its_field(method: str, request_: Any, violation: tuple[str, str]) -> None:
+async def test_invalid_input_is_rejected_by_field(method: str, request_: Any, violation: tuple[str, str]) -> None:
     """The error is INVALID_ARGUMENT with the full path of the field and the rule."""
     async with serving() as (stub, _):
-        refusal = await refused(getattr(stub, method)(request_))
-    assert (refusal.code, refusal.fields) == (grpc.StatusCode.INVALID_ARGUMENT, [violation])
+        rejection = await rejection_of(getattr(stub, method)(request_))
+    assert (rejection.code, rejection.fields) == (grpc.StatusCode.INVALID_ARGUMENT, [violation])
 
 
-async def test_a_chat_that_the_template_rejects_is_not_counted() -> None:
+async def test_counting_a_chat_that_the_template_rejects_is_rejected() -> None:
     """The error names the path of the conversation in the request."""
     async with serving("{{ raise_exception('no more than one turn') }}") as (stub, _):
-        refusal = await refused(stub.CountTokens(count_chat(user("hello"))))
-    assert (refusal.code, refusal.fields) == (
+        rejection = await rejection_of(stub.CountTokens(count_chat(user("hello"))))
+    assert (rejection.code, rejection.fields) == (
         grpc.StatusCode.INVALID_ARGUMENT,
         [("chat.messages", "TEMPLATE_REFUSED")],
     )
 
 
-async def test_a_chat_of_a_model_that_does_not_chat_is_not_counted() -> None:
+async def test_counting_a_chat_of_a_model_without_chat_is_rejected() -> None:
     """The error names the path of the model in the request."""
     async with running() as run:
         served = run.server.registry.visible_to(ANONYMOUS).generator(MODEL)
         preparation = Preparation(MODEL, served.tokenizer, NUM_MAX, None, Workers(WorkerLimits()))
         run.server.registry.add(replace(served, preparation=preparation))
-        refusal = await refused(token_pb2_grpc.TokenServiceStub(run.channel).CountTokens(count_chat(user("hello"))))
-    assert (refusal.code, refusal.fields) == (grpc.StatusCode.INVALID_ARGUMENT, [("chat.model", "UNSUPPORTED_TASK")])
+        rejection = await rejection_of(
+            token_pb2_grpc.TokenServiceStub(run.channel).CountTokens(count_chat(user("hello")))
+        )
+    assert (rejection.code, rejection.fields) == (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        [("chat.model", "UNSUPPORTED_TASK")],
+    )
 
 
 @pytest.mark.parametrize(
@@ -239,9 +244,9 @@ async def test_a_chat_of_a_model_that_does_not_chat_is_not_counted() -> None:
 async def test_an_unknown_model_is_not_found(method: str, request_: Any) -> None:
     """The error is NOT_FOUND with the requested name."""
     async with serving() as (stub, _):
-        refusal = await refused(getattr(stub, method)(request_))
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
-    assert refusal.info.metadata["model"] == "nobody"
+        rejection = await rejection_of(getattr(stub, method)(request_))
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND")
+    assert rejection.info.metadata["model"] == "nobody"
 
 
 async def test_a_draining_server_rejects_token_calls() -> None:
@@ -249,8 +254,8 @@ async def test_a_draining_server_rejects_token_calls() -> None:
     async with running() as run:
         await run.server.drain()
         stub = token_pb2_grpc.TokenServiceStub(run.channel)
-        refusal = await refused(stub.TokenizeText(tokenize("x")))
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+        rejection = await rejection_of(stub.TokenizeText(tokenize("x")))
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
 
 
 async def occupied(readers: Workers, release: threading.Event) -> list[asyncio.Task[bool]]:
@@ -274,11 +279,11 @@ async def test_many_long_texts_delay_only_each_other() -> None:
     async with running() as run:
         readers = run.server.readers
         texts = await occupied(readers, release)
-        refusal = await refused(token_pb2_grpc.TokenServiceStub(run.channel).TokenizeText(tokenize("x")))
+        rejection = await rejection_of(token_pb2_grpc.TokenServiceStub(run.channel).TokenizeText(tokenize("x")))
         assert (await run.chat.Chat(request())).choices
         release.set()
         await asyncio.gather(*texts, return_exceptions=True)
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
 
 
 async def test_chats_are_counted_on_threads_other_than_those_of_answers() -> None:
@@ -289,8 +294,8 @@ async def test_chats_are_counted_on_threads_other_than_those_of_answers() -> Non
         run.server.registry.add(replace(scripted, preparation=(preparation := preparation_of())))
         readers = run.server.readers
         texts = await occupied(readers, release)
-        refusal = await refused(token_pb2_grpc.TokenServiceStub(run.channel).CountTokens(count_chat(user("x"))))
+        rejection = await rejection_of(token_pb2_grpc.TokenServiceStub(run.channel).CountTokens(count_chat(user("x"))))
         assert await preparation.prepare(chat(), "r")
         release.set()
         await asyncio.gather(*texts, return_exceptions=True)
-    assert (refusal.code, refusal.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
+    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")

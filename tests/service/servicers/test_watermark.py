@@ -15,7 +15,7 @@ import pytest
 from sluice.v1 import watermark_pb2, watermark_pb2_grpc
 
 from service.engine.tokens.watermark import Watermark
-from tests.service.fakes import MODEL, Running, refused, running
+from tests.service.fakes import MODEL, Running, rejection_of, running
 
 PLAIN = "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness"
 
@@ -34,7 +34,7 @@ def detect(run: Running, **fields: Any) -> Any:
     return stub.DetectWatermark(watermark_pb2.DetectWatermarkRequest(**{"model": MODEL, "text": PLAIN} | fields))
 
 
-async def test_detect_scores_a_text() -> None:
+async def test_detect_scores_watermarked_text_higher_than_plain_text() -> None:
     """A text of green tokens scores high, plain English does not; the four numbers are consistent."""
     async with running() as run:
         green = await detect(run, text=green_text(150))
@@ -62,12 +62,12 @@ async def test_detect_scores_a_text() -> None:
 async def test_detect_rejects_bad_input(fields: dict[str, str], code: grpc.StatusCode, names: str | None) -> None:
     """Exceeded limits and unknown models are rejected with the field's name."""
     async with running() as run:
-        refusal = await refused(detect(run, **fields))
-    assert refusal.code is code
+        rejection = await rejection_of(detect(run, **fields))
+    assert rejection.code is code
     if names is not None:
-        assert refusal.fields[0][0] == names
+        assert rejection.fields[0][0] == names
     else:
-        assert refusal.info.metadata["model"] == "nobody"
+        assert rejection.info.metadata["model"] == "nobody"
 
 
 async def command(*arguments: str, text: str = "") -> tuple[int | None, str, str]:

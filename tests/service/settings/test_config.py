@@ -40,7 +40,7 @@ def test_context_length_is_not_for_the_bundled_encoder() -> None:
     assert demo.engine.max_batch_tokens == encoder.engine.max_batch_tokens == 77
 
 
-def test_backend_is_a_setting_of_the_engine() -> None:
+def test_backend_is_selected_by_an_engine_setting() -> None:
     """A flag selects it for all models; the default is `auto`."""
     by_itself, forced = (
         read_settings(Settings, flags).served_models()[0] for flags in ([], ["--engine.backend=transformers"])
@@ -58,7 +58,7 @@ def test_missing_embedding_package_is_reported(monkeypatch: pytest.MonkeyPatch) 
     assert read_settings(Settings, ["--model=a=/a"]).served_models()
 
 
-def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_override_environment_and_environment_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The precedence is per setting."""
     file = tmp_path / "service.yaml"
     file.write_text("port: 1\nmetrics_port: 1\ndrain_delay_s: 1\n")
@@ -78,7 +78,7 @@ def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytes
         ),
     ],
 )
-def test_models_of_a_file_have_settings_of_their_own(
+def test_models_in_a_file_have_their_own_settings(
     name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """YAML and TOML files are equal; unset values are those of all models. A variable can name the file."""
@@ -91,7 +91,7 @@ def test_models_of_a_file_have_settings_of_their_own(
     assert (second.name, second.path, second.dtype, second.engine.max_batch_tokens) == ("b", "/b", "float32", 77)
 
 
-def test_models_of_a_file_chat_as_it_says(tmp_path: Path) -> None:
+def test_chat_settings_of_one_model_in_a_file_apply_to_it(tmp_path: Path) -> None:
     """A system prompt, a tool syntax and reasoning budgets apply to one model; an unknown syntax is rejected."""
     file = tmp_path / "service.yaml"
     file.write_text(
@@ -112,7 +112,7 @@ def test_models_share_the_memory_for_caches() -> None:
     assert shares == {"c": 1 / 3, "a": 1 / 2, "b": 0.2}
 
 
-def test_quantization_is_not_the_bundled_encoders() -> None:
+def test_quantization_does_not_apply_to_the_bundled_encoder() -> None:
     """Settings for all models apply to those that generate; a configured encoder would be rejected with this one."""
     chat, encoder = read_settings(Settings, ["--engine.quantization=int8"]).served_models()
     assert chat.engine is not None
@@ -120,13 +120,13 @@ def test_quantization_is_not_the_bundled_encoders() -> None:
     assert (chat.engine.quantization, encoder.engine.quantization) == ("int8", None)
 
 
-def test_model_flag_may_stand_several_times() -> None:
+def test_model_flag_can_be_repeated() -> None:
     """The flag is NAME=PATH, once per model."""
     models = read_settings(Settings, ["--model", "a=/a", "--model", "b=/b"]).served_models()
     assert [(model.name, model.path) for model in models] == [("a", "/a"), ("b", "/b")]
 
 
-def test_opentelemetrys_own_variable_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_otel_endpoint_variable_has_the_lowest_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     """OTEL_EXPORTER_OTLP_ENDPOINT is used if no other source sets a collector."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://standard:4317")
     assert read_settings(Settings, []).otlp_endpoint == "http://standard:4317"
@@ -153,7 +153,7 @@ def test_opentelemetrys_own_variable_is_the_last_resort(monkeypatch: pytest.Monk
         (["--engine=1"], "engine: must be a mapping of settings by name"),
     ],
 )
-def test_bad_value_is_one_line_with_its_name(flags: list[str], words: str) -> None:
+def test_error_about_an_invalid_value_is_one_line_with_its_name(flags: list[str], words: str) -> None:
     """The line says what to change."""
     with pytest.raises(ConfigError) as caught:
         read_settings(Settings, flags)
@@ -204,7 +204,7 @@ def test_endpoints_of_a_file(tmp_path: Path) -> None:
         ("version: 2024-05", "version: ''", "models.0.version: "),
     ],
 )
-def test_bad_endpoint_is_one_line_with_its_position(old: str, new: str, words: str, tmp_path: Path) -> None:
+def test_error_about_an_invalid_endpoint_has_its_position(old: str, new: str, words: str, tmp_path: Path) -> None:
     """A mistake in an endpoint of the settings fails the start, with its position."""
     file = tmp_path / "service.yaml"
     file.write_text(ENDPOINTS.replace(old, new))
@@ -232,7 +232,7 @@ def test_bad_endpoint_is_one_line_with_its_position(old: str, new: str, words: s
         ("quota: {limits_by_model: {a: {requests: 1}}}", "quota.limits_by_model.a.requests: unknown setting"),
     ],
 )
-def test_bad_file_is_one_line_with_its_name(text: str, words: str, tmp_path: Path) -> None:
+def test_error_about_an_invalid_file_is_one_line_with_its_name(text: str, words: str, tmp_path: Path) -> None:
     """Mistakes in a file, including unknown names, are reported like those in flags."""
     file = tmp_path / "service.yaml"
     file.write_text(text)
@@ -243,7 +243,7 @@ def test_bad_file_is_one_line_with_its_name(text: str, words: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "sluice.example.test"])  # noqa: S104  not listened on
-def test_address_that_others_reach_needs_keys(host: str, tmp_path: Path) -> None:
+def test_address_reachable_by_others_needs_authentication(host: str, tmp_path: Path) -> None:
     """Without keys, tokens or `allow_anonymous`, an address that others can reach is rejected; loopback is accepted."""
     with pytest.raises(ValidationError, match=r"allow_anonymous: true"):
         Settings(host=host)
@@ -270,6 +270,6 @@ def test_all_problems_of_several_settings_together_are_reported(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("host", ["::1", "[::1]"])
-def test_ipv6_host_may_have_brackets(host: str) -> None:
+def test_ipv6_host_in_brackets_is_accepted(host: str) -> None:
     """Brackets as in a URL are accepted, and removed from the setting."""
     assert read_settings(Settings, ["--host", host]).host == "::1"

@@ -56,7 +56,7 @@ def chat_of(*messages: Message, **fields: Any) -> AnswerRequest:
     return AnswerRequest("demo", (Conversation(messages, **fields),), "messages")
 
 
-def said(role: Role, text: str) -> Message:
+def message_of(role: Role, text: str) -> Message:
     return Message(role, (TextPart(text),))
 
 
@@ -65,14 +65,14 @@ async def prompt_length(model: ServedGenerator, *messages: Message) -> int:
     return len(prepared.requests[0].prompt_token_ids)
 
 
-async def test_system_prompt_stands_where_the_caller_has_none() -> None:
+async def test_configured_system_prompt_applies_without_the_clients_own() -> None:
     """The configured system prompt is the first message of a chat without one; a client's own replaces it."""
-    question = said(Role.USER, "Hello!")
+    question = message_of(Role.USER, "Hello!")
     model, plain = loaded(ChatSettings(system_prompt=ORDER)), loaded(ChatSettings())
     bare = await prompt_length(plain, question)
-    with_prompt = await prompt_length(plain, said(Role.SYSTEM, ORDER), question)
+    with_prompt = await prompt_length(plain, message_of(Role.SYSTEM, ORDER), question)
     assert await prompt_length(model, question) == with_prompt > bare
-    other = said(Role.SYSTEM, "Answer.")
+    other = message_of(Role.SYSTEM, "Answer.")
     assert await prompt_length(model, other, question) == await prompt_length(plain, other, question) < with_prompt
 
 
@@ -108,17 +108,17 @@ async def test_model_without_a_chat_template_completes_only(tmp_path: Path) -> N
     assert list(model.description.tasks) == [Task.COMPLETION]
     assert not model.description.supports_tools
     with pytest.raises(UnsupportedTask, match="'demo' has no chat template") as caught:
-        await prompt_length(model, said(Role.USER, "Hello!"))
+        await prompt_length(model, message_of(Role.USER, "Hello!"))
     assert caught.value.field == "model"
 
 
 async def test_tool_syntax_of_the_settings_is_enforced() -> None:
     """A required call begins with the configured syntax."""
     choice = ToolChoice(ToolMode.REQUIRED, "look")
-    asked = chat_of(said(Role.USER, "Hello!"), tools=(Function("look"),), tool_choice=choice)
+    request = chat_of(message_of(Role.USER, "Hello!"), tools=(Function("look"),), tool_choice=choice)
     grammars = {}
     for chat in (ChatSettings(tool_syntax="hermes"), ChatSettings(tool_syntax="json")):
-        prepared = await loaded(chat).preparation.prepare(asked, "1")
+        prepared = await loaded(chat).preparation.prepare(request, "1")
         constraint = prepared.requests[0].constraint
         assert constraint is not None
         assert constraint.grammar is not None

@@ -22,7 +22,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], TextS
     return lambda: SharedText(redis.url, "x")
 
 
-def test_a_reader_is_behind_until_it_has_read_the_newest_text(opened: Callable[[], TextStore]) -> None:
+def test_process_is_behind_until_it_has_read_the_newest_text(opened: Callable[[], TextStore]) -> None:
     """A process counts from its first record to its close, and is behind while it knows an earlier text."""
     one, other = opened(), opened()
     assert one.read() is None

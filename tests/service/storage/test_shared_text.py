@@ -9,7 +9,7 @@ from service.storage.shared_text import Outdated, SharedText, SharedTextLost
 from tests.redis_server import RedisServer
 
 
-def test_an_unread_text_is_not_overwritten(redis: RedisServer) -> None:
+def test_write_after_an_unread_change_is_rejected(redis: RedisServer) -> None:
     """Of two writers that have read the same text, the second is rejected until it reads again."""
     one, other = SharedText(redis.url, "x"), SharedText(redis.url, "x")
     assert (one.read(), other.read()) == (None, None)
@@ -34,7 +34,7 @@ def test_texts_are_independent(redis: RedisServer) -> None:
 
 
 @pytest.mark.parametrize("fault", ["kill", "pause"])
-def test_a_server_that_is_gone_or_hangs_is_lost(fault: str, redis: RedisServer) -> None:
+def test_unreachable_or_hanging_server_counts_as_lost(fault: str, redis: RedisServer) -> None:
     """A lost server is usable again when it is back; a client that knows the lost content restores it."""
     text, stranger = SharedText(redis.url, "x", 0.2), SharedText(redis.url, "x", 0.2)
     text.write("first")
@@ -82,7 +82,7 @@ def test_changes_of_one_state_are_distinguished(redis: RedisServer) -> None:
     other.close()
 
 
-def test_invalid_content_is_a_loss(redis: RedisServer) -> None:
+def test_invalid_content_counts_as_a_loss(redis: RedisServer) -> None:
     """Any other content of the key is reported as a loss."""
     text = SharedText(redis.url, "x")
     with Redis.from_url(redis.url) as server:

@@ -1,4 +1,4 @@
-"""The affinity key of a request, by which load balancers send requests with one prefix to the replica that caches it.
+"""The affinity key of a request, by which load balancers select the replica that caches its prefix.
 
 The key of a conversation is a hash of everything up to its first question, which all its turns begin with. An
 `x-sluice-affinity` in the client's metadata replaces it. Keys of different credentials differ, since their cached

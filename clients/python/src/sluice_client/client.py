@@ -99,8 +99,8 @@ class Client:
         **options: Unpack[request.ChatOptions],
     ) -> ChatAnswer:
         """Answer a conversation: a user's text, or messages."""
-        asked = request.chat_request(conversation, options)
-        return ChatAnswer(self.call(methods.CHAT, self._with_model(asked, model_pb2.TASK_CHAT), timeout=timeout))
+        message = request.chat_request(conversation, options)
+        return ChatAnswer(self.call(methods.CHAT, self._with_model(message, model_pb2.TASK_CHAT), timeout=timeout))
 
     def stream_chat(
         self,
@@ -110,22 +110,22 @@ class Client:
         **options: Unpack[request.ChatOptions],
     ) -> Stream[chat_pb2.StreamChatResponse]:
         """Answer a conversation piece by piece."""
-        asked = request.chat_request(conversation, options)
-        return self._stream(methods.STREAM_CHAT, asked, model_pb2.TASK_CHAT, timeout)
+        message = request.chat_request(conversation, options)
+        return self._stream(methods.STREAM_CHAT, message, model_pb2.TASK_CHAT, timeout)
 
     def complete(
         self, prompts: request.Prompts, *, timeout: float | None = None, **options: Unpack[request.CompletionOptions]
     ) -> Completion:
         """Continue one prompt or several: texts or token ids."""
-        asked = self._with_model(request.complete_request(prompts, options), model_pb2.TASK_COMPLETION)
-        return Completion(self.call(methods.COMPLETE, asked, timeout=timeout))
+        message = self._with_model(request.complete_request(prompts, options), model_pb2.TASK_COMPLETION)
+        return Completion(self.call(methods.COMPLETE, message, timeout=timeout))
 
     def stream_complete(
         self, prompts: request.Prompts, *, timeout: float | None = None, **options: Unpack[request.CompletionOptions]
     ) -> Stream[completion_pb2.StreamCompleteResponse]:
         """Continue prompts piece by piece."""
-        asked = request.complete_request(prompts, options)
-        return self._stream(methods.STREAM_COMPLETE, asked, model_pb2.TASK_COMPLETION, timeout)
+        message = request.complete_request(prompts, options)
+        return self._stream(methods.STREAM_COMPLETE, message, model_pb2.TASK_COMPLETION, timeout)
 
     def respond(
         self,
@@ -135,8 +135,8 @@ class Client:
         **options: Unpack[request.ResponseOptions],
     ) -> ResponseAnswer:
         """Create a response, an answer made of items."""
-        asked = self._with_model(request.response_request(conversation, options), model_pb2.TASK_CHAT)
-        return ResponseAnswer(self.call(methods.CREATE_RESPONSE, asked, timeout=timeout).response)
+        message = self._with_model(request.response_request(conversation, options), model_pb2.TASK_CHAT)
+        return ResponseAnswer(self.call(methods.CREATE_RESPONSE, message, timeout=timeout).response)
 
     def stream_response(
         self,
@@ -146,15 +146,15 @@ class Client:
         **options: Unpack[request.ResponseOptions],
     ) -> Stream[response_event_pb2.StreamResponseResponse]:
         """Create a response and stream an event for each change."""
-        asked = request.response_request(conversation, options)
-        return self._stream(methods.STREAM_RESPONSE, asked, model_pb2.TASK_CHAT, timeout)
+        message = request.response_request(conversation, options)
+        return self._stream(methods.STREAM_RESPONSE, message, model_pb2.TASK_CHAT, timeout)
 
     def embed(
         self, inputs: request.Prompts, *, timeout: float | None = None, **options: Unpack[request.EmbedOptions]
     ) -> list[list[float]]:
         """Return the embedding of each text."""
-        asked = self._with_model(request.embed_request(inputs, options), model_pb2.TASK_EMBEDDING)
-        return [list(each.values) for each in self.call(methods.EMBED, asked, timeout=timeout).embeddings]
+        message = self._with_model(request.embed_request(inputs, options), model_pb2.TASK_EMBEDDING)
+        return [list(each.values) for each in self.call(methods.EMBED, message, timeout=timeout).embeddings]
 
     def rank(
         self,
@@ -165,82 +165,84 @@ class Client:
         **options: Unpack[request.RankOptions],
     ) -> list[rank_pb2.RankedDocument]:
         """Rank documents by relevance to the query, best first: the `index` and `score` of each."""
-        asked = self._with_model(request.rank_request(query, documents, options), model_pb2.TASK_RANK)
-        return list(self.call(methods.RANK, asked, timeout=timeout).results)
+        message = self._with_model(request.rank_request(query, documents, options), model_pb2.TASK_RANK)
+        return list(self.call(methods.RANK, message, timeout=timeout).results)
 
     def tokenize(self, text: str, *, model: str | None = None, add_special_tokens: bool = True) -> list[int]:
         """Return the token ids of a text."""
-        asked = token_pb2.TokenizeTextRequest(model=model or "", text=text, add_special_tokens=add_special_tokens)
-        return list(self.call(methods.TOKENIZE, self._with_model(asked, model_pb2.TASK_COMPLETION)).token_ids)
+        message = token_pb2.TokenizeTextRequest(model=model or "", text=text, add_special_tokens=add_special_tokens)
+        return list(self.call(methods.TOKENIZE, self._with_model(message, model_pb2.TASK_COMPLETION)).token_ids)
 
     def detokenize(
         self, token_ids: Sequence[int], *, model: str | None = None, skip_special_tokens: bool = False
     ) -> str:
         """Return the text of token ids."""
-        asked = token_pb2.DetokenizeTextRequest(
+        message = token_pb2.DetokenizeTextRequest(
             model=model or "", token_ids=token_ids, skip_special_tokens=skip_special_tokens
         )
-        return self.call(methods.DETOKENIZE, self._with_model(asked, model_pb2.TASK_COMPLETION)).text
+        return self.call(methods.DETOKENIZE, self._with_model(message, model_pb2.TASK_COMPLETION)).text
 
     def count_tokens(self, conversation: request.Conversation, **options: Unpack[request.ChatOptions]) -> int:
         """Return the number of tokens of a conversation, including those that the model's template adds."""
-        asked = self._with_model(request.chat_request(conversation, options), model_pb2.TASK_CHAT)
-        return self.call(methods.COUNT_TOKENS, token_pb2.CountTokensRequest(chat=asked)).num_tokens
+        message = self._with_model(request.chat_request(conversation, options), model_pb2.TASK_CHAT)
+        return self.call(methods.COUNT_TOKENS, token_pb2.CountTokensRequest(chat=message)).num_tokens
 
     def models(self) -> list[model_pb2.Model]:
         """Return the served models: those that generate first."""
         return list(self.call(methods.LIST_MODELS, model_pb2.ListModelsRequest()).models)
 
-    def call(self, method: Method[RequestT, ResponseT], asked: RequestT, *, timeout: float | None = None) -> ResponseT:
+    def call(
+        self, method: Method[RequestT, ResponseT], message: RequestT, *, timeout: float | None = None
+    ) -> ResponseT:
         """Call a unary RPC of `sluice_client.methods` with its request message, and return its response message."""
         seconds = self._settings.timeout if timeout is None else timeout
         try:
-            answer: ResponseT = self._call(method, asked, seconds)
+            answer: ResponseT = self._call(method, message, seconds)
         except grpc.RpcError as error:
             raise decode(error) from None
         return answer
 
     def stream(
-        self, method: Method[RequestT, ResponseT], asked: RequestT, *, timeout: float | None = None
+        self, method: Method[RequestT, ResponseT], message: RequestT, *, timeout: float | None = None
     ) -> Stream[ResponseT]:
         """Call a streaming RPC of `sluice_client.methods` with its request message, and return its events.
 
         If the request has no model, the first one for chats is used.
         """
-        return self._stream(method, asked, model_pb2.TASK_CHAT, timeout)
+        return self._stream(method, message, model_pb2.TASK_CHAT, timeout)
 
-    def _call(self, method: Method[RequestT, ResponseT], asked: RequestT, timeout: float) -> Any:
+    def _call(self, method: Method[RequestT, ResponseT], message: RequestT, timeout: float) -> Any:
         multicallable = self._multicallables.get(method.path)
         if multicallable is None:
             multicallable = self._multicallables[method.path] = method.on(self._channel)
         return multicallable(
-            asked,
+            message,
             timeout=timeout,
-            metadata=self._settings.call_metadata(asked),
+            metadata=self._settings.call_metadata(message),
             wait_for_ready=self._settings.wait_for_ready or None,
         )
 
     def _stream(
         self,
         method: Method[RequestT, ResponseT],
-        asked: RequestT,
+        message: RequestT,
         task: model_pb2.Task.ValueType,
         timeout: float | None,
     ) -> Stream[ResponseT]:
         return Stream(
             partial(self._call, method),
-            partial(self._with_model, asked, task),
+            partial(self._with_model, message, task),
             self._settings.timeout if timeout is None else timeout,
             self._settings.resume_timeout,
             text_reader(method),
         )
 
-    def _with_model(self, asked: RequestT, task: model_pb2.Task.ValueType) -> RequestT:
+    def _with_model(self, message: RequestT, task: model_pb2.Task.ValueType) -> RequestT:
         """Set the model of a request that has none, and return the request."""
-        message: Any = asked  # Any, because RequestT does not declare the field `model`
-        if not message.model:
-            message.model = self._settings.model or choose_model(self._listed(), task)
-        return asked
+        untyped: Any = message  # Any, because RequestT does not declare the field `model`
+        if not untyped.model:
+            untyped.model = self._settings.model or choose_model(self._listed(), task)
+        return message
 
     def _listed(self) -> list[model_pb2.Model]:
         with self._lock:

@@ -1,6 +1,7 @@
 """Tokens with their log-probabilities in the JSON of OpenAI's family.
 
-They are written directly as bytes: a whole answer may have half a million, which would take gigabytes as objects.
+They are written directly as bytes, because a whole answer may have half a million tokens, which would take gigabytes as
+objects.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class ChatEncoder:
 
     ping = COMMENT
     whole_object = "chat.completion"
-    includes_effort = False  # whether an answer has the effective reasoning effort
+    includes_effort = False  # whether an answer includes the effective reasoning effort
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ChatEncoder:
         self._extra_fields = extra_fields
         self._tokens = StreamedTokens(usage, with_ids=extra_fields.token_ids)
         self._head = b""  # the chunk's text up to the list of choices
-        self._prompt_token_ids: list[int] | None = None  # until the first chunk has sent them
+        self._prompt_token_ids: list[int] | None = None  # empty once the first chunk has sent them
         self._text_heads: dict[int, bytes] = {}  # by started choice, the text of a chunk up to the delta's text
         self._text_tail = _OPEN_CHOICE + b"]" + self._tokens.plain_tail
 

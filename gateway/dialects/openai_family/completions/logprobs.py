@@ -45,7 +45,7 @@ class LogprobWriter:
 
 
 def _in_order(prompt: Iterable[TokenLogprob], generated: Iterable[TokenLogprob]) -> Iterator[tuple[bool, TokenLogprob]]:
-    """Yield each token, and whether it is a prompt's first."""
+    """Yield each token, and whether it is the first token of a prompt."""
     for offset, token in enumerate(prompt):
         yield offset == 0, token
     for token in generated:

@@ -66,7 +66,7 @@ class TextConfig(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ReasoningConfig(msgspec.Struct, forbid_unknown_fields=True):
-    """Reasoning options. Reasoning is returned verbatim: there are no summaries, and nothing is encrypted."""
+    """Reasoning options. Reasoning is returned verbatim, without summaries or encryption."""
 
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None

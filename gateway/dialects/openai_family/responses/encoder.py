@@ -133,7 +133,7 @@ def _error_code(failure: Failure) -> str:
 
 
 def _error_type(failure: Failure) -> str:
-    """Return OpenAI's type of an error."""
+    """Return OpenAI's error type."""
     if failure.status == 429:
         return "rate_limit_error"
     return "invalid_request_error" if failure.status < 500 else "server_error"

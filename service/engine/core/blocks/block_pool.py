@@ -9,16 +9,34 @@ import hashlib
 from array import array
 from collections import Counter, OrderedDict, abc
 from itertools import chain
+from typing import NamedTuple
 
 from service.engine.core.blocks.free_runs import FreeRuns
-from service.engine.core.sequences.sequence import Sequence
+from service.engine.core.sequences.sequence import NO_BLOCK, Sequence
+from service.engine.interface.cache_group import ONE_GROUP, CacheGroup
 from service.generation.prompts.image import PromptImage
 
 _EXPECTED_TOKENS = 256  # of an answer: adjacent blocks for them are preferred, not reserved
 
 
+class CachedPrefix(NamedTuple):
+    """The longest cached prefix of a sequence: `num_blocks` blocks of tokens, and the first entries of its tables.
+
+    A table has NO_BLOCK for tokens before the first that is visible in its group.
+    """
+
+    num_blocks: int
+    tables: list[list[int]]
+
+
+NO_PREFIX = CachedPrefix(0, [])
+
+
 class BlockPool:
-    """`num_blocks` blocks of `block_size` tokens.
+    """`num_blocks` blocks of `block_size` tokens, for all groups of layers.
+
+    A sequence has a block table for each group, and a block belongs to one group's table. A group with a window gives
+    blocks back while the sequence runs, once no later token attends to any of their tokens.
 
     A block is in one of three states: held by one or more sequences; free and cached, so that a sequence with the same
     prefix finds it; free and empty. A full block's content is identified by a 256-bit hash of the salt, of all tokens
@@ -28,13 +46,23 @@ class BlockPool:
     of all blocks are kept empty for that), because adjacent keys and values can be read in place.
     """
 
-    def __init__(self, num_blocks: int, block_size: int, *, shares: bool = True) -> None:
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        *,
+        groups: abc.Sequence[CacheGroup] = ONE_GROUP,
+        shares: bool = True,
+    ) -> None:
         """If `shares` is False, no block is cached."""
         self._shares = shares
+        self._groups = groups
+        self._windowed = [(index, group) for index, group in enumerate(groups) if group.window]
+        self._full = [index for index, group in enumerate(groups) if not group.window]
         self.num_blocks = num_blocks
         self.block_size = block_size
         self._num_holders = [0] * num_blocks
-        self._hash_of = [b""] * num_blocks  # empty if the content cannot be found
+        self._key_of = [b""] * num_blocks  # empty if the content cannot be found
         self._block_of: dict[bytes, int] = {}
         self._cached: OrderedDict[int, None] = OrderedDict()  # free, with content; evicted from the start
         self._empty = FreeRuns(num_blocks)
@@ -50,13 +78,30 @@ class BlockPool:
         """The number of free blocks whose content can still be found."""
         return len(self._cached)
 
+    @property
+    def num_groups(self) -> int:
+        """The number of groups, each of which has a block for any token that it attends to."""
+        return len(self._groups)
+
     def num_blocks_for(self, num_tokens: int) -> int:
-        """Return the number of blocks that hold `num_tokens` tokens."""
+        """Return the number of blocks of one group that hold `num_tokens` tokens."""
         return -(-num_tokens // self.block_size)
 
-    def num_missing_blocks(self, sequence: Sequence) -> int:
-        """Return the number of further blocks that a sequence needs for its present tokens."""
-        return max(0, self.num_blocks_for(len(sequence.token_ids)) - len(sequence.block_table))
+    def num_missing_blocks(
+        self, sequence: Sequence, max_chunk: int, num_computed: int, tables: abc.Sequence[abc.Sequence[int]]
+    ) -> int:
+        """Return the number of blocks beyond those in `tables` that the sequence's present tokens need at a time.
+
+        They are computed from `num_computed` on, in chunks of at most `max_chunk` tokens.
+        """
+        num_tokens = len(sequence.token_ids)
+        chunk = min(max_chunk, num_tokens - num_computed)
+        num_missing = 0
+        for index, group in enumerate(self._groups):
+            table = tables[index] if index < len(tables) else ()
+            num_held = len(table) - min(len(table), group.first_visible(num_computed) // self.block_size)
+            num_missing += max(0, group.max_blocks(num_tokens, chunk, self.block_size) - num_held)
+        return num_missing
 
     def allocate(self, num_blocks: int = 1, after: int | None = None, *, num_expected: int = 0) -> list[int] | None:
         """Hold `num_blocks` empty blocks, in ascending runs as far as possible.
@@ -79,70 +124,101 @@ class BlockPool:
         return block_ids
 
     def extend(self, sequence: Sequence, num_new_tokens: int) -> bool:
-        """Extend a block table by `num_new_tokens` tokens. Return False, without a change, if blocks are lacking."""
+        """Extend the block tables by `num_new_tokens` tokens. Return False, without a change, if blocks are lacking."""
         num_tokens = sequence.num_computed_tokens + num_new_tokens
-        if num_tokens <= len(sequence.block_table) * self.block_size:
+        num_held = len(sequence.block_tables[0])
+        if num_tokens <= num_held * self.block_size:
             return True
-        num_missing = self.num_blocks_for(num_tokens) - len(sequence.block_table)
-        after = sequence.block_table[-1] if sequence.block_table else None
-        num_expected = min(sequence.num_prompt_tokens + sequence.max_tokens, len(sequence.token_ids) + _EXPECTED_TOKENS)
-        expected = self.num_blocks_for(num_expected) - len(sequence.block_table)
-        block_ids = self.allocate(num_missing, after, num_expected=expected)
-        if block_ids is None:
+        num_missing = self.num_blocks_for(num_tokens) - num_held
+        if num_missing * len(self._groups) > self.num_free_blocks:
             return False
-        sequence.block_table.extend(block_ids)
+        num_expected = min(sequence.num_prompt_tokens + sequence.max_tokens, len(sequence.token_ids) + _EXPECTED_TOKENS)
+        expected = self.num_blocks_for(num_expected) - num_held
+        self._add_tables(sequence)
+        for table in sequence.block_tables:
+            after = table[-1] if table and table[-1] != NO_BLOCK else None
+            block_ids = self.allocate(num_missing, after, num_expected=expected)
+            assert block_ids is not None  # noqa: S101  they were counted above
+            table.extend(block_ids)
         return True
 
-    def find(self, sequence: Sequence) -> list[int]:
-        """Return the blocks of the sequence's longest cached prefix.
+    def find(self, sequence: Sequence) -> CachedPrefix:
+        """Return the sequence's longest cached prefix.
 
-        The prefix never includes the last token, since its logits yield the next token.
+        It never includes the last token, since its logits yield the next token. A group with a window needs only the
+        blocks of the tokens that are visible after the prefix.
         """
-        block_ids: list[int] = []
-        for index in range((len(sequence.token_ids) - 1) // self.block_size):
-            block_id = self._block_of.get(self._content_hash(sequence, index))
-            if block_id is None:
+        num_blocks = (len(sequence.token_ids) - 1) // self.block_size
+        for group in self._full:
+            num_blocks = next((i for i in range(num_blocks) if not self._is_cached(sequence, group, i)), num_blocks)
+        while num_blocks:
+            lacking = max((self._last_lacking(sequence, each, num_blocks) for each, _ in self._windowed), default=-1)
+            if lacking < 0:
                 break
-            block_ids.append(block_id)
-        return block_ids
+            num_blocks = lacking  # a longer prefix that includes the lacking block would need it
+        tables = []
+        for index in range(len(self._groups)):
+            first = self._first_needed(index, num_blocks)
+            found = [self._block_of[self._content_key(sequence, index, i)] for i in range(first, num_blocks)]
+            tables.append([NO_BLOCK] * first + found)
+        return CachedPrefix(num_blocks, tables)
 
-    def num_free_among(self, block_ids: abc.Iterable[int]) -> int:
-        """Return how many of the blocks no sequence holds."""
-        return sum(self._num_holders[block_id] == 0 for block_id in block_ids)
+    def num_free_among(self, prefix: CachedPrefix) -> int:
+        """Return how many blocks of the prefix no sequence holds."""
+        held = self._num_holders
+        return sum(block_id != NO_BLOCK and held[block_id] == 0 for block_id in chain.from_iterable(prefix.tables))
 
-    def hold(self, block_ids: abc.Iterable[int]) -> None:
-        """Hold the cached blocks that `find` returned, for one more sequence."""
-        for block_id in block_ids:
-            if self._num_holders[block_id] == 0:
-                del self._cached[block_id]
-            self._num_holders[block_id] += 1
+    def hold(self, sequence: Sequence, prefix: CachedPrefix) -> None:
+        """Hold the cached blocks that `find` returned, for a sequence without blocks."""
+        self._add_tables(sequence)
+        for index, (table, block_ids) in enumerate(zip(sequence.block_tables, prefix.tables, strict=False)):
+            sequence.num_given_back[index] = self._first_needed(index, prefix.num_blocks)
+            table.extend(block_ids)
+            for block_id in block_ids[sequence.num_given_back[index] :]:
+                if self._num_holders[block_id] == 0:
+                    del self._cached[block_id]
+                self._num_holders[block_id] += 1
 
     def publish(self, sequence: Sequence, first: int, last: int) -> None:
-        """Make the full, computed blocks `first` to `last - 1` of the block table findable.
+        """Make the full, computed blocks `first` to `last - 1` of the block tables findable.
 
         A block with the same content as a findable one stays unfindable.
         """
         for index in range(first, last if self._shares else first):
-            content_hash = self._content_hash(sequence, index)
-            block_id = sequence.block_table[index]
-            if content_hash not in self._block_of:
-                self._block_of[content_hash] = block_id
-                self._hash_of[block_id] = content_hash
+            for group, table in enumerate(sequence.block_tables):
+                content_key = self._content_key(sequence, group, index)
+                if content_key not in self._block_of:
+                    self._block_of[content_key] = table[index]
+                    self._key_of[table[index]] = content_key
+
+    def give_back(self, sequence: Sequence) -> None:
+        """Release the blocks that no token after the computed ones attends to. Call it after `publish`."""
+        for index, group in self._windowed:
+            first = group.first_visible(sequence.num_computed_tokens) // self.block_size
+            num_given_back = sequence.num_given_back[index]
+            if first > num_given_back:
+                table = sequence.block_tables[index]
+                for i in range(num_given_back, first):
+                    self._release(table[i])
+                    table[i] = NO_BLOCK
+                sequence.num_given_back[index] = first
 
     def release(self, sequence: Sequence) -> None:
         """Release all blocks of a sequence. Findable ones stay cached until they are evicted."""
-        for block_id in reversed(sequence.block_table):
-            self._num_holders[block_id] -= 1
-            if self._num_holders[block_id] == 0:
-                if self._hash_of[block_id]:
-                    self._cached[block_id] = None
-                else:
-                    self._empty.add(block_id)
-        del sequence.block_table[:]
+        for block_ids in zip(*map(reversed, sequence.block_tables), strict=True):
+            for block_id in block_ids:
+                if block_id != NO_BLOCK:
+                    self._release(block_id)
+        for table in sequence.block_tables:
+            del table[:]
+        sequence.num_given_back = [0] * len(sequence.block_tables)
 
     def check(self, sequences: abc.Iterable[Sequence]) -> None:
         """Raise RuntimeError if a block is lost, or if its holders differ from the block tables of `sequences`."""
-        num_holders = Counter(chain.from_iterable(sequence.block_table for sequence in sequences))
+        num_holders: Counter[int] = Counter()
+        for sequence in sequences:
+            self._check_tables(sequence)
+            num_holders.update(chain.from_iterable(sequence.block_tables))
         free = Counter(chain(self._cached, self._empty))
         for block_id in range(self.num_blocks):
             if num_holders[block_id] != self._num_holders[block_id]:
@@ -150,20 +226,62 @@ class BlockPool:
                     f"block {block_id} is in {num_holders[block_id]} block tables "
                     f"and counted as in {self._num_holders[block_id]}"
                 )
-            if num_holders[block_id] > 1 and not self._hash_of[block_id]:
+            if num_holders[block_id] > 1 and not self._key_of[block_id]:
                 raise RuntimeError(f"block {block_id} is shared but not full")
             if (num_holders[block_id] > 0) + free[block_id] != 1:
                 raise RuntimeError(f"block {block_id} is {'lost' if not free[block_id] else 'free more than once'}")
-        named = {content_hash: i for i, content_hash in enumerate(self._hash_of) if content_hash}
+        named = {content_hash: i for i, content_hash in enumerate(self._key_of) if content_hash}
         if named != self._block_of:
             raise RuntimeError("the index of contents does not agree with the blocks")
+
+    def _check_tables(self, sequence: Sequence) -> None:
+        """Raise RuntimeError if the tables differ in their lengths, or lack a block of a visible token."""
+        if len(set(map(len, sequence.block_tables))) > 1:
+            raise RuntimeError("the block tables of a sequence differ in their lengths")
+        for group, table, num in zip(self._groups, sequence.block_tables, sequence.num_given_back, strict=False):
+            given_back = [index for index, block_id in enumerate(table) if block_id == NO_BLOCK]
+            if given_back != list(range(num)) or num * self.block_size > group.first_visible(
+                sequence.num_computed_tokens
+            ):
+                raise RuntimeError(f"a block table with the window {group.window} lacks a block")
 
     def _evict(self, num_blocks: int) -> None:
         for _ in range(min(num_blocks, len(self._cached))):
             block_id, _ = self._cached.popitem(last=False)
-            del self._block_of[self._hash_of[block_id]]
-            self._hash_of[block_id] = b""
+            del self._block_of[self._key_of[block_id]]
+            self._key_of[block_id] = b""
             self._empty.add(block_id)
+
+    def _release(self, block_id: int) -> None:
+        self._num_holders[block_id] -= 1
+        if self._num_holders[block_id] == 0:
+            if self._key_of[block_id]:
+                self._cached[block_id] = None
+            else:
+                self._empty.add(block_id)
+
+    def _add_tables(self, sequence: Sequence) -> None:
+        """Give the sequence a block table for each group."""
+        for _ in range(len(sequence.block_tables), len(self._groups)):
+            sequence.block_tables.append(array("i"))
+            sequence.num_given_back.append(0)
+
+    def _first_needed(self, group: int, num_blocks: int) -> int:
+        """Return the index of the first block that a group needs after a prefix of `num_blocks` blocks."""
+        return self._groups[group].first_visible(num_blocks * self.block_size) // self.block_size
+
+    def _last_lacking(self, sequence: Sequence, group: int, num_blocks: int) -> int:
+        """Return the last block that a group needs after a prefix and that is not cached, or -1."""
+        needed = range(num_blocks - 1, self._first_needed(group, num_blocks) - 1, -1)
+        return next((index for index in needed if not self._is_cached(sequence, group, index)), -1)
+
+    def _is_cached(self, sequence: Sequence, group: int, index: int) -> bool:
+        return self._content_key(sequence, group, index) in self._block_of
+
+    def _content_key(self, sequence: Sequence, group: int, index: int) -> bytes:
+        """Return the key of a group's block with the content of the sequence's full block `index`."""
+        content_hash = self._content_hash(sequence, index)
+        return content_hash + group.to_bytes(2) if group else content_hash
 
     def _content_hash(self, sequence: Sequence, index: int) -> bytes:
         """Return the hash of the content of the sequence's full block `index`, chained from its predecessors."""

@@ -18,6 +18,7 @@ from service.generation.errors import ConstraintFailed
 from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 from service.generation.requests.request import GenerationRequest
 
+NO_BLOCK = -1  # in a block table: the block was given back, because no later token attends to its tokens
 _USED = 0.95  # of a limit per token: the times of steps vary
 
 
@@ -81,8 +82,9 @@ class SequenceGroup:
 class Sequence:
     """One choice: prompt and generated tokens, the number of computed ones, and their cache blocks.
 
-    A sequence with `num_computed_tokens < len(token_ids)` has work. `block_table` holds the ids of the cache blocks for
-    its tokens in order; block i holds positions i·block_size up to (i+1)·block_size.
+    A sequence with `num_computed_tokens < len(token_ids)` has work. `block_tables` has a table for each cache group, of
+    equal lengths: the ids of the blocks for its tokens in order; block i holds positions i·block_size up to
+    (i+1)·block_size. The first `num_given_back` entries of a group's table are NO_BLOCK.
     """
 
     def __init__(
@@ -109,7 +111,8 @@ class Sequence:
         self.num_prompt_tokens = len(self.token_ids)
         self.num_computed_tokens = 0
         self.num_charged_tokens = 0  # the first ones of token_ids, which were charged to its key
-        self.block_table = array("i")
+        self.block_tables = [array("i")]
+        self.num_given_back = [0]
         self.block_hashes: list[bytes] = []  # of the full blocks of token_ids, computed on demand
         self.constraint = group.constraint.fork() if group.constraint else None
         self.finish_reason: FinishReason | None = None
@@ -150,6 +153,16 @@ class Sequence:
             return self.group.first_token_due
         limit_s = self.request.service_level.token_s
         return math.inf if limit_s is None else self.first_token + _USED * limit_s * self.num_generated_tokens
+
+    @property
+    def block_table(self) -> array[int]:
+        """The block table of the first cache group."""
+        return self.block_tables[0]
+
+    @property
+    def num_blocks(self) -> int:
+        """The number of cache blocks that it holds."""
+        return sum(map(len, self.block_tables)) - sum(self.num_given_back)
 
     @property
     def num_generated_tokens(self) -> int:

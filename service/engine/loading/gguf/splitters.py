@@ -1,7 +1,7 @@
 """Word splitters of GGUF tokenizers, which `tokenizer.ggml.pre` names; bytes are merged within words.
 
-Transformers has the patterns of some; this module has others of the Llama and Qwen families. An unknown splitter is
-rejected: a text split otherwise gets other tokens than the model was trained with.
+Transformers has the patterns of some splitters; this module has further ones of the Llama and Qwen families. An unknown
+splitter is rejected, because a different split yields tokens that the model was not trained with.
 """
 
 from __future__ import annotations

@@ -18,12 +18,12 @@ from service.engine.core.batch import Batch
 from service.engine.models.checkpoint.adapter_files import Adapter
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.interface.model_spec import AUTO
-from service.engine.models.native.adapter import to_native_modules
 from service.engine.models.native.block_sources import BlockSources, has_blocks
-from service.engine.models.native.expert_sources import is_expert_tensor
-from service.engine.models.native.families.table import FAMILIES, plan_of
-from service.engine.models.native.plan import DecoderPlan, ExpertsPlan, PlanUnsupportedError
-from service.engine.models.native.sources import Tensors, read_tensors
+from service.engine.models.plans.adapter_modules import to_step_modules
+from service.engine.models.plans.expert_sources import is_expert_tensor
+from service.engine.models.plans.families.table import FAMILIES, plan_of
+from service.engine.models.plans.plan import DecoderPlan, ExpertsPlan, PlanUnsupportedError
+from service.engine.models.plans.sources import Tensors, read_tensors
 from service.generation.errors import ModelLoadError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class NativeBackend:
 
     def put_adapter(self, slot: int, adapter: Adapter) -> None:
         """Store an adapter in a slot, for batches that refer to the slot. Raise AdapterRejected if unsupported."""
-        self._model.put_adapter(slot, to_native_modules(adapter, self._model.tensors(), self._plan, self._tensors))
+        self._model.put_adapter(slot, to_step_modules(adapter, self._model.tensors(), self._plan, self._tensors))
 
     def drop_adapter(self, slot: int) -> None:
         """Remove the adapter of a slot."""

@@ -8,9 +8,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint, TensorSlice
-from service.engine.models.native.expert_sources import is_expert_tensor, stored_name
-from service.engine.models.native.plan import DecoderPlan
-from service.engine.models.native.sources import Tensors, origin_of
+from service.engine.models.plans.expert_sources import is_expert_tensor, stored_name
+from service.engine.models.plans.plan import DecoderPlan
+from service.engine.models.plans.sources import Tensors, origin_of
 
 
 class BlockSources:

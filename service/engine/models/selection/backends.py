@@ -16,8 +16,8 @@ from service.engine.models.native.backend import (
     native_arithmetic,
     native_unsupported_reason,
 )
-from service.engine.models.torch.decoder_shape import decoder_unsupported_reason
 from service.engine.models.torch.shard import parallel_unsupported_reason
+from service.engine.models.torch.supported import decoder_unsupported_reason
 from service.engine.tokens.watermark import Watermark
 from service.generation.errors import ModelLoadError
 

@@ -1,1 +1,1 @@
-"""The fused decoder of Llama-like models in torch."""
+"""The decoder that computes layer plans in torch: on GPUs, in several processes, and without the native step."""

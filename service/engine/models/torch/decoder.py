@@ -1,13 +1,15 @@
-"""The forward pass of Llama, Qwen2 and Qwen3, with fused projections: queries, keys and values; gate and up."""
+"""The forward pass of a layer plan in torch, with fused projections: queries, keys and values; gate and up."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding, silu
+from torch.nn.functional import embedding
 
 from service.engine.core.batch import Batch
 from service.engine.models.attention.accelerator import Accelerator, make_cache
@@ -17,29 +19,23 @@ from service.engine.models.attention.inputs import Inputs
 from service.engine.models.attention.kv_cache import CacheShape, KVCache
 from service.engine.models.attention.page_cache import PageCache
 from service.engine.models.attention.paged_inputs import PagedInputs
-from service.engine.models.attention.scores import Scores
 from service.engine.models.attention.varlen import VarlenPlan
 from service.engine.models.checkpoint.adapter_files import Adapter
-from service.engine.models.torch.decoder_shape import DecoderShape
+from service.engine.models.plans.plan import DecoderPlan
+from service.engine.models.plans.sources import Tensors
+from service.engine.models.torch.attention import Visibility
+from service.engine.models.torch.experts import Experts
 from service.engine.models.torch.fused_adapter import fused_sums
+from service.engine.models.torch.layer import Layer
 from service.engine.models.torch.linear import Linear
 from service.engine.models.torch.low_rank import NOTHING_ADDED, AddedSums, LowRankTable
-from service.engine.models.torch.ops import rms_norm, rms_norm_, rotate_
+from service.engine.models.torch.norm import Norm
 from service.engine.models.torch.parallel_layers import VocabParallelEmbedding
 from service.engine.models.torch.thread import prepare_thread
 
+_log = logging.getLogger(__name__)
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """The weights of one layer. The rotary pairs of queries and keys are adjacent (`ops.interleave_pairs`)."""
-
-    attention_norm: Tensor  # [hidden]
-    qkv: Linear  # hidden → (heads + 2 * kv heads) * head dim
-    head_norm: Tensor | None  # [heads + kv heads, head dim]
-    attention_output: Linear
-    mlp_norm: Tensor  # [hidden]
-    gate_up: Linear  # hidden → 2 * intermediate
-    down: Linear
+Attend: TypeAlias = Callable[[int, Tensor, Tensor | None], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,32 +44,41 @@ class DecoderWeights:
 
     token_embedding: Tensor | VocabParallelEmbedding  # [vocabulary, hidden]
     layers: tuple[Layer, ...]
-    norm: Tensor  # [hidden]
+    norm: Norm
     head: Linear  # hidden → vocabulary
-    rotation: Tensor  # complex64 [positions, 1, head dim / 2]
+    rotations: tuple[Tensor, ...]  # by rotary table, complex64 [positions, 1, rotated pairs]
 
 
 class Decoder:
-    """A Backend for Llama-like models. `dtype` is the compute type and, without `cache_dtype`, the cache's type."""
+    """A Backend for layer plans. `dtype` is the compute type and, without `cache_dtype`, the cache's type."""
 
     def __init__(
         self,
-        shape: DecoderShape,
+        plan: DecoderPlan,
+        tensors: Tensors,
         weights: DecoderWeights,
         dtype: torch.dtype,
+        *,
         accelerator: Accelerator | None = None,
         cache_dtype: torch.dtype | None = None,
     ) -> None:
-        """With an `accelerator` whose kernel fits, attention is one call per layer, and decodes are recorded."""
-        self._shape = shape
+        """With an `accelerator` whose kernel fits, attention is one call per layer, and decodes are recorded.
+
+        `tensors` are the checkpoint's names, which adapters use.
+        """
+        self._plan = plan
+        self._tensors = tensors
         self._weights = weights
         self._dtype = dtype
-        self._scores = Scores(shape.head_dim**-0.5)
+        attention = weights.layers[0].attention.plan
         self._cache_shape = CacheShape(
-            shape.num_layers, shape.num_kv_heads, shape.head_dim, shape.head_dim, dtype, cache_dtype
+            len(weights.layers), attention.num_kv_heads, attention.head_dim, attention.head_dim, dtype, cache_dtype
         )
         self._cache: KVCache | PageCache | None = None
         self._adapters = LowRankTable()
+        if accelerator is not None and (reason := _kernel_unsupported_reason(plan)) is not None:
+            _log.warning("attention takes several calls per layer, and no decodes are recorded: %s", reason)
+            accelerator = None
         self._accelerator = accelerator
         self._graphs: DecodeGraphs | None = None
 
@@ -93,7 +98,10 @@ class Decoder:
 
     @torch.inference_mode()
     def record_decodes(self) -> None:
-        """Record decodes over the current cache, if the accelerator can record its attention."""
+        """Record decodes over the current cache, if the accelerator can record the model's steps."""
+        has_experts = any(isinstance(layer.feed_forward, Experts) for layer in self._weights.layers)
+        if has_experts:  # which experts are computed depends on the step's numbers
+            return
         if self._accelerator is not None and isinstance(cache := self._cache, PageCache):
             limits = self._accelerator.limits
             graphs = DecodeGraphs(self._compute_paged, limits, cache.block_size, cache.scratch_block, self._device)
@@ -102,7 +110,7 @@ class Decoder:
 
     def put_adapter(self, slot: int, adapter: Adapter) -> None:
         """Store an adapter in a slot, for batches that refer to the slot. Raise AdapterRejected if unsupported."""
-        self._adapters.put(slot, fused_sums(adapter, self._shape, self._dtype, self._device))
+        self._adapters.put(slot, fused_sums(adapter, self._plan, self._tensors, self._dtype, self._device))
 
     def drop_adapter(self, slot: int) -> None:
         """Remove the adapter of a slot."""
@@ -124,53 +132,66 @@ class Decoder:
         if isinstance(cache, PageCache):
             return self._compute_paged(PagedInputs.from_batch(batch, cache.block_size, cache.device), added)
         inputs = Inputs.from_batch(batch, cache.block_size, cache.device)
-        return self._compute(cache, inputs, AttentionPlan(cache, batch, self._scores), added)
+        return self._compute(cache, inputs, lambda seen: AttentionPlan(cache, batch, seen.scores, seen.window), added)
 
     def _compute_paged(self, inputs: PagedInputs, added: AddedSums = NOTHING_ADDED) -> Tensor:
         cache = self._cache
         assert self._accelerator is not None  # noqa: S101  a page cache implies an accelerator
         assert isinstance(cache, PageCache)  # noqa: S101
-        return self._compute(cache, inputs, VarlenPlan(self._accelerator.kernel, cache, inputs, self._scores), added)
+        kernel = self._accelerator.kernel
+
+        def paged(seen: Visibility) -> Attend:
+            attend = VarlenPlan(kernel, cache, inputs, seen.scores, seen.window)
+            return lambda layer, queries, _: attend(layer, queries)
+
+        return self._compute(cache, inputs, paged, added)
 
     def _compute(
-        self, cache: KVCache | PageCache, inputs: Inputs, attend: Callable[[int, Tensor], Tensor], added: AddedSums
+        self,
+        cache: KVCache | PageCache,
+        inputs: Inputs,
+        prepare: Callable[[Visibility], Attend],
+        added: AddedSums,
     ) -> Tensor:
-        """Compute the layers, with `attend` for attention, and return float32 logits of the output rows."""
-        weights, epsilon = self._weights, self._shape.norm_epsilon
-        rotation = weights.rotation.index_select(0, inputs.positions)
+        """Compute the layers, and return float32 logits of the output rows.
+
+        `prepare` returns the attention of all layers with the same visibility.
+        """
+        weights, plan = self._weights, self._plan
+        rotations = [table.index_select(0, inputs.positions) for table in weights.rotations]
+        attends = {seen: prepare(seen) for seen in {layer.attention.visibility for layer in weights.layers}}
         hidden = self._embed(inputs.token_ids)
         for index, layer in enumerate(weights.layers):
-            normed = rms_norm(hidden, layer.attention_norm, epsilon)
-            heads = layer.qkv(normed)
-            added.add((index, "qkv"), normed, heads)
-            heads = heads.view(hidden.shape[0], -1, self._shape.head_dim)
-            self._rotate(heads, layer, rotation)
-            cache.write(index, inputs.slots, heads[:, self._shape.num_heads :])
-            attended = attend(index, heads[:, : self._shape.num_heads]).flatten(1)
-            hidden = layer.attention_output.add_to(hidden, attended)
-            added.add((index, "attention_output"), attended, hidden)
-            normed = rms_norm(hidden, layer.mlp_norm, epsilon)
-            both = layer.gate_up(normed)
-            added.add((index, "gate_up"), normed, both)
-            gate, up = both.chunk(2, dim=-1)
-            inner = silu(gate).mul_(up)
-            hidden = layer.down.add_to(hidden, inner)
-            added.add((index, "down"), inner, hidden)
+            attention, table = layer.attention, layer.attention.plan.rotary
+            normed = layer.attention_input(hidden)
+            heads = attention.heads(normed, rotations[table] if table >= 0 else None, added, index)
+            cache.write(index, inputs.slots, heads[:, attention.num_heads :])
+            queries = heads[:, : attention.num_heads]
+            attended = attends[attention.visibility](index, queries, attention.sinks).flatten(1)
+            hidden = layer.add_parts(hidden, normed, attended, added)
         chosen = hidden.index_select(0, inputs.output_rows)
-        return weights.head(rms_norm(chosen, weights.norm, epsilon)).float()
+        logits = weights.head(weights.norm(chosen)).float()
+        if plan.logit_multiplier != 1:
+            logits *= plan.logit_multiplier
+        if plan.logit_soft_cap:
+            logits = (logits / plan.logit_soft_cap).tanh_().mul_(plan.logit_soft_cap)
+        return logits
 
     @property
     def _device(self) -> torch.device:
-        return self._weights.norm.device
+        return self._weights.norm.weight.device
 
     def _embed(self, token_ids: Tensor) -> Tensor:
         table = self._weights.token_embedding
         vectors = embedding(token_ids, table) if isinstance(table, Tensor) else table(token_ids)
-        return vectors.to(self._dtype)
+        vectors = vectors.to(self._dtype)
+        return vectors if self._plan.embedding_multiplier == 1 else vectors * self._plan.embedding_multiplier
 
-    def _rotate(self, heads: Tensor, layer: Layer, rotation: Tensor) -> None:
-        """Rotate queries and keys, the first rows of `heads` [tokens, heads + 2 * kv heads, head dim], in place."""
-        rotated = heads[:, : self._shape.num_heads + self._shape.num_kv_heads]
-        if layer.head_norm is not None:
-            rms_norm_(rotated, layer.head_norm, self._shape.norm_epsilon)
-        rotate_(rotated, rotation)
+
+def _kernel_unsupported_reason(plan: DecoderPlan) -> str | None:
+    """Return why paged attention kernels do not compute the plan's attention, or None if they do."""
+    if any(layer.attention.soft_cap for layer in plan.layers):
+        return "its scores have a soft cap"
+    if any(layer.attention.has_sinks for layer in plan.layers):
+        return "it has attention sinks"
+    return None

@@ -2,82 +2,77 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Mapping
+from typing import Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from service.engine.models.checkpoint.adapter_files import Adapter, LowRank
-from service.engine.models.torch.decoder_shape import DecoderShape
+from service.engine.models.checkpoint.adapter_files import Adapter
+from service.engine.models.plans.adapter_modules import to_step_modules
+from service.engine.models.plans.plan import DecoderPlan
+from service.engine.models.plans.sources import Tensors
 from service.engine.models.torch.low_rank import LowRankSum
 from service.engine.models.torch.ops import interleave_pairs
+from service.engine.models.torch.step_tensors import all_tensor_shapes, layer_tensor_shapes
 
-_MODULE = re.compile(r"model\.layers\.(\d+)\.(self_attn|mlp)\.(\w+)")
+# The projections of the step that each fused product computes, in the order of their outputs.
+_PRODUCTS: Final = {
+    "qkv": ("q_proj", "k_proj", "v_proj"),
+    "attention_output": ("o_proj",),
+    "gate_up": ("gate_proj", "up_proj"),
+    "down": ("down_proj",),
+}
+_PRODUCT_OF: Final = {part: product for product, parts in _PRODUCTS.items() for part in parts}
 
 
 def fused_sums(
-    adapter: Adapter, shape: DecoderShape, dtype: torch.dtype, device: torch.device
+    adapter: Adapter, plan: DecoderPlan, tensors: Tensors, dtype: torch.dtype, device: torch.device
 ) -> Mapping[Hashable, LowRankSum]:
     """Return the adapter's low-rank sums by layer and projection. Raise AdapterRejected for an unknown module."""
-    products = _products(shape)
-    found: dict[tuple[int, str], dict[str, LowRank]] = {}
-    for name, low_rank in adapter.modules.items():
-        product, outputs, inputs = _locate(adapter, name, shape, products)
-        expected, has = [outputs, inputs], [low_rank.up.shape[0], low_rank.down.shape[1]]
-        if has != expected:
-            raise adapter.rejection(name, f"its shape is {has}, but the model's weight has the shape {expected}")
-        found.setdefault(product, {})[name.rpartition(".")[2]] = low_rank
-    return {
-        (layer, product): _fused(products[product][1], changed, shape, dtype, device)
-        for (layer, product), changed in found.items()
-    }
-
-
-def _products(shape: DecoderShape) -> dict[str, tuple[int, dict[str, int]]]:
-    """Return each fused projection's number of inputs, and the number of outputs of its parts, in order."""
-    query, key = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
-    hidden, inner = shape.hidden_size, shape.intermediate_size
-    return {
-        "qkv": (hidden, {"q_proj": query, "k_proj": key, "v_proj": key}),
-        "attention_output": (query, {"o_proj": hidden}),
-        "gate_up": (hidden, {"gate_proj": inner, "up_proj": inner}),
-        "down": (inner, {"down_proj": hidden}),
-    }
-
-
-def _locate(
-    adapter: Adapter, name: str, shape: DecoderShape, products: dict[str, tuple[int, dict[str, int]]]
-) -> tuple[tuple[int, str], int, int]:
-    """Return the layer and the fused projection of a module, and its numbers of outputs and inputs."""
-    match = _MODULE.fullmatch(name)
-    if match is not None and int(match[1]) < shape.num_layers:
-        for product, (inputs, parts) in products.items():
-            if match[3] in parts and (match[2] == "mlp") == (product in {"gate_up", "down"}):
-                return (int(match[1]), product), parts[match[3]], inputs
-    known = ", ".join(part for _, parts in products.values() for part in parts)
-    raise adapter.rejection(name, f"the model has no such module; supported are {known} of its layers")
+    found: dict[tuple[int, str], dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]] = defaultdict(dict)
+    for name, down, up in to_step_modules(adapter, all_tensor_shapes(plan), plan, tensors):
+        layer, part = int(name.split(".")[2]), name.rpartition(".")[2]
+        found[layer, _PRODUCT_OF[part]][part] = down, up
+    sums: dict[Hashable, LowRankSum] = {}
+    for (layer, product), changed in found.items():
+        matrices = (each.t().to(device, dtype).contiguous() for each in _fused(plan, layer, product, changed))
+        sums[layer, product] = LowRankSum(*matrices)
+    return sums
 
 
 def _fused(
-    parts: Mapping[str, int], changed: Mapping[str, LowRank], shape: DecoderShape, dtype: torch.dtype,
-    device: torch.device,
-) -> LowRankSum:  # fmt: skip
-    """Return one low-rank sum for all parts: the down matrices concatenated, the up matrices as diagonal blocks."""
-    down = torch.cat([torch.from_numpy(each.down) for each in _in_order(parts, changed)])
-    up = torch.zeros(sum(parts.values()), down.shape[0])
+    plan: DecoderPlan,
+    layer: int,
+    product: str,
+    changed: Mapping[str, tuple[NDArray[np.float32], NDArray[np.float32]]],
+) -> tuple[Tensor, Tensor]:
+    """Return the down matrices of a product's parts concatenated, and their up matrices as diagonal blocks."""
+    shapes = layer_tensor_shapes(plan, layer)
+    outputs = {name.split(".")[-2]: shape[0] for name, shape in shapes.items() if name.endswith("_proj.weight")}
+    parts = [part for part in _PRODUCTS[product] if part in outputs]
+    down = torch.cat([torch.from_numpy(changed[part][0]) for part in parts if part in changed])
+    up = torch.zeros(sum(outputs[part] for part in parts), down.shape[0])
     row = column = 0
-    for part, outputs in parts.items():
-        if (each := changed.get(part)) is not None:
-            up[row : row + outputs, column : column + each.rank] = _in_pairs(part, torch.from_numpy(each.up), shape)
-            column += each.rank
-        row += outputs
-    return LowRankSum(down.t().to(device, dtype).contiguous(), up.t().to(device, dtype).contiguous())
+    for part in parts:
+        if part in changed:
+            own = torch.from_numpy(changed[part][1])
+            up[row : row + outputs[part], column : column + own.shape[1]] = in_pairs(part, own, plan, layer)
+            column += own.shape[1]
+        row += outputs[part]
+    return down, up
 
 
-def _in_order(parts: Mapping[str, int], changed: Mapping[str, LowRank]) -> Sequence[LowRank]:
-    return [changed[part] for part in parts if part in changed]
+def in_pairs(module: str, tensor: Tensor, plan: DecoderPlan, layer: int) -> Tensor:
+    """Return a tensor of a layer's queries or keys with its rows in adjacent rotary pairs; others are unchanged.
 
-
-def _in_pairs(part: str, up: Tensor, shape: DecoderShape) -> Tensor:
-    return interleave_pairs(up, shape.head_dim) if part in {"q_proj", "k_proj"} else up
+    `module` is q_proj, k_proj, q_norm or k_norm for queries and keys.
+    """
+    attention = plan.layers[layer].attention
+    if module not in {"q_proj", "k_proj", "q_norm", "k_norm"} or attention.rotary < 0:
+        return tensor
+    num_rotated = 2 * len(plan.rotary[attention.rotary].inverse_frequencies)
+    return interleave_pairs(tensor, attention.head_dim, num_rotated)

@@ -1,27 +1,36 @@
-"""Load the tensors of a Llama, Qwen2 or Qwen3 checkpoint into the fused decoder.
+"""Load the tensors of a checkpoint into the torch decoder, as a layer plan says.
 
-One fused weight at a time is converted, reordered and laid out, so the peak memory is one such weight above the final
-size.
+One layer at a time is converted, reordered and laid out, so the peak memory is one layer above the final size.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from service.engine.models.attention.accelerator import Accelerator
-from service.engine.models.checkpoint.checkpoint import Checkpoint, TensorSlice
-from service.engine.models.checkpoint.rope import rope_frequencies
-from service.engine.models.torch.decoder import Decoder, DecoderWeights, Layer
-from service.engine.models.torch.decoder_shape import DecoderShape, decoder_shape
+from service.engine.models.attention.scores import Scores
+from service.engine.models.checkpoint.checkpoint import Checkpoint
+from service.engine.models.plans.families.table import FAMILIES, plan_of
+from service.engine.models.plans.plan import DecoderPlan, ExpertsPlan
+from service.engine.models.plans.sources import Shape, read_tensors
+from service.engine.models.torch.activation import activation_named
+from service.engine.models.torch.attention import Attention, Visibility
+from service.engine.models.torch.decoder import Decoder, DecoderWeights
+from service.engine.models.torch.experts import Expert, Experts, Router
+from service.engine.models.torch.feed_forward import Dense
+from service.engine.models.torch.fused_adapter import in_pairs
+from service.engine.models.torch.layer import Layer
 from service.engine.models.torch.linear import Linear, lay_out
-from service.engine.models.torch.ops import as_tensor, interleave_pairs, rotation_table
+from service.engine.models.torch.norm import AllHeadsNorm, EachHeadNorm, Norm
+from service.engine.models.torch.ops import as_tensor, rotation_table
 from service.engine.models.torch.parallel_layers import ParallelLMHead, RowParallelLinear, VocabParallelEmbedding
 from service.engine.models.torch.shard import WHOLE, Shard
+from service.engine.models.torch.step_tensors import layer_tensor_shapes, tensor_shapes
 
-_DERIVED = ("rotary_emb.inv_freq",)  # some old checkpoints store tensors that the configuration implies
+_DERIVED: Final = ("rotary_emb.inv_freq",)  # some old checkpoints store tensors that the configuration implies
 
 
 def load_decoder(
@@ -39,97 +48,162 @@ def load_decoder(
 
     The forward pass of a shard needs a process group of all ranks. `cache_dtype` None is `dtype`.
     """
-    shape = decoder_shape(config)
-    reader = _Reader(checkpoint, shape, shard, dtype, device)
-    vocabulary = shard.vocabulary(shape.vocab_size)
-    embedding = reader.stored("model.embed_tokens.weight", shape.vocab_size, shape.hidden_size, part=vocabulary)
-    layers = tuple(reader.layer(f"model.layers.{index}.") for index in range(shape.num_layers))
-    norm = reader.tensor("model.norm.weight", shape.hidden_size)
-    if shape.is_tied:
-        head = embedding.to(dtype)
-    else:
-        head = reader.tensor("lm_head.weight", shape.vocab_size, shape.hidden_size, part=vocabulary)
-    checkpoint.require_all_taken(known=(*_DERIVED, "lm_head.weight") if shape.is_tied else _DERIVED)
-    frequencies, scale = rope_frequencies(config, shape.head_dim)
-    weights = DecoderWeights(
-        token_embedding=embedding if shard == WHOLE else VocabParallelEmbedding(embedding, vocabulary.start),
-        layers=layers,
-        norm=norm,
-        head=lay_out(head) if shard == WHOLE else ParallelLMHead(head, shard, shape.vocab_size),
-        rotation=rotation_table(torch.from_numpy(frequencies), scale, max_positions).to(device),
+    plan = plan_of(config)
+    tensors = FAMILIES[config.model_type].tensors_in(checkpoint.__contains__, plan)
+
+    def read(shapes: dict[str, Shape]) -> dict[str, Tensor]:
+        """Return the rank's parts of the step's tensors, in their stored types."""
+        arrays = read_tensors(
+            shapes, plan, tensors, checkpoint.take, lambda name: shard.part_of(name, shapes[name], plan)
+        )
+        return {name: as_tensor(array).to(device) for name, array in arrays}
+
+    top = read(tensor_shapes(plan))
+    embedding = top["model.embed_tokens.weight"]
+    layers = tuple(
+        _LayerBuilder(plan, index, shard, read(layer_tensor_shapes(plan, index)), dtype).layer()
+        for index in range(len(plan.layers))
     )
-    return Decoder(shard.shape_of(shape), weights, dtype, accelerator, cache_dtype)
+    unused = tensors.unused_in((name for name, _, _ in checkpoint.describe()), plan)
+    derived = (*_DERIVED, *unused)
+    checkpoint.require_all_taken(known=(*derived, "lm_head.weight") if plan.is_tied else derived)
+    head = top.get("lm_head.weight", embedding).to(dtype)
+    bias = top["lm_head.bias"].to(dtype) if plan.has_head_bias else None
+    first_id = shard.vocabulary(plan.vocab_size).start
+    weights = DecoderWeights(
+        token_embedding=embedding if shard == WHOLE else VocabParallelEmbedding(embedding, first_id),
+        layers=layers,
+        norm=_norm(top, "model.norm", plan, dtype),
+        head=lay_out(head, bias) if shard == WHOLE else ParallelLMHead(head, bias, shard, plan.vocab_size),
+        rotations=tuple(
+            rotation_table(torch.tensor(table.inverse_frequencies), table.factor, max_positions).to(device)
+            for table in plan.rotary
+        ),
+    )
+    return Decoder(plan, tensors, weights, dtype, accelerator=accelerator, cache_dtype=cache_dtype)
 
 
-class _Reader:
+def _norm(held: dict[str, Tensor], name: str, plan: DecoderPlan, dtype: torch.dtype) -> Norm:
+    bias = held.get(f"{name}.bias")
+    weight = held[f"{name}.weight"].to(dtype)
+    return Norm(weight, None if bias is None else bias.to(dtype), plan.norm_epsilon, plan.norm_kind == "rms")
+
+
+class _LayerBuilder:
+    """Makes a layer of its tensors, which have the step's names and are this rank's parts."""
+
     def __init__(
-        self, checkpoint: Checkpoint, shape: DecoderShape, shard: Shard, dtype: torch.dtype, device: torch.device
+        self, plan: DecoderPlan, index: int, shard: Shard, held: dict[str, Tensor], dtype: torch.dtype
     ) -> None:
-        self._checkpoint = checkpoint
-        self._shape = shape  # of the whole model
+        self._plan = plan
+        self._index = index
         self._shard = shard
         self._dtype = dtype
-        self._device = device
+        prefix = f"model.layers.{index}."
+        self._held = {name.removeprefix(prefix): tensor for name, tensor in held.items()}
 
-    def stored(self, name: str, *shape: int, part: TensorSlice | None = None) -> Tensor:
-        """Return a tensor in its stored type. `shape` is the shape of the whole tensor."""
-        return as_tensor(self._checkpoint.take(name, shape, part)).to(self._device)
-
-    def tensor(self, name: str, *shape: int, part: TensorSlice | None = None) -> Tensor:
-        return self.stored(name, *shape, part=part).to(self._dtype)
-
-    def layer(self, prefix: str) -> Layer:
-        shape, shard = self._shape, self._shard
-        attention, mlp = f"{prefix}self_attn.", f"{prefix}mlp."
-        hidden, inner = shape.hidden_size, shape.intermediate_size
-        query, key = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
-        heads = {
-            "q_proj": (query, shard.outputs(query)),
-            "k_proj": (key, shard.kv_rows(shape)),
-            "v_proj": (key, shard.kv_rows(shape)),
-        }
-        units = dict.fromkeys(("gate_proj", "up_proj"), (inner, shard.outputs(inner)))
+    def layer(self) -> Layer:
+        plan = self._plan.layers[self._index]
         return Layer(
-            attention_norm=self.tensor(f"{prefix}input_layernorm.weight", hidden),
-            qkv=self._joined(attention, heads, has_bias=shape.has_qkv_bias),
-            head_norm=self._head_norm(attention) if shape.has_head_norm else None,
-            attention_output=self._summed(f"{attention}o_proj", query, has_bias=shape.has_output_bias),
-            mlp_norm=self.tensor(f"{prefix}post_attention_layernorm.weight", hidden),
-            gate_up=self._joined(mlp, units, has_bias=shape.has_mlp_bias),
-            down=self._summed(f"{mlp}down_proj", inner, has_bias=shape.has_mlp_bias),
+            index=self._index,
+            attention=self._attention(),
+            feed_forward=self._experts() if isinstance(plan.feed_forward, ExpertsPlan) else self._dense(),
+            attention_norm=self._norm_if(plan.has_attention_norm, "input_layernorm"),
+            attention_output_norm=self._norm_if(plan.has_attention_output_norm, "post_self_attn_layernorm"),
+            mlp_norm=self._norm_if(plan.has_mlp_norm, "post_attention_layernorm"),
+            mlp_output_norm=self._norm_if(plan.has_mlp_output_norm, "post_mlp_layernorm"),
+            is_parallel=plan.is_parallel,
+            residual_multiplier=self._plan.residual_multiplier,
         )
 
-    def _joined(self, prefix: str, parts: dict[str, tuple[int, TensorSlice]], *, has_bias: bool) -> Linear:
-        """Return one fused Linear of projections that share their input, with the outputs of this rank.
+    def _norm_if(self, exists: bool, name: str) -> Norm | None:  # noqa: FBT001
+        return _norm(self._held, name, self._plan, self._dtype) if exists else None
 
-        `parts` has each projection's number of outputs and the slice of this rank. Query and key rows are interleaved.
-        """
-        weights, biases = [], []
-        for name, (num_outputs, part) in parts.items():
-            weight = self.tensor(f"{prefix}{name}.weight", num_outputs, self._shape.hidden_size, part=part)
-            weights.append(self._in_pairs(name, weight))
-            if has_bias:
-                biases.append(self._in_pairs(name, self.tensor(f"{prefix}{name}.bias", num_outputs, part=part)))
-        return lay_out(torch.cat(weights), torch.cat(biases) if biases else None)
+    def _attention(self) -> Attention:
+        whole = self._plan.layers[self._index].attention
+        return Attention(
+            plan=self._shard.attention_of(whole),
+            qkv=self._joined("self_attn.", "q_proj", "k_proj", "v_proj"),
+            output=self._summed("self_attn.o_proj"),
+            head_norm=self._head_norm(),
+            sinks=self._tensor("self_attn.sinks"),
+            visibility=Visibility(Scores(whole.scale, whole.soft_cap or None), whole.window or None),
+        )
 
-    def _summed(self, name: str, num_inputs: int, *, has_bias: bool) -> Linear:
-        """Return the projection to the hidden size. A rank has some of its inputs, and only rank 0 has the bias."""
-        hidden = self._shape.hidden_size
-        part = None if self._shard == WHOLE else self._shard.inputs(num_inputs)
-        weight = self.tensor(f"{name}.weight", hidden, num_inputs, part=part)
-        bias = self.tensor(f"{name}.bias", hidden) if has_bias else None
-        if self._shard == WHOLE:
-            return lay_out(weight, bias)
-        return RowParallelLinear(lay_out(weight, bias if self._shard.rank == 0 else None))
+    def _dense(self) -> Dense:
+        dense = self._plan.layers[self._index].feed_forward
+        assert not isinstance(dense, ExpertsPlan)  # noqa: S101
+        names = ("gate_proj", "up_proj") if dense.is_gated else ("up_proj",)
+        activation = activation_named(dense.activation, self._held.get("mlp.curve"))
+        return Dense(self._joined("mlp.", *names), self._summed("mlp.down_proj"), activation, dense.is_gated)
+
+    def _experts(self) -> Experts:
+        plan = self._plan.layers[self._index].feed_forward
+        assert isinstance(plan, ExpertsPlan)  # noqa: S101
+        router, bias = self._held["mlp.gate.weight"].float(), self._held.get("mlp.gate.bias")
+        correction = self._held.get("mlp.gate.e_score_correction_bias")
+        return Experts(
+            Router(
+                plan,
+                router,
+                None if bias is None else bias.float(),
+                None if correction is None else correction.float(),
+            ),
+            experts=tuple(self._expert(f"mlp.experts.{number}") for number in range(plan.num_experts)),
+            activation=activation_named(plan.activation),
+            shared=self._expert("mlp.shared_expert") if plan.shared_width else None,
+            shared_gate=self._tensor("mlp.shared_expert_gate.weight"),
+        )
+
+    def _expert(self, name: str) -> Expert:
+        return Expert(self._joined(f"{name}.", "gate_proj", "up_proj"), self._summed(f"{name}.down_proj"))
+
+    def _tensor(self, name: str) -> Tensor | None:
+        tensor = self._held.get(name)
+        return None if tensor is None else tensor.to(self._dtype)
 
     def _in_pairs(self, name: str, tensor: Tensor) -> Tensor:
-        return interleave_pairs(tensor, self._shape.head_dim) if name in {"q_proj", "k_proj"} else tensor
+        return in_pairs(name, tensor, self._plan, self._index)
 
-    def _head_norm(self, prefix: str) -> Tensor:
-        """Return the norm's weights of queries and keys, expanded to this shard's heads, queries first."""
-        own = self._shard.shape_of(self._shape)
-        weights = [
-            interleave_pairs(self.tensor(f"{prefix}{name}.weight", own.head_dim), own.head_dim).expand(count, -1)
-            for name, count in (("q_norm", own.num_heads), ("k_norm", own.num_kv_heads))
+    def _joined(self, prefix: str, *names: str) -> Linear:
+        """Return one fused Linear of projections that share their input. Query and key rows are interleaved."""
+        weights = [self._in_pairs(name, self._held.pop(f"{prefix}{name}.weight").to(self._dtype)) for name in names]
+        biases = [
+            self._in_pairs(name, bias) for name in names if (bias := self._tensor(f"{prefix}{name}.bias")) is not None
         ]
-        return torch.cat(weights)
+        return lay_out(torch.cat(weights), torch.cat(biases) if biases else None)
+
+    def _summed(self, name: str) -> Linear:
+        """Return the projection to the hidden size. A rank has some of its inputs, and only rank 0 has the bias."""
+        bias = self._tensor(f"{name}.bias") if self._shard.rank == 0 else None
+        linear = lay_out(self._held.pop(f"{name}.weight").to(self._dtype), bias)
+        return linear if self._shard == WHOLE else RowParallelLinear(linear)
+
+    def _head_norm(self) -> EachHeadNorm | AllHeadsNorm | None:
+        """Return the norm of queries and keys, whose weights are in the order of the projected heads."""
+        plan = self._shard.attention_of(self._plan.layers[self._index].attention)
+        if plan.head_norm == "none":
+            return None
+        epsilon, is_rms = self._plan.norm_epsilon, self._plan.norm_kind == "rms"
+        by_kind: dict[str, list[Tensor | None]] = {}
+        for kind in ("weight", "bias"):
+            pair = [(name, self._tensor(f"self_attn.{name}.{kind}")) for name in ("q_norm", "k_norm")]
+            by_kind[kind] = [None if each is None else self._in_pairs(name, each) for name, each in pair]
+        if plan.head_norm == "whole":
+            norms = [
+                Norm(weight, bias, epsilon, is_rms)
+                for weight, bias in zip(by_kind["weight"], by_kind["bias"], strict=True)
+                if weight is not None
+            ]
+            return AllHeadsNorm(*norms)
+        counts = (plan.num_heads, plan.num_kv_heads)
+        by_head = {
+            kind: [
+                each.view(-1, plan.head_dim).expand(count, -1)
+                for each, count in zip(pair, counts, strict=True)
+                if each is not None
+            ]
+            for kind, pair in by_kind.items()
+        }
+        bias = torch.cat(by_head["bias"]) if by_head["bias"] else None
+        return EachHeadNorm(torch.cat(by_head["weight"]), bias, epsilon, is_rms)

@@ -37,8 +37,9 @@ def _inverse_rms(x: Tensor, epsilon: float) -> Tensor:
 def rotate_(x: Tensor, rotation: Tensor) -> None:
     """Rotate each adjacent pair (x[2i], x[2i+1]) of the last dimension by its complex factor, in place.
 
-    `x` [tokens, heads, head dim], `rotation` complex64 [tokens, 1, head dim / 2]. Checkpoints keep the two halves of a
-    head instead of adjacent pairs; `interleave_pairs` reorders the weights once, so one complex product is enough.
+    `x` [tokens, heads, rotated dims], `rotation` complex64 [tokens, 1, rotated dims / 2]. Checkpoints keep the two
+    halves of a head instead of adjacent pairs; `interleave_pairs` reorders the weights once, so one complex product is
+    enough.
     """
     pairs = x.view(*x.shape[:-1], -1, 2)
     if x.dtype is torch.float32:
@@ -47,12 +48,16 @@ def rotate_(x: Tensor, rotation: Tensor) -> None:
         pairs.copy_(torch.view_as_real(torch.view_as_complex(pairs.float()).mul_(rotation)))
 
 
-def interleave_pairs(weight: Tensor, head_dim: int) -> Tensor:
-    """Reorder the first dimension from halves (i, i + head dim / 2) of each head to adjacent pairs (2i, 2i + 1).
+def interleave_pairs(weight: Tensor, head_dim: int, num_rotated: int) -> Tensor:
+    """Reorder the first dimension from halves (i, i + half) of each head to adjacent pairs (2i, 2i + 1).
 
-    Queries and keys are reordered in the same way, so their products do not change.
+    The first `num_rotated` dimensions of a head are reordered, half of which is `half`. Queries and keys are reordered
+    in the same way, so their products do not change.
     """
-    return weight.view(-1, 2, head_dim // 2, *weight.shape[1:]).transpose(1, 2).reshape(weight.shape)
+    heads = weight.view(-1, head_dim, *weight.shape[1:])
+    rotated, others = heads[:, :num_rotated], heads[:, num_rotated:]
+    pairs = rotated.reshape(len(heads), 2, num_rotated // 2, *weight.shape[1:]).transpose(1, 2).flatten(1, 2)
+    return torch.cat((pairs, others), 1).view(weight.shape)
 
 
 def rotation_table(inverse_frequencies: Tensor, scale: float, num_positions: int) -> Tensor:

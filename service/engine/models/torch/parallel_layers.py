@@ -55,10 +55,10 @@ class ParallelLMHead:
     A gather needs parts of equal size, so a rank with fewer outputs pads them with zeros, and rank 0 cuts the end off.
     """
 
-    def __init__(self, own: Tensor, shard: Shard, vocab_size: int) -> None:
-        """`own` is the rank's weight [outputs of the rank, hidden]."""
+    def __init__(self, own: Tensor, bias: Tensor | None, shard: Shard, vocab_size: int) -> None:
+        """`own` is the rank's weight [outputs of the rank, hidden]; `bias` the bias of these outputs."""
         missing = shard.num_vocabulary_rows(vocab_size) - own.shape[0]
-        self._own = lay_out(pad(own, (0, 0, 0, missing)))
+        self._own = lay_out(pad(own, (0, 0, 0, missing)), None if bias is None else pad(bias, (0, missing)))
         self._shard = shard
         self._vocab_size = vocab_size
 

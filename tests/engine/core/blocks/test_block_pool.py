@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.block_pool import BlockPool, CachedPrefix
 from service.engine.core.sequences.sequence import Sequence
 from tests.engine.fakes import BLOCK_SIZE, group_of, request
 
@@ -16,15 +16,20 @@ def sequence_of(prompt: str, cache_salt: str = "") -> Sequence:
 def fill(pool: BlockPool, prompt: str, cache_salt: str = "") -> Sequence:
     """Return a sequence whose whole prompt is in the cache; it holds the blocks that were found there."""
     sequence = sequence_of(prompt, cache_salt)
-    found = pool.find(sequence)
-    pool.hold(found)
-    sequence.block_table.extend(found)
+    found = found_of(pool, sequence)
+    pool.hold(sequence, pool.find(sequence))
     num_missing = pool.num_blocks_for(len(sequence.token_ids)) - len(found)
     block_ids = pool.allocate(num_missing, found[-1] if found else None)
     assert block_ids is not None
     sequence.block_table.extend(block_ids)
     pool.publish(sequence, len(found), len(sequence.token_ids) // pool.block_size)
     return sequence
+
+
+def found_of(pool: BlockPool, sequence: Sequence) -> list[int]:
+    """Return the cached blocks of a sequence in a pool with one group."""
+    (table,) = pool.find(sequence).tables
+    return table
 
 
 @pytest.mark.parametrize(("num_tokens", "num_blocks"), [(0, 0), (1, 1), (4, 1), (5, 2), (8, 2), (9, 3)])
@@ -57,9 +62,9 @@ def test_pool_finds_full_blocks_of_an_equal_prefix() -> None:
     """Full blocks are found up to the first one that differs."""
     pool = BlockPool(16, BLOCK_SIZE)
     held = fill(pool, "aaaabbbbcccc")
-    assert pool.find(sequence_of("aaaabbbbdddd")) == list(held.block_table[:2])
-    assert pool.find(sequence_of("xaaabbbbcccc")) == []
-    assert pool.find(sequence_of("aaaaccccbbbb")) == list(held.block_table[:1])
+    assert found_of(pool, sequence_of("aaaabbbbdddd")) == list(held.block_table[:2])
+    assert found_of(pool, sequence_of("xaaabbbbcccc")) == []
+    assert found_of(pool, sequence_of("aaaaccccbbbb")) == list(held.block_table[:1])
 
 
 @pytest.mark.parametrize(("prompt", "num_found"), [("aaaa", 0), ("aaaab", 1), ("aaaabbb", 1), ("aaaabbbb", 1)])
@@ -67,16 +72,16 @@ def test_pool_leaves_a_token_to_compute(prompt: str, num_found: int) -> None:
     """The last token is never taken from the cache, because its logits yield the next token."""
     pool = BlockPool(16, BLOCK_SIZE)
     fill(pool, "aaaabbbbcccc")
-    assert len(pool.find(sequence_of(prompt))) == num_found
+    assert len(found_of(pool, sequence_of(prompt))) == num_found
 
 
 def test_pool_separates_salts() -> None:
     """The same tokens with another salt are different content."""
     pool = BlockPool(16, BLOCK_SIZE)
     fill(pool, "aaaabbbb", cache_salt="one")
-    assert len(pool.find(sequence_of("aaaabbbb", "one"))) == 1
-    assert pool.find(sequence_of("aaaabbbb", "two")) == []
-    assert pool.find(sequence_of("aaaabbbb")) == []
+    assert len(found_of(pool, sequence_of("aaaabbbb", "one"))) == 1
+    assert found_of(pool, sequence_of("aaaabbbb", "two")) == []
+    assert found_of(pool, sequence_of("aaaabbbb")) == []
 
 
 def test_pool_finds_the_same_content_only_after_the_same_prefix() -> None:
@@ -84,7 +89,7 @@ def test_pool_finds_the_same_content_only_after_the_same_prefix() -> None:
     pool = BlockPool(16, BLOCK_SIZE)
     fill(pool, "aaaabbbb.")
     other = fill(pool, "ccccbbbb.")
-    assert pool.find(sequence_of("ccccbbbb.")) == list(other.block_table[:2])
+    assert found_of(pool, sequence_of("ccccbbbb.")) == list(other.block_table[:2])
 
 
 def test_pool_shares_blocks_and_frees_them_with_the_last_holder() -> None:
@@ -113,7 +118,10 @@ def test_pool_evicts_the_least_recently_used_blocks() -> None:
     assert (pool.num_cached_blocks, pool.num_free_blocks) == (4, 6)
     for num_taken, num_found in [(2, (2, 2)), (3, (1, 2)), (4, (0, 2)), (5, (0, 1)), (6, (0, 0))]:
         assert pool.allocate(2 if num_taken == 2 else 1) is not None
-        assert (len(pool.find(sequence_of("aaaabbbb."))), len(pool.find(sequence_of("ccccdddd.")))) == num_found
+        assert (
+            len(found_of(pool, sequence_of("aaaabbbb."))),
+            len(found_of(pool, sequence_of("ccccdddd."))),
+        ) == num_found
 
 
 def test_pool_counts_a_new_use_as_recent() -> None:
@@ -124,8 +132,8 @@ def test_pool_counts_a_new_use_as_recent() -> None:
     pool.release(new)
     pool.release(fill(pool, "aaaae"))
     assert pool.allocate(5) is not None
-    assert len(pool.find(sequence_of("aaaab"))) == 1
-    assert len(pool.find(sequence_of("ccccd"))) == 0
+    assert len(found_of(pool, sequence_of("aaaab"))) == 1
+    assert len(found_of(pool, sequence_of("ccccd"))) == 0
 
 
 def test_pool_never_evicts_a_held_block() -> None:
@@ -134,7 +142,7 @@ def test_pool_never_evicts_a_held_block() -> None:
     held = fill(pool, "aaaabbbb.")
     assert pool.allocate(3) is not None
     assert pool.allocate(1) is None
-    assert pool.find(sequence_of("aaaabbbb.")) == list(held.block_table[:2])
+    assert found_of(pool, sequence_of("aaaabbbb.")) == list(held.block_table[:2])
 
 
 def test_pool_finds_adjacent_blocks_in_a_full_cache() -> None:
@@ -164,7 +172,7 @@ def test_pool_indexes_one_block_of_equal_contents() -> None:
         twin.block_table.extend(pool.allocate(2) or [])
     for twin in twins:
         pool.publish(twin, 0, 1)
-    assert pool.find(sequence_of("aaaab")) == list(twins[0].block_table[:1])
+    assert found_of(pool, sequence_of("aaaab")) == list(twins[0].block_table[:1])
     pool.release(twins[0])
     pool.release(twins[1])
     assert (pool.num_cached_blocks, pool.num_free_blocks) == (1, 16)
@@ -187,6 +195,7 @@ def test_pool_check_finds_a_block_with_two_owners() -> None:
     second.block_table.extend(first.block_table)
     with pytest.raises(RuntimeError, match="block 3 is in 2 block tables"):
         pool.check([first, second])
-    pool.hold(first.block_table)
+    second.block_table.pop()
+    pool.hold(second, CachedPrefix(1, [list(first.block_table)]))
     with pytest.raises(RuntimeError, match="block 3 is shared but not full"):
         pool.check([first, second])

@@ -55,14 +55,14 @@ def test_whole_is_golden() -> None:
 def test_stream_order_for_each_choice() -> None:
     """A choice starts with its role and ends with its finish reason in a separate chunk."""
     for index in range(4):
-        own = [c for chunk in chunks(encode()) for c in chunk["choices"] if c["index"] == index]
-        assert own[0]["delta"]["role"] == "assistant"
-        assert ["role" in choice["delta"] for choice in own[1:]] == [False] * (len(own) - 1)
-        assert own[-1]["delta"] == {}
-        assert [choice["finish_reason"] is None for choice in own] == [True] * (len(own) - 1) + [False]
+        choices = [c for chunk in chunks(encode()) for c in chunk["choices"] if c["index"] == index]
+        assert choices[0]["delta"]["role"] == "assistant"
+        assert ["role" in choice["delta"] for choice in choices[1:]] == [False] * (len(choices) - 1)
+        assert choices[-1]["delta"] == {}
+        assert [choice["finish_reason"] is None for choice in choices] == [True] * (len(choices) - 1) + [False]
 
 
-def test_usage_comes_last_and_only_if_asked_for() -> None:
+def test_usage_is_in_the_last_chunk_only_with_include_usage() -> None:
     """With include_usage the last chunk has only usage, and the others have null; without it none has usage."""
     assert all("usage" not in chunk for chunk in chunks(encode()))
     *others, last = chunks(encode(include_usage=True))
@@ -72,7 +72,7 @@ def test_usage_comes_last_and_only_if_asked_for() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", '"\\\n\t\u2028', "ä€😀", "\x00\x7f", "</script>"])
-def test_text_survives(text: str) -> None:
+def test_any_text_is_one_sse_line_and_decoded_unchanged(text: str) -> None:
     """Any text is encoded in one line of SSE and decoded unchanged."""
     encoder = OpenAIEncoder()
     encoder.chunk(events()[0])

@@ -37,7 +37,7 @@ def test_request_with_every_field() -> None:
         max_tokens=100, min_tokens=2, stop="END", stop_token_ids=[3], ignore_eos=False, priority=-5, cache_salt="t",
         response_format={"type": "json_object"},
     )  # fmt: skip
-    wanted = {
+    expected = {
         "model": "m",
         "prompts": [{"text": "a"}, {"text": "b"}],
         "sampling": {
@@ -49,12 +49,12 @@ def test_request_with_every_field() -> None:
         "n": 2, "logprobs": {"topLogprobs": 3}, "outputConstraint": {"jsonObject": {}}, "suffix": "!", "echo": True,
         "serving": {"priority": -5, "cacheSalt": "t"},
     }  # fmt: skip
-    assert call.request == ParseDict(wanted, completion_pb2.CompleteRequest())
+    assert call.request == ParseDict(expected, completion_pb2.CompleteRequest())
     assert (call.stream, call.affinity) == (True, "k")
 
 
 @pytest.mark.parametrize(
-    ("prompt", "wanted"),
+    ("prompt", "expected"),
     [
         ("", [{"text": ""}]),
         ("a", [{"text": "a"}]),
@@ -64,10 +64,10 @@ def test_request_with_every_field() -> None:
         ([], []),
     ],
 )
-def test_prompt_has_four_forms(prompt: Any, wanted: list[dict[str, Any]]) -> None:
+def test_each_of_four_prompt_types_is_accepted(prompt: Any, expected: list[dict[str, Any]]) -> None:
     """A prompt is a text, several texts, a list of token ids, or several lists."""
     assert parse(prompt=prompt).request == ParseDict(
-        {"model": "m", "prompts": wanted}, completion_pb2.CompleteRequest()
+        {"model": "m", "prompts": expected}, completion_pb2.CompleteRequest()
     )
 
 
@@ -120,12 +120,12 @@ def test_bad_field_is_named(fields: dict[str, Any], field: str, words: str) -> N
         ({}, "suffix", "suffix"),
     ],
 )
-def test_contract_path_has_the_callers_name(fields: dict[str, Any], path: str, name: str) -> None:
+def test_contract_path_is_mapped_to_the_callers_field(fields: dict[str, Any], path: str, name: str) -> None:
     """A violation is reported with the caller's field names."""
     assert parse(**fields).caller_name(path) == name
 
 
-def test_no_tokens_with_the_echo_score_a_prompt() -> None:
+def test_max_tokens_0_with_echo_returns_the_prompt() -> None:
     """`max_tokens: 0` with `echo` returns the prompt only; without `echo` the contract rejects it."""
     request = parse(echo=True, max_tokens=0, min_tokens=0, logprobs=1).request
     assert (request.prompt_only, request.echo, request.HasField("stopping")) == (True, True, False)
@@ -211,20 +211,20 @@ def chunks(encoder: CompletionEncoder, stream: list[Event]) -> list[dict[str, An
     return [json.loads(body.removeprefix("data: ")) for body in bodies]
 
 
-def test_stream_adds_up_to_the_whole() -> None:
+def test_stream_chunks_add_up_to_the_unstreamed_answer() -> None:
     """A choice's chunks have its text and logprobs in pieces, and a separate last chunk has the finish reason."""
     streamed_chunks = chunks(OpenAICompletionEncoder(has_logprobs=True), events())
     head = {"id": "cmpl-7", "object": "text_completion", "created": 5, "model": "m", "system_fingerprint": ""}
     assert all({name: chunk[name] for name in head} == head for chunk in streamed_chunks)
     assert all("usage" not in chunk for chunk in streamed_chunks)
-    own = [choice for chunk in streamed_chunks for choice in chunk["choices"] if choice["index"] == 0]
-    assert "".join(choice["text"] for choice in own) == "A€c"
-    pieces = [choice["logprobs"] for choice in own if choice["logprobs"] is not None]
+    choices = [choice for chunk in streamed_chunks for choice in chunk["choices"] if choice["index"] == 0]
+    assert "".join(choice["text"] for choice in choices) == "A€c"
+    pieces = [choice["logprobs"] for choice in choices if choice["logprobs"] is not None]
     assert {name: [value for piece in pieces for value in piece[name]] for name in LOGPROBS} == LOGPROBS
-    assert [choice["finish_reason"] for choice in own] == [None, None, None, "stop"]
+    assert [choice["finish_reason"] for choice in choices] == [None, None, None, "stop"]
 
 
-def test_usage_comes_last_if_asked_for() -> None:
+def test_usage_is_in_the_last_chunk_with_include_usage() -> None:
     """With include_usage the last chunk has the usage and no choice, and the others have null."""
     *others, last = chunks(OpenAICompletionEncoder(usage=StreamedUsage.LAST), events())
     assert all(chunk["usage"] is None for chunk in others)
@@ -232,14 +232,14 @@ def test_usage_comes_last_if_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("by_prompt", "indices"), [(False, {0, 3}), (True, {0, 1})])
-def test_index_may_be_the_prompts(*, by_prompt: bool, indices: set[int]) -> None:
+def test_index_is_the_choices_or_the_prompts_by_dialect(*, by_prompt: bool, indices: set[int]) -> None:
     """`index` is the choice's, or the prompt's in dialects that define it so."""
     streamed_chunks = chunks(OpenAICompletionEncoder(index_by_prompt=by_prompt), events(n=3))
     assert {choice["index"] for chunk in streamed_chunks for choice in chunk["choices"]} == indices
 
 
 @pytest.mark.parametrize("by_prompt", [False, True])
-def test_choices_of_one_prompt_are_distinguished(*, by_prompt: bool) -> None:
+def test_choice_index_distinguishes_choices_of_one_prompt(*, by_prompt: bool) -> None:
     """If `index` is the prompt's, `choice_index` is the index among all choices, whole and streamed."""
     streamed_chunks = chunks(OpenAICompletionEncoder(index_by_prompt=by_prompt), events(n=3))
     response = completion_pb2.CompleteResponse()

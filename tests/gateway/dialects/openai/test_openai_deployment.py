@@ -30,7 +30,7 @@ KINDS = [
 
 @pytest.mark.parametrize(("kind", "plain", "body"), KINDS)
 @pytest.mark.parametrize("model", [{}, {"model": "another"}, {"model": None}], ids=["without", "another", "null"])
-def test_model_is_the_paths(
+def test_model_in_the_path_replaces_the_bodys_model(
     kind: type[Translator], plain: type[Translator], body: dict[str, Any], model: dict[str, str | None]
 ) -> None:
     """The request is that of `/v1` for the path's model, whatever model the body names."""
@@ -48,7 +48,7 @@ def test_unknown_field_is_rejected(kind: type[Translator], body: dict[str, Any])
 
 
 @pytest.mark.parametrize(("kind", "body"), [(kind, body) for kind, _, body in KINDS])
-def test_model_that_none_can_be_is_rejected(kind: type[Translator], body: dict[str, Any]) -> None:
+def test_too_long_model_name_in_the_body_is_rejected(kind: type[Translator], body: dict[str, Any]) -> None:
     """A name above the contract's length is rejected although the path's replaces it; an empty one is ignored."""
     with pytest.raises(Failure, match="1 to 256 characters") as caught:
         kind().parse(HttpRequest(json.dumps(body | {"model": "m" * 257}).encode(), path={"name": "m"}))

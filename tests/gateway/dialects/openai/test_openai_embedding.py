@@ -24,7 +24,7 @@ def parse(**fields: Any) -> ParsedRequest[embedding_pb2.EmbedRequest]:
 
 
 @pytest.mark.parametrize(
-    ("fields", "wanted"),
+    ("fields", "expected"),
     [
         ({}, {"inputs": [{"text": "hi"}]}),
         (
@@ -36,14 +36,14 @@ def parse(**fields: Any) -> ParsedRequest[embedding_pb2.EmbedRequest]:
         ({"input": [[5], [6]], "user": "u"}, {"inputs": [{"tokenIds": {"ids": [5]}}, {"tokenIds": {"ids": [6]}}]}),
     ],
 )
-def test_request(fields: dict[str, Any], wanted: dict[str, Any]) -> None:
+def test_request(fields: dict[str, Any], expected: dict[str, Any]) -> None:
     """Texts and token ids become inputs."""
     call = parse(**fields)
-    assert call.request == ParseDict({"model": "m", **wanted}, embedding_pb2.EmbedRequest())
+    assert call.request == ParseDict({"model": "m", **expected}, embedding_pb2.EmbedRequest())
     assert not call.stream
 
 
-def test_vectors_as_numbers_or_base64() -> None:
+def test_vectors_are_equal_as_numbers_and_base64() -> None:
     """Both forms carry the same float32 values, in the order of the inputs."""
     plain = json.loads(parse(encoding_format="float").encoder.whole(VECTORS))
     assert plain["object"] == "list"
@@ -84,6 +84,6 @@ def test_bad_field_is_named(fields: dict[str, Any], field: str, words: str) -> N
         ({}, "dimensions", "dimensions"),
     ],
 )
-def test_contract_path_has_the_callers_name(fields: dict[str, Any], path: str, name: str) -> None:
+def test_contract_path_is_mapped_to_the_callers_field(fields: dict[str, Any], path: str, name: str) -> None:
     """A violation is reported with the caller's field names."""
     assert parse(**fields).caller_name(path) == name

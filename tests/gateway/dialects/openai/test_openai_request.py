@@ -28,20 +28,20 @@ def parse(**fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:
 def test_request_with_every_field() -> None:
     """A body with every field that has an effect becomes the golden request, with schemas verbatim."""
     call = OpenAITranslator().parse(HttpRequest((GOLDEN / "openai_request.json").read_bytes()))
-    wanted = text_format.Parse((GOLDEN / "openai_request.textproto").read_text(), chat_pb2.ChatRequest())
-    assert call.request == wanted
+    response_format = text_format.Parse((GOLDEN / "openai_request.textproto").read_text(), chat_pb2.ChatRequest())
+    assert call.request == response_format
     assert call.stream
     assert call.affinity == "user-7"
 
 
-def test_every_field_of_the_contract_is_reached() -> None:
+def test_golden_request_sets_every_contract_field() -> None:
     """The golden request has every field of the contract's messages except those without a REST field."""
     request = text_format.Parse((GOLDEN / "openai_request.textproto").read_text(), chat_pb2.ChatRequest())
     for message in (request, request.sampling, request.stopping, request.logprobs):
         assert {f.name for f, _ in message.ListFields()} == {f.name for f in message.DESCRIPTOR.fields} - ELSEWHERE
 
 
-def test_nothing_given_sets_nothing() -> None:
+def test_absent_and_null_fields_are_not_set() -> None:
     """Absent fields and nulls are not in the request, so that the service applies its defaults."""
     plain = parse()
     assert {f.name for f, _ in plain.request.ListFields()} <= {"model", "messages", "sampling", "stopping"}
@@ -57,12 +57,12 @@ def test_nothing_given_sets_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "sent"),
+    ("seed", "expected"),
     [(0, 0), (2**64 - 1, 2**64 - 1), (-1, 2**64 - 1), (-(2**63), 2**63), (2**63 - 1, 2**63 - 1)],
 )
-def test_seed(seed: int, sent: int) -> None:
+def test_seed(seed: int, expected: int) -> None:
     """Signed seeds become their two's complement, so that different seeds stay different."""
-    assert parse(seed=seed).request.sampling.seed == sent
+    assert parse(seed=seed).request.sampling.seed == expected
 
 
 @pytest.mark.parametrize(
@@ -80,23 +80,23 @@ def test_token_limit(fields: dict[str, Any], max_tokens: int) -> None:
     assert parse(**fields).request.stopping.max_tokens == max_tokens
 
 
-@pytest.mark.parametrize(("stop", "sent"), [("a", ["a"]), ("", [""]), (["a", "b"], ["a", "b"]), ([], [])])
-def test_stop(stop: str | list[str], sent: list[str]) -> None:
+@pytest.mark.parametrize(("stop", "expected"), [("a", ["a"]), ("", [""]), (["a", "b"], ["a", "b"]), ([], [])])
+def test_stop(stop: str | list[str], expected: list[str]) -> None:
     """A single stop string is a list of one."""
-    assert list(parse(stop=stop).request.stopping.stop) == sent
+    assert list(parse(stop=stop).request.stopping.stop) == expected
 
 
 @pytest.mark.parametrize(
-    ("effort", "sent"),
+    ("effort", "expected"),
     [("none", 1), ("minimal", 2), ("low", 2), ("medium", 3), ("high", 4), ("xhigh", 4), ("max", 4)],
 )
-def test_reasoning_effort(effort: str, sent: int) -> None:
+def test_reasoning_effort(effort: str, expected: int) -> None:
     """OpenAI's seven efforts are mapped to the contract's four."""
-    assert parse(reasoning_effort=effort).request.reasoning_effort == sent
+    assert parse(reasoning_effort=effort).request.reasoning_effort == expected
 
 
 @pytest.mark.parametrize(
-    ("choice", "sent"),
+    ("choice", "expected"),
     [
         ("none", "mode: TOOL_CHOICE_MODE_NONE"),
         ("auto", "mode: TOOL_CHOICE_MODE_AUTO"),
@@ -104,13 +104,13 @@ def test_reasoning_effort(effort: str, sent: int) -> None:
         ({"type": "function", "function": {"name": "f"}}, 'function_name: "f"'),
     ],
 )
-def test_tool_choice(choice: Any, sent: str) -> None:
+def test_tool_choice(choice: Any, expected: str) -> None:
     """Modes and names of tools are mapped to the contract's."""
-    assert text_format.MessageToString(parse(tool_choice=choice).request.tool_choice).strip() == sent
+    assert text_format.MessageToString(parse(tool_choice=choice).request.tool_choice).strip() == expected
 
 
 @pytest.mark.parametrize(
-    ("wanted", "sent"),
+    ("response_format", "expected"),
     [
         ({"type": "text"}, ""),
         ({"type": "json_object"}, "json_object { }"),
@@ -120,13 +120,13 @@ def test_tool_choice(choice: Any, sent: str) -> None:
         ),
     ],
 )
-def test_response_format(wanted: Any, sent: str) -> None:
+def test_response_format(response_format: Any, expected: str) -> None:
     """Free text is no constraint; a schema is copied verbatim."""
-    constraint = parse(response_format=wanted).request.output_constraint
-    assert text_format.MessageToString(constraint, as_one_line=True) == sent
+    constraint = parse(response_format=response_format).request.output_constraint
+    assert text_format.MessageToString(constraint, as_one_line=True) == expected
 
 
-def test_answer_can_be_sent_back() -> None:
+def test_answer_is_valid_in_the_next_request() -> None:
     """An assistant's message as clients store it, with null fields, is a valid turn of the next request."""
     kept = {
         "role": "assistant", "content": None, "refusal": None, "annotations": None, "audio": None,
@@ -142,7 +142,7 @@ def test_answer_can_be_sent_back() -> None:
     assert user.content[0].text == "hi"
 
 
-def test_what_others_add_to_history_is_ignored() -> None:
+def test_additional_message_fields_of_other_servers_are_ignored() -> None:
     """Messages with additional fields of other servers or clients are valid turns."""
     call = {"index": 0, "id": "c1", "type": None, "custom": None, "provider_specific_fields": {"a": [1]}}
     function = {"name": "f", "arguments": "{}", "parsed_arguments": {"a": 1}}
@@ -169,7 +169,7 @@ def test_what_others_add_to_history_is_ignored() -> None:
         ({"reasoning": "a", "role": "user"}, None),
     ],
 )
-def test_reasoning_comes_back_by_either_name(fields: dict[str, Any], text: str | None) -> None:
+def test_reasoning_of_earlier_turns_is_accepted_under_both_names(fields: dict[str, Any], text: str | None) -> None:
     """Reasoning that is not a string, or not of the assistant, is ignored."""
     (message,) = parse(messages=[{"role": "assistant", "content": "c", **fields}]).request.messages
     assert (message.reasoning if message.HasField("reasoning") else None) == text
@@ -179,7 +179,7 @@ def test_reasoning_comes_back_by_either_name(fields: dict[str, Any], text: str |
     ("given", "text"),
     [('{"a":  1}', '{"a":  1}'), ({"a": 1.0, "b": {"c": [None]}}, '{"a":1.0,"b":{"c": [null]}}'), ({}, "{}")],
 )
-def test_arguments_of_a_call_may_be_an_object(given: Any, text: str) -> None:
+def test_tool_call_arguments_may_be_an_object(given: Any, text: str) -> None:
     """Arguments may be an object, as Databricks documents; its numbers stay verbatim."""
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": given}}
     _, assistant = parse(

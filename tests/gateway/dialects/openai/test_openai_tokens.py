@@ -14,18 +14,18 @@ from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
 
 USER = {"role": "user", "content": "hi"}
-SAID = {"role": "assistant", "content": "I"}
+ASSISTANT = {"role": "assistant", "content": "I"}
 REPLY = token_pb2.CountTokensResponse(num_tokens=2, max_model_len=9, token_ids=[5, 6], tokens=[b"hi", b"\xc3"])
 
 
-def asked(parse: Any, **fields: Any) -> tokens.ParsedTokens:
+def parsed(parse: Any, **fields: Any) -> tokens.ParsedTokens:
     """Return the parsed body with these fields."""
     parsed: tokens.ParsedTokens = parse(HttpRequest(json.dumps({"model": "m", **fields}).encode()))
     return parsed
 
 
 @pytest.mark.parametrize(
-    ("fields", "wanted"),
+    ("fields", "expected_fields"),
     [
         ({"prompt": ""}, {"text": {"model": "m", "text": ""}}),
         (
@@ -33,7 +33,7 @@ def asked(parse: Any, **fields: Any) -> tokens.ParsedTokens:
             {"text": {"model": "m", "text": "a", "addSpecialTokens": False}},
         ),
         (
-            {"messages": [USER, SAID], "continue_final_message": True, "add_special_tokens": False},
+            {"messages": [USER, ASSISTANT], "continue_final_message": True, "add_special_tokens": False},
             {
                 "chat": {
                     "model": "m",
@@ -51,10 +51,10 @@ def asked(parse: Any, **fields: Any) -> tokens.ParsedTokens:
         ),
     ],
 )
-def test_prompt_is_a_text_or_a_conversation(fields: dict[str, Any], wanted: dict[str, Any]) -> None:
+def test_tokenize_accepts_a_text_or_a_conversation(fields: dict[str, Any], expected_fields: dict[str, Any]) -> None:
     """A text or a conversation becomes the prompt that the model would receive."""
-    request = asked(tokens.parse_tokenize, **fields).request
-    expected = ParseDict(wanted | {"returnTokens": True}, token_pb2.CountTokensRequest())
+    request = parsed(tokens.parse_tokenize, **fields).request
+    expected = ParseDict(expected_fields | {"returnTokens": True}, token_pb2.CountTokensRequest())
     for message in (request, expected):
         assert isinstance(message, token_pb2.CountTokensRequest)
         if message.HasField("chat"):
@@ -63,11 +63,11 @@ def test_prompt_is_a_text_or_a_conversation(fields: dict[str, Any], wanted: dict
     assert request == expected
 
 
-def test_conversation_has_tools_and_variables() -> None:
+def test_tokenized_conversation_includes_tools_and_template_variables() -> None:
     """Tools and template variables are part of a conversation's prompt."""
     tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
     fields = {"messages": [USER], "tools": [tool], "chat_template_kwargs": {"a": 1}, "add_generation_prompt": False}
-    request = asked(tokens.parse_tokenize, **fields).request
+    request = parsed(tokens.parse_tokenize, **fields).request
     assert isinstance(request, token_pb2.CountTokensRequest)
     assert [each.function.name for each in request.chat.tools] == ["f"]
     assert json.loads(request.chat.chat_template_kwargs) == {"a": 1}
@@ -92,10 +92,10 @@ def test_conversation_has_tools_and_variables() -> None:
         (tokens.parse_input_tokens, {"input": "a", "previous_response_id": "x"}, "previous_response_id"),
     ],
 )
-def test_what_cannot_be_is_rejected_by_name(parse: Any, fields: dict[str, Any], field: str | None) -> None:
+def test_invalid_fields_are_rejected_by_name(parse: Any, fields: dict[str, Any], field: str | None) -> None:
     """Invalid bodies are rejected with the caller's name of the field."""
     with pytest.raises(Failure) as caught:
-        asked(parse, **fields)
+        parsed(parse, **fields)
     assert (caught.value.status, caught.value.field) == (400, field)
 
 
@@ -111,24 +111,24 @@ def test_what_cannot_be_is_rejected_by_name(parse: Any, fields: dict[str, Any], 
         (tokens.parse_input_tokens, {"input": "a"}, "response.sampling.temperature", "temperature"),
     ],
 )
-def test_rejections_come_back_by_the_caller_s_name(parse: Any, fields: dict[str, Any], path: str, name: str) -> None:
+def test_service_errors_name_the_callers_field(parse: Any, fields: dict[str, Any], path: str, name: str) -> None:
     """Errors of the service have the caller's field names."""
-    assert asked(parse, **fields).caller_name(path) == name
+    assert parsed(parse, **fields).caller_name(path) == name
 
 
-def test_token_s_texts_are_sent_on_request() -> None:
+def test_token_texts_are_sent_only_on_request() -> None:
     """Texts of tokens are sent on request only; incomplete UTF-8 is shown as replacement characters."""
     plain = {"count": 2, "max_model_len": 9, "tokens": [5, 6], "token_strs": None}
-    assert json.loads(asked(tokens.parse_tokenize, prompt="a").serialize(REPLY)) == plain
-    strung = asked(tokens.parse_tokenize, prompt="a", return_token_strs=True)
+    assert json.loads(parsed(tokens.parse_tokenize, prompt="a").serialize(REPLY)) == plain
+    strung = parsed(tokens.parse_tokenize, prompt="a", return_token_strs=True)
     assert json.loads(strung.serialize(REPLY)) == plain | {"token_strs": ["hi", "\ufffd"]}
 
 
 def test_text_and_count_are_serialized() -> None:
     """The text has vLLM's form, and the count OpenAI's."""
-    joined = asked(tokens.parse_detokenize, tokens=[1], skip_special_tokens=True)
+    joined = parsed(tokens.parse_detokenize, tokens=[1], skip_special_tokens=True)
     assert isinstance(joined.request, token_pb2.DetokenizeTextRequest)
     assert joined.request.skip_special_tokens
     assert json.loads(joined.serialize(token_pb2.DetokenizeTextResponse(text="ä"))) == {"prompt": "ä"}
-    counted = asked(tokens.parse_input_tokens, input="a")
+    counted = parsed(tokens.parse_input_tokens, input="a")
     assert json.loads(counted.serialize(REPLY)) == {"object": "response.input_tokens", "input_tokens": 2}

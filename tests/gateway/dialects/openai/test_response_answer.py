@@ -85,7 +85,7 @@ def test_stream_is_golden(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_stream_and_whole_are_openais_own_types(case: str) -> None:
+def test_events_and_answer_are_valid_for_openais_types(case: str) -> None:
     """Every event and the whole answer are valid for OpenAI's types, and contain the same response."""
     sent_data = data_of((GOLDEN / f"{case}.sse.txt").read_bytes())
     for data in sent_data:
@@ -107,20 +107,20 @@ def test_answer_echoes_the_request() -> None:
     assert (whole["store"], whole["background"], whole["previous_response_id"]) == (False, False, None)
 
 
-def test_answer_has_defaults() -> None:
+def test_answer_echoes_openais_defaults_of_absent_fields() -> None:
     """Absent fields are echoed as OpenAI's defaults; numbers are the effective values of the service."""
     whole = whole_of("text")
-    wanted = {
+    expected = {
         "temperature": 0.5, "top_p": 1.0, "tools": [], "tool_choice": "auto", "parallel_tool_calls": True,
         "truncation": "disabled", "text": {"format": {"type": "text"}, "verbosity": None}, "instructions": None,
         "max_output_tokens": None, "top_logprobs": 0, "error": None, "incomplete_details": None,
         "reasoning": {"effort": None, "summary": None}, "frequency_penalty": 0.0, "presence_penalty": 0.0,
         "service_tier": "default", "conversation": None, "prompt": None, "completed_at": 1_700_000_003,
     }  # fmt: skip
-    assert {name: whole[name] for name in wanted} == wanted
+    assert {name: whole[name] for name in expected} == expected
 
 
-def test_answer_has_numbers_as_in_settings() -> None:
+def test_answer_rounds_float32_numbers_to_seven_digits() -> None:
     """A model's own settings, which are 32-bit floats in the contract, are rounded to seven digits."""
     (event,) = events_of("text")[-1:]
     event.completed.response.sampling.temperature, event.completed.response.sampling.top_p = 0.3, 0.95
@@ -145,15 +145,15 @@ def test_answer_has_the_effective_effort(given: dict[str, str], sent_data: str) 
 
 
 @pytest.mark.parametrize("is_nested", [False, True])
-def test_schemas_come_back_in_their_form_and_in_one_line(*, is_nested: bool) -> None:
+def test_schemas_are_echoed_in_the_requests_form_on_one_line(*, is_nested: bool) -> None:
     """Tools and formats are echoed in the form of the request, without line ends that would break an event."""
     named = f'"name": "f", "strict": null, "description": null, "%s": {SCHEMA}'
-    tool, wanted = named % "parameters", named % "schema"
+    tool, expected = named % "parameters", named % "schema"
     if is_nested:
-        tool, wanted = f'"function": {{{tool}}}', f'"json_schema": {{{wanted}}}'
+        tool, expected = f'"function": {{{tool}}}', f'"json_schema": {{{expected}}}'
     body = (
         f'{{"model": "m", "input": "hi", "tools": [{{"type": "function", {tool}}}], '
-        f'"text": {{"format": {{"type": "json_schema", {wanted}}}, "verbosity": null}}}}'
+        f'"text": {{"format": {{"type": "json_schema", {expected}}}, "verbosity": null}}}}'
     )
     encoder = OpenAIResponseTranslator().parse(HttpRequest(body.encode())).encoder
     stream = b"".join(encoder.chunk(event) for event in events_of("text"))
@@ -204,7 +204,7 @@ def test_failed_stream_ends_with_the_response_so_far(failure: Failure, code: str
 
 
 @pytest.mark.parametrize("text", ["", "a", '"\\\n\t\u2028', "ä€😀", "\x00\x7f"])
-def test_text_survives(text: str) -> None:
+def test_any_text_is_one_sse_line_and_decoded_unchanged(text: str) -> None:
     """Any text is encoded in one line and decoded unchanged."""
     encoder = encoder_of()
     encoder.chunk(events_of("text")[0])

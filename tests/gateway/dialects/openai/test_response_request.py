@@ -7,56 +7,35 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format
-from sluice.v1 import response_pb2
 
-from gateway.dialects.databricks.response import DatabricksResponseTranslator
-from gateway.dialects.openai.response import OpenAIResponseTranslator
-from gateway.dialects.seam.failure import Failure, Reason
-from gateway.dialects.seam.http_request import HttpRequest
-from gateway.dialects.seam.translator import ParsedRequest
-
-SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}}
-TOOL = {"type": "function", "name": "f", "description": "Does.", "parameters": SCHEMA, "strict": True}
-NESTED_TOOL = {"type": "function", "function": {key: value for key, value in TOOL.items() if key != "type"}}
+from tests.gateway.dialects.openai.response_requests import NESTED_TOOL, SCHEMA, TOOL, parse
 
 
-def parse(**fields: Any) -> ParsedRequest[response_pb2.CreateResponseRequest]:
-    """Return the call for a valid body changed by `fields`."""
-    return OpenAIResponseTranslator().parse(HttpRequest(json.dumps({"model": "m", "input": "hi", **fields}).encode()))
-
-
-def sent(**fields: Any) -> dict[str, Any]:
+def request_of(**fields: Any) -> dict[str, Any]:
     """Return the JSON of the contract's request without the model and the plain input."""
     request = json_format.MessageToDict(parse(**fields).request, preserving_proto_field_name=True)
     assert request.pop("model") == "m"
     if "input" not in fields:
-        assert request.pop("input") == [said("hi")]
+        assert request.pop("input") == [message_of("hi")]
     return {name: value for name, value in request.items() if value != {}}
 
 
-def said(*texts: str, role: str = "USER") -> dict[str, Any]:
+def message_of(*texts: str, role: str = "USER") -> dict[str, Any]:
     return {"message": {"role": f"ROLE_{role}", "content": [{"text": text} for text in texts]}}
 
 
-def rejection(**fields: Any) -> Failure:
-    with pytest.raises(Failure) as caught:
-        parse(**fields)
-    assert caught.value.status == 400
-    return caught.value
-
-
 @pytest.mark.parametrize(
-    ("item", "wanted"),
+    ("item", "expected"),
     [
-        ({"role": "user", "content": "hi"}, said("hi")),
-        ({"role": "user", "content": ""}, said("")),
-        ({"type": "message", "role": "developer", "content": "hi"}, said("hi", role="SYSTEM")),
-        ({"role": "system", "content": "hi"}, said("hi", role="SYSTEM")),
+        ({"role": "user", "content": "hi"}, message_of("hi")),
+        ({"role": "user", "content": ""}, message_of("")),
+        ({"type": "message", "role": "developer", "content": "hi"}, message_of("hi", role="SYSTEM")),
+        ({"role": "system", "content": "hi"}, message_of("hi", role="SYSTEM")),
         ({"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]},
-         said("a", "b")),
+         message_of("a", "b")),
         ({"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "phase": "final_answer",
           "content": [{"type": "output_text", "text": "a", "annotations": [], "logprobs": []},
-                      {"type": "refusal", "refusal": "no"}]}, said("a", "no", role="ASSISTANT")),
+                      {"type": "refusal", "refusal": "no"}]}, message_of("a", "no", role="ASSISTANT")),
         ({"role": "user", "content": [{"type": "input_image", "image_url": "https://x/y.png", "detail": "low"}]},
          {"message": {"role": "ROLE_USER",
                       "content": [{"image_url": {"url": "https://x/y.png", "detail": "IMAGE_DETAIL_LOW"}}]}}),
@@ -82,7 +61,7 @@ def rejection(**fields: Any) -> Failure:
         ({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}, {"reasoning": {}}),
         ({"type": "message", "role": "assistant", "call_id": None, "status": "done", "provider_specific_fields": {},
           "content": [{"type": "output_text", "text": "a", "parsed": {"n": 1}, "mood": 1}]},
-         said("a", role="ASSISTANT")),
+         message_of("a", role="ASSISTANT")),
         ({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "parsed_arguments": {}, "index": 0,
           "caller": None, "role": "assistant"},
          {"function_call": {"call_id": "c", "name": "f", "arguments": "{}"}}),
@@ -90,13 +69,13 @@ def rejection(**fields: Any) -> Failure:
          {"function_call_output": {"call_id": "c", "output": "42"}}),
     ],
 )  # fmt: skip
-def test_items(item: dict[str, Any], wanted: dict[str, Any]) -> None:
+def test_items(item: dict[str, Any], expected: dict[str, Any]) -> None:
     """Each kind of item and part becomes the contract's; JSON stays verbatim."""
-    assert sent(input=[item]) == {"input": [wanted]}
+    assert request_of(input=[item]) == {"input": [expected]}
 
 
 @pytest.mark.parametrize(
-    ("fields", "wanted"),
+    ("fields", "expected"),
     [
         ({}, {}),
         ({"instructions": "Be kind."}, {"instructions": "Be kind."}),
@@ -123,29 +102,29 @@ def test_items(item: dict[str, Any], wanted: dict[str, Any]) -> None:
         ({"store": False, "background": False, "user": "u", "safety_identifier": "s"}, {}),
     ],
 )  # fmt: skip
-def test_fields(fields: dict[str, Any], wanted: dict[str, Any]) -> None:
+def test_fields(fields: dict[str, Any], expected: dict[str, Any]) -> None:
     """Exactly the fields with an effect are in the contract's request."""
-    assert sent(**fields) == wanted
+    assert request_of(**fields) == expected
 
 
-def test_logprobs_are_asked_for_by_include_or_by_number() -> None:
+def test_logprobs_are_enabled_by_include_or_top_logprobs() -> None:
     """Either field enables logprobs; a number of 0 alone, OpenAI's default, does not."""
     assert parse(include=["message.output_text.logprobs"]).request.HasField("logprobs")
     assert not parse(top_logprobs=0).request.HasField("logprobs")
-    both = parse(include=["message.output_text.logprobs"], top_logprobs=0).request
-    assert both.logprobs.HasField("top_logprobs")
+    request = parse(include=["message.output_text.logprobs"], top_logprobs=0).request
+    assert request.logprobs.HasField("top_logprobs")
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_json_schema_in_both_forms(*, inside: bool) -> None:
+def test_json_schema_is_accepted_in_openais_and_databricks_form(*, inside: bool) -> None:
     """A schema next to its type, as in OpenAI's API, is equivalent to one inside `json_schema`, as in Databricks'."""
     named = {"name": "s", "description": "d", "schema": SCHEMA, "strict": True}
-    wanted = {"type": "json_schema", **({"json_schema": named} if inside else named)}
+    expected = {"type": "json_schema", **({"json_schema": named} if inside else named)}
     constraint = {"json_schema": named | {"schema": json.dumps(SCHEMA)}}
-    assert sent(text={"format": wanted}) == {"output_constraint": constraint}
+    assert request_of(text={"format": expected}) == {"output_constraint": constraint}
 
 
-def test_null_is_not_given() -> None:
+def test_null_is_equivalent_to_an_absent_field() -> None:
     """Every field but model and input may be null."""
     names = [
         "instructions", "max_output_tokens", "max_tool_calls", "text", "reasoning", "tools", "tool_choice", "include",
@@ -180,146 +159,3 @@ def test_fields_without_effect(fields: dict[str, Any]) -> None:
     """Fields without effect don't change the request."""
     call = parse(**fields)
     assert (call.request, call.stream, call.affinity) == (parse().request, False, "")
-
-
-@pytest.mark.parametrize(
-    ("fields", "field", "reason"),
-    [
-        ({"background": True}, "background", Reason.UNSUPPORTED_FIELD),
-        ({"store": True}, "store", Reason.UNSUPPORTED_FIELD),
-        ({"conversation": "conv_1"}, "conversation", Reason.UNSUPPORTED_FIELD),
-        ({"conversation": {"id": "conv_1"}}, "conversation", Reason.UNSUPPORTED_FIELD),
-        ({"service_tier": "auto"}, "service_tier", Reason.UNSUPPORTED_FIELD),
-        ({"previous_response_id": "resp_1"}, "previous_response_id", Reason.UNSUPPORTED_FIELD),
-        ({"prompt": {"id": "pmpt_1"}}, "prompt", Reason.UNSUPPORTED_FIELD),
-        ({"moderation": {}}, "moderation", Reason.UNSUPPORTED_FIELD),
-        ({"stream_options": {"include_usage": True}}, "stream_options", Reason.INVALID_FIELD),
-        ({"include": ["everything"]}, "include.0", Reason.INVALID_FIELD),
-        ({"truncation": "some"}, "truncation", Reason.INVALID_FIELD),
-        ({"input": 1}, "input", Reason.INVALID_TYPE),
-        ({"input": [{"content": "a"}]}, "input.0.role", Reason.MISSING_FIELD),
-        ({"input": [{"role": "user"}]}, "input.0.content", Reason.MISSING_FIELD),
-        ({"input": [{"role": "tool", "content": "a"}]}, "input.0.role", Reason.INVALID_FIELD),
-        ({"tools": [TOOL | {"mood": 1}]}, "tools.0.mood", Reason.UNKNOWN_FIELD),
-        ({"text": {"format": {"type": "json_object"}, "mood": 1}}, "text.mood", Reason.UNKNOWN_FIELD),
-        ({"input": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "input.0.content.0.type",
-         Reason.INVALID_FIELD),
-        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input.0.content.0.image_url",
-         Reason.MISSING_FIELD),
-        ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "input.0.content.0.file_data",
-         Reason.MISSING_FIELD),
-        ({"input": [{"role": "user", "content": [{"type": "reasoning_text", "text": "a"}]}]},
-         "input.0.content.0.type", Reason.INVALID_FIELD),
-        ({"input": [{"type": "reasoning", "content": [{"type": "input_text", "text": "a"}]}]},
-         "input.0.content.0.type", Reason.INVALID_FIELD),
-        ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0.type", Reason.INVALID_FIELD),
-        ({"input": [{"type": "function_call", "call_id": "c", "name": "f"}]}, "input.0.arguments",
-         Reason.MISSING_FIELD),
-        ({"input": [{"type": "function_call_output", "call_id": "c",
-                     "output": [{"type": "input_image", "image_url": "https://x"}]}]}, "input.0.output.0",
-         Reason.UNSUPPORTED_MODALITY),
-        ({"input": [{"role": "user", "content": "a"}] * 4097}, "input", Reason.INVALID_FIELD),
-        ({"input": [{"role": "user", "content": [{"type": "input_text", "text": ""}] * 1025}]}, "input.0.content",
-         Reason.INVALID_FIELD),
-        ({"tools": [TOOL] * 129}, "tools", Reason.INVALID_FIELD),
-        ({"metadata": {str(i): "" for i in range(17)}}, "metadata", Reason.INVALID_FIELD),
-        ({"tools": [{"type": "web_search"}]}, "tools.0.type", Reason.INVALID_FIELD),
-        ({"tools": [{"type": "function"}]}, "tools.0.name", Reason.MISSING_FIELD),
-        ({"tools": [NESTED_TOOL | {"name": "g"}]}, "tools.0", Reason.INVALID_FIELD),
-        ({"tool_choice": "any"}, "tool_choice", Reason.INVALID_FIELD),
-        ({"tool_choice": {"type": "function"}}, "tool_choice.name", Reason.MISSING_FIELD),
-        ({"tool_choice": {"type": "function", "name": "f", "function": {"name": "f"}}}, "tool_choice",
-         Reason.INVALID_FIELD),
-        ({"text": {"format": {"type": "json_schema", "schema": {}}}}, "text.format.name", Reason.MISSING_FIELD),
-        ({"text": {"format": {"type": "json_schema", "name": "s"}}}, "text.format.schema", Reason.MISSING_FIELD),
-        ({"text": {"format": {"type": "json_schema", "json_schema": {"name": "s"}}}},
-         "text.format.json_schema.schema", Reason.MISSING_FIELD),
-        ({"text": {"format": {"type": "json_schema", "name": "s", "json_schema": {"name": "s"}}}}, "text.format",
-         Reason.INVALID_FIELD),
-        ({"max_output_tokens": -1}, "max_output_tokens", Reason.INVALID_FIELD),
-        ({"reasoning": {"effort": "some"}}, "reasoning.effort", Reason.INVALID_FIELD),
-        ({"colour": 1}, "colour", Reason.UNKNOWN_FIELD),
-    ],
-)  # fmt: skip
-def test_rejections_name_the_field(fields: dict[str, Any], field: str, reason: Reason) -> None:
-    """Invalid or unsupported fields are rejected before the service is called."""
-    failure = rejection(**fields)
-    assert (failure.field, failure.reason) == (field, reason)
-
-
-LISTED: dict[str, Any] = {
-    "input": [
-        {"role": "user", "content": "a"},
-        {"role": "user", "content": [{"type": "input_image", "image_url": "https://x"}]},
-        {"type": "function_call_output", "call_id": "c", "output": "1"},
-        {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "a"}]},
-        {"role": "user", "content": [{"type": "input_file", "file_id": "f"}]},
-    ]
-}
-
-
-@pytest.mark.parametrize(
-    ("fields", "contract", "caller"),
-    [
-        ({}, "input[0].message.content[0].text", "input"),
-        (LISTED, "input", "input"),
-        (LISTED, "input[0].message.content[0].text", "input.0.content"),
-        (LISTED, "input[0].message.role", "input.0.role"),
-        (LISTED, "input[0].message", "input.0"),
-        (LISTED, "input[1].message.content[0].image_url", "input.1.content.0.image_url"),
-        (LISTED, "input[1].message.content[0].image_url.url", "input.1.content.0.image_url"),
-        (LISTED, "input[1].message.content", "input.1.content"),
-        (LISTED, "input[2].function_call_output.call_id", "input.2.call_id"),
-        (LISTED, "input[3].reasoning.text", "input.3.content"),
-        (LISTED, "input[4].message.content[0].file", "input.4.content.0"),
-        (LISTED, "input[4].message.content[0].file.file_id", "input.4.content.0.file_id"),
-        ({}, "sampling.temperature", "temperature"),
-        ({}, "sampling.logit_bias[7]", "logit_bias.7"),
-        ({}, "max_output_tokens", "max_output_tokens"),
-        ({}, "logprobs.top_logprobs", "top_logprobs"),
-        ({}, "reasoning_effort", "reasoning.effort"),
-        ({}, "serving.error_behavior", "truncation"),
-        ({}, "serving.priority", "priority"),
-        ({}, 'metadata["a"]', "metadata.a"),
-        ({"tools": [TOOL]}, "tools[0].function.parameters", "tools.0.parameters"),
-        ({"tools": [TOOL]}, "tools[0].function", "tools.0"),
-        ({"tools": [NESTED_TOOL]}, "tools[0].function.parameters", "tools.0.function.parameters"),
-        ({"tool_choice": "auto"}, "tool_choice.mode", "tool_choice"),
-        ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice.function_name", "tool_choice.name"),
-        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice.function_name",
-         "tool_choice.function.name"),
-        ({"text": {"format": {"type": "json_object"}}}, "output_constraint.json_object", "text.format"),
-        ({"text": {"format": {"type": "json_schema", "name": "s", "schema": {}}}},
-         "output_constraint.json_schema.schema", "text.format.schema"),
-        ({"text": {"format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {}}}}},
-         "output_constraint.json_schema.schema", "text.format.json_schema.schema"),
-    ],
-)  # fmt: skip
-def test_names_come_back_as_the_caller_wrote_them(fields: dict[str, Any], contract: str, caller: str) -> None:
-    """The service's field paths are mapped to the caller's form of the same value."""
-    assert parse(**fields).caller_name(contract) == caller
-
-
-@pytest.mark.parametrize("form", ["flat", "nested"])
-def test_databricks_limits_tools(form: str) -> None:
-    """Databricks accepts at most 32 functions with 15 parameters each in both forms."""
-    schema = {"type": "object", "properties": {f"p{i}": {} for i in range(16)}}
-    big = {"name": "f", "parameters": schema}
-    tool = {"type": "function", **big} if form == "flat" else {"type": "function", "function": big}
-    path = "tools.0.parameters" if form == "flat" else "tools.0.function.parameters"
-    for tools, field in (([tool], f"{path}.properties"), ([TOOL] * 33, "tools")):
-        asked = {"model": "m", "input": "hi", "tools": tools}
-        with pytest.raises(Failure) as caught:
-            DatabricksResponseTranslator().parse(HttpRequest(json.dumps(asked).encode()))
-        assert caught.value.field == field
-        body = json.loads(DatabricksResponseTranslator().error_response(caught.value).body)
-        assert body["error_code"] == "INVALID_PARAMETER_VALUE"
-    assert parse(tools=[tool]).request.tools
-
-
-@pytest.mark.parametrize("limit", [0, 2**32])
-def test_limit_of_built_in_tools_is_in_the_contracts_range(limit: int) -> None:
-    """`max_tool_calls` is validated although it has no effect."""
-    with pytest.raises(Failure) as caught:
-        parse(max_tool_calls=limit)
-    assert (caught.value.field, caught.value.status) == ("max_tool_calls", 400)

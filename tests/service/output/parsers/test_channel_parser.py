@@ -68,7 +68,7 @@ def test_messages_are_read_at_every_cut(
         assert (parser.content_start, parser.has_reasoned) == (whole.content_start, whole.has_reasoned)
 
 
-def test_content_begins_after_the_reasoning() -> None:
+def test_content_starts_after_the_reasoning() -> None:
     """The tokens of the reasoning, including its markers, can be counted."""
     text = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Yes."
     parser, _ = parse(MAY_OPEN, text, [])

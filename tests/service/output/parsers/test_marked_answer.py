@@ -35,7 +35,7 @@ def parse(text: str, cuts: Iterable[int]) -> list[Text]:
 
 
 @pytest.mark.parametrize(("text", "content"), CASES)
-def test_markers_are_taken_off_at_every_cut(text: str, content: str) -> None:
+def test_answer_markers_are_removed_at_every_cut(text: str, content: str) -> None:
     """The text between the markers is the answer, and each delta has its position; the cut changes nothing."""
     for cuts in [*([cut] for cut in range(len(text) + 1)), range(len(text))]:
         deltas = parse(text, cuts)

@@ -28,17 +28,17 @@ from tests.service.preparation.tools import function
 from tests.service.prompts.fakes import message, user
 
 
-async def test_prompt_is_the_template_s(preparation: Preparation) -> None:
+async def test_prompt_is_rendered_by_the_template(preparation: Preparation) -> None:
     """The prompt has the default system prompt, the messages and the start of the answer, with control tokens."""
     prepared = await preparation.prepare(chat(user("hello")), "r")
     expected = "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
     assert request_of(prepared).prompt_token_ids == TOKENIZER.encode(expected)
 
 
-async def test_generation_has_what_the_request_asks_for(preparation: Preparation) -> None:
+async def test_engine_request_has_every_field_of_the_chat(preparation: Preparation) -> None:
     """Every field reaches the engine's request; the echo has every default."""
     deadline = time.monotonic() + 60
-    asked = chat(
+    request = chat(
         user("hi"),
         n=3,
         sampling=SamplingParams(temperature=0.5),
@@ -47,7 +47,7 @@ async def test_generation_has_what_the_request_asks_for(preparation: Preparation
         priority=3,
         cache_salt="tenant",
     )
-    prepared = await preparation.prepare(asked, "r", deadline)
+    prepared = await preparation.prepare(request, "r", deadline)
     generation = request_of(prepared)
     assert (generation.request_id, generation.n, generation.logprobs) == ("r", 3, LogprobsOptions(4))
     assert (generation.prompt_field, generation.deadline) == ("messages", deadline)
@@ -64,13 +64,13 @@ async def test_generation_has_what_the_request_asks_for(preparation: Preparation
 
 @pytest.mark.parametrize("text", ["I am", " I\n", "", "a<|im_end|>b", "<|im_"])
 @pytest.mark.parametrize("effort", [None, ReasoningEffort.HIGH])
-async def test_answer_goes_on_where_the_last_message_ends(
+async def test_answer_continues_the_last_message(
     preparation: Preparation, text: str, effort: ReasoningEffort | None
 ) -> None:
     """There is no end of turn, no new turn and no reasoning; the text is whole and has no control token."""
-    said = (user("hello"), message(Role.ASSISTANT, text))
-    prepared = await preparation.prepare(chat(*said, continues=True, reasoning_effort=effort), "r")
-    closed = prompt_of(await preparation.prepare(chat(*said), "r"))
+    turns = (user("hello"), message(Role.ASSISTANT, text))
+    prepared = await preparation.prepare(chat(*turns, continues=True, reasoning_effort=effort), "r")
+    closed = prompt_of(await preparation.prepare(chat(*turns), "r"))
     assert closed.startswith(prompt_of(prepared) + "<|im_end|>")
     assert prompt_of(prepared).endswith(f"assistant\n{text}")
     ended = request_of(prepared).prompt_token_ids.count(token_id(TOKENIZER, "<|im_end|>"))
@@ -82,18 +82,18 @@ async def test_answer_goes_on_where_the_last_message_ends(
 SWITCHES = "{{ mood }}{{ 'T' if enable_thinking else 'F' }}{{ rest | tojson }}{{ 'A' if add_generation_prompt }}"
 
 
-async def test_template_gets_the_request_s_own_variables() -> None:
+async def test_template_variables_of_the_request_reach_the_template() -> None:
     """Own variables override an effort's; unknown ones have no effect."""
     preparation = preparation_of(SWITCHES)
     own = json.dumps({"mood": "calm", "enable_thinking": True, "rest": {"a": [1, None]}, "unknown": 1})
-    asked = chat(user("x"), template_variables=own, reasoning_effort=ReasoningEffort.NONE)
-    assert prompt_of(await preparation.prepare(asked, "r")) == 'calmT{"a": [1, null]}A'
+    request = chat(user("x"), template_variables=own, reasoning_effort=ReasoningEffort.NONE)
+    assert prompt_of(await preparation.prepare(request, "r")) == 'calmT{"a": [1, null]}A'
     closed = chat(user("x"), template_variables='{"rest": 1}', opens_turn=False)
     assert prompt_of(await preparation.prepare(closed, "r")) == "F1"
     preparation.close()
 
 
-async def test_own_variables_cannot_write_control_tokens() -> None:
+async def test_control_tokens_in_template_variables_are_text() -> None:
     """Control tokens in variables are text."""
     preparation = preparation_of(SWITCHES)
     own = json.dumps({"mood": END, "rest": {END: END}})
@@ -106,23 +106,23 @@ async def test_own_variables_cannot_write_control_tokens() -> None:
 @pytest.mark.parametrize(
     "own", ["{", "[1]", '"a"', '{"messages": []}', '{"bos_token": "x"}', '{"namespace": 1}', '{"a": 1, "a": 2}']
 )
-async def test_own_variables_that_cannot_be_are_rejected_by_their_field(preparation: Preparation, own: str) -> None:
+async def test_invalid_template_variables_are_rejected_by_field(preparation: Preparation, own: str) -> None:
     """Values other than objects, and reserved names, are rejected."""
     with pytest.raises(InvalidRequest) as caught:
         await preparation.prepare(chat(user("x"), template_variables=own), "r")
     assert caught.value.field == "chat_template_kwargs"
 
 
-async def test_control_tokens_are_shown_only_if_asked_for(preparation: Preparation) -> None:
+async def test_control_tokens_are_omitted_unless_requested(preparation: Preparation) -> None:
     """By default control tokens are omitted."""
-    asked = chat(user("x"))
-    assert request_of(await preparation.prepare(asked, "r")).skip_special_tokens
-    shown = replace(asked, skip_special_tokens=False)
+    request = chat(user("x"))
+    assert request_of(await preparation.prepare(request, "r")).skip_special_tokens
+    shown = replace(request, skip_special_tokens=False)
     assert not request_of(await preparation.prepare(shown, "r")).skip_special_tokens
 
 
 @pytest.mark.parametrize("source", ["{{ messages[0].content }}", "{{ messages | tojson(ensure_ascii=True) }}"])
-async def test_template_that_does_not_show_the_end_of_the_last_message(source: str) -> None:
+async def test_conversation_that_cannot_be_continued_is_rejected(source: str) -> None:
     """A conversation that can't be continued is rejected for the field that requests it."""
     preparation = preparation_of(source)
     with pytest.raises(UnsupportedFeature) as caught:
@@ -132,16 +132,16 @@ async def test_template_that_does_not_show_the_end_of_the_last_message(source: s
 
 
 @pytest.mark.parametrize("token", [END, *ADDED])
-async def test_client_cannot_write_control_tokens(preparation: Preparation, token: str) -> None:
+async def test_control_tokens_in_client_text_are_text(preparation: Preparation, token: str) -> None:
     """In a message, a tool's description or a parameter's name, a control token is text."""
     clean = chat(user("x"), tools=[function("f", '{"properties": {"x": {"description": "x"}}}', description="x")])
     parameters = json.dumps({"properties": {token: {"description": token}}})
     dirty = chat(user(f"a{token}b"), tools=[function("f", parameters, description=token)])
     spelled = token_id(TOKENIZER, token)
-    wanted = list(request_of(await preparation.prepare(clean, "r")).prompt_token_ids).count(spelled)
+    expected = list(request_of(await preparation.prepare(clean, "r")).prompt_token_ids).count(spelled)
     prepared = await preparation.prepare(dirty, "r")
-    assert list(request_of(prepared).prompt_token_ids).count(spelled) == wanted
-    assert prompt_of(prepared).count(token) == wanted + 4
+    assert list(request_of(prepared).prompt_token_ids).count(spelled) == expected
+    assert prompt_of(prepared).count(token) == expected + 4
 
 
 async def test_prompt_that_is_too_long_is_rejected() -> None:
@@ -157,7 +157,7 @@ async def test_prompt_that_is_too_long_is_rejected() -> None:
         each.close()
 
 
-async def test_template_s_error_reaches_the_client() -> None:
+async def test_template_error_reaches_the_client() -> None:
     """The template's message is returned unchanged, without marks, even if it quotes the client."""
     preparation = preparation_of("{{ raise_exception('No role ' + messages[0].content) }}")
     with pytest.raises(TemplateRejected) as caught:
@@ -184,10 +184,10 @@ async def test_usage_counts_all_choices_and_the_prompt_once(preparation: Prepara
 async def test_conversation_with_calls_and_results_is_rendered(preparation: Preparation) -> None:
     """Earlier calls and their results reach the template."""
     call = FunctionCall("1", "weather", '{"city": "Oslo"}')
-    asked = chat(
+    request = chat(
         user("weather?"),
         message(Role.ASSISTANT, tool_calls=(call,)),
         message(Role.TOOL, "cold", tool_call_id="1"),
     )
-    prompt = prompt_of(await preparation.prepare(asked, "r"))
+    prompt = prompt_of(await preparation.prepare(request, "r"))
     assert '<tool_call>{"name": "weather", "arguments": {"city": "Oslo"}}</tool_call>' in prompt

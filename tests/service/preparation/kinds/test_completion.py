@@ -40,13 +40,13 @@ async def completion_of(preparation: Preparation, *prompts: str | list[int], **f
     return await exchange(preparation, COMPLETION, completion_request(*prompts, **fields))
 
 
-def said(request_index: int, text: str, choice_index: int = 0, **how: Any) -> list[GenerationOutput]:
+def outputs_for(request_index: int, text: str, choice_index: int = 0, **how: Any) -> list[GenerationOutput]:
     """Return the engine's outputs for an answer `text` to one of the prompts."""
     token_ids = [*TOKENIZER.encode(text), END_ID]
     return list(outputs_of(TOKENIZER, token_ids, choice_index=choice_index, request_index=request_index, **how))
 
 
-async def test_raw_prompts_are_taken_as_they_are(preparation: Preparation) -> None:
+async def test_raw_prompts_are_encoded_without_a_template(preparation: Preparation) -> None:
     """Text is encoded without a template, including control tokens; token ids are unchanged."""
     text = f"hello <|im_start|>{END}"
     completion = await completion_of(preparation, text, [5, 6, END_ID], text, use_raw_prompt=True)
@@ -55,7 +55,7 @@ async def test_raw_prompts_are_taken_as_they_are(preparation: Preparation) -> No
     assert END_ID in prompts[0]
 
 
-async def test_every_prompt_has_what_the_request_asks_for(preparation: Preparation) -> None:
+async def test_every_prompts_engine_request_has_all_parameters(preparation: Preparation) -> None:
     """Each engine request has all parameters, including a given seed; `max_tokens` depends on the prompt's length."""
     completion = await completion_of(
         preparation,
@@ -79,7 +79,7 @@ async def test_every_prompt_has_what_the_request_asks_for(preparation: Preparati
     assert prepared.stopping.max_tokens == 4096 - min(len(TOKENIZER.encode("hello")), 3)
 
 
-async def test_prompt_in_the_template_is_a_user_s_message(preparation: Preparation) -> None:
+async def test_templated_prompt_is_a_user_message(preparation: Preparation) -> None:
     """Without `use_raw_prompt` a text is a chat with separate reasoning; token prompts stay raw, with the next seed."""
     completion = await completion_of(
         preparation, "hello<|im_end|>", [1, 2], use_raw_prompt=False, echo=True, logprobs=LOGPROBS
@@ -93,14 +93,14 @@ async def test_prompt_in_the_template_is_a_user_s_message(preparation: Preparati
     seed = completion.prepared.sampling.seed
     assert seed is not None
     assert (templated.sampling.seed, raw.sampling.seed) == (seed, (seed + 1) % 2**63)
-    response = completion.answer([*said(0, "<think>so so</think>\n\nHi"), *said(1, "<think>raw</think>")])
+    response = completion.answer([*outputs_for(0, "<think>so so</think>\n\nHi"), *outputs_for(1, "<think>raw</think>")])
     echo = TOKENIZER.decode([1, 2])
     assert [choice.text for choice in response.choices] == ["hello<|im_end|>Hi", f"{echo}<think>raw</think>"]
     assert b"".join(logprob.bytes for logprob in response.choices[0].logprobs) == b"Hi"
     assert response.usage.reasoning_tokens == len(TOKENIZER.encode("<think>so so</think>\n\n"))
 
 
-async def test_model_without_a_template_takes_raw_prompts_only(untemplated: Preparation) -> None:
+async def test_model_without_a_template_accepts_only_raw_prompts(untemplated: Preparation) -> None:
     """Texts need a template, and token prompts don't."""
     with pytest.raises(UnsupportedFeature) as caught:
         await completion_of(untemplated, "hello", use_raw_prompt=False)
@@ -109,7 +109,7 @@ async def test_model_without_a_template_takes_raw_prompts_only(untemplated: Prep
     assert completion.prepared.requests[0].prompt_token_ids == [1, 2]
 
 
-async def test_template_s_error_names_the_prompt() -> None:
+async def test_template_error_names_the_prompts_field() -> None:
     """The template's message is reported for the prompt's field."""
     preparation = preparation_of("{{ raise_exception('No.') if messages[0].content == 'b' }}")
     with pytest.raises(TemplateRejected, match=r"No\.") as caught:
@@ -119,7 +119,7 @@ async def test_template_s_error_names_the_prompt() -> None:
 
 
 @pytest.mark.parametrize("is_raw", [True, False])
-async def test_prompt_that_is_too_long_is_named(preparation: Preparation, *, is_raw: bool) -> None:
+async def test_error_about_a_long_prompt_names_its_field(preparation: Preparation, *, is_raw: bool) -> None:
     """The error has the prompt's field, raw or in the template; a request that truncates is served."""
     prompts = ("a", "0123456789" * 1000)
     with pytest.raises(PromptTooLong) as caught:
@@ -130,20 +130,20 @@ async def test_prompt_that_is_too_long_is_named(preparation: Preparation, *, is_
     assert 3900 < len(completion.prepared.requests[1].prompt_token_ids) <= 4000
 
 
-async def test_echo_has_the_prompt_s_logprobs(preparation: Preparation) -> None:
+async def test_echo_has_the_prompts_logprobs(preparation: Preparation) -> None:
     """Each choice begins with the prompt's text and the logprobs of its tokens; the first token's is 0, alone."""
     completion = await completion_of(preparation, "hello", [7], n=2, echo=True, logprobs=LOGPROBS)
-    asked = [generation.prompt_logprobs for generation in completion.prepared.requests]
-    assert asked == [LogprobsOptions(1)] * 2
+    options = [generation.prompt_logprobs for generation in completion.prepared.requests]
+    assert options == [LogprobsOptions(1)] * 2
     prompt = TOKENIZER.encode("hello")
     found = [TokenLogprob(token_id, -0.5, ((9, -0.25),)) for token_id in prompt[1:]]
-    first, *rest = said(0, "yes")
+    first, *rest = outputs_for(0, "yes")
     outputs = [
         first._replace(prompt_logprobs=found),
-        *said(0, "no", 1),
+        *outputs_for(0, "no", 1),
         *rest,
-        *said(1, "a"),
-        *said(1, "b", 1),
+        *outputs_for(1, "a"),
+        *outputs_for(1, "b", 1),
     ]
     choices = completion.answer(outputs).choices
     assert [choice.text for choice in choices][:2] == ["helloyes", "hellono"]
@@ -156,19 +156,19 @@ async def test_echo_has_the_prompt_s_logprobs(preparation: Preparation) -> None:
     assert b"".join(logprob.bytes for logprob in choices[0].logprobs) == b"yes<|im_end|>"
 
 
-async def test_answer_without_text_has_its_echo_and_suffix(preparation: Preparation) -> None:
+async def test_empty_continuation_has_echo_and_suffix(preparation: Preparation) -> None:
     """A continuation that ends at once still begins with the prompt and ends with the suffix, in one delta."""
     completion = await completion_of(preparation, "hello", echo=True, suffix="!")
     completion.started()
-    events = completion.messages(said(0, ""))
+    events = completion.messages(outputs_for(0, ""))
     assert [event.WhichOneof("event") for event in events] == ["delta", "choice_finished"]
     assert events[0].delta.text == "hello!"
 
 
-async def test_cut_off_prompt_has_no_logprobs(preparation: Preparation) -> None:
+async def test_prompt_ended_by_the_deadline_has_no_logprobs(preparation: Preparation) -> None:
     """A prompt that the deadline cut off before it was computed has an echo without logprobs."""
     completion = await completion_of(preparation, "hello", echo=True, logprobs=LOGPROBS)
-    (output,) = said(0, "", reason=FinishReason.LENGTH)
+    (output,) = outputs_for(0, "", reason=FinishReason.LENGTH)
     response = completion.answer([output._replace(token_ids=(), token_times=(), text_ends=(), logprobs=())])
     (choice,) = response.choices
     assert (choice.text, len(choice.prompt_logprobs)) == ("hello", 0)
@@ -187,7 +187,7 @@ async def test_answer_is_the_same_however_outputs_are_cut_and_interleaved(
     for (request, choice), text in texts.items():
         num_tokens = len(TOKENIZER.encode(text)) + 1
         cuts = sorted(data.draw(st.sets(st.integers(1, max(1, num_tokens - 1)), max_size=4))) if num_tokens > 1 else ()
-        queues.append(said(request, text, choice, cuts=cuts))
+        queues.append(outputs_for(request, text, choice, cuts=cuts))
     outputs = []
     while any(queues):
         outputs.append(data.draw(st.sampled_from([queue for queue in queues if queue])).pop(0))

@@ -82,7 +82,7 @@ async def test_response_is_the_same_for_every_grouping(preparation: Preparation,
         assert other == whole
 
 
-async def test_logprobs_of_a_message_are_its_tokens(preparation: Preparation) -> None:
+async def test_logprob_tokens_spell_the_messages_text(preparation: Preparation) -> None:
     """The tokens with logprobs spell the text."""
     response = respond(await response_of(preparation, logprobs={"topLogprobs": 0}), "hello there")
     (part,) = response.output[0].message.content
@@ -99,7 +99,7 @@ async def test_whole_response_is_the_fold_of_its_stream(preparation: Preparation
     )
 
 
-async def test_answer_can_be_sent_back(preparation: Preparation) -> None:
+async def test_answer_is_valid_in_the_next_request(preparation: Preparation) -> None:
     """A response's items, and an output for its call, become the next prompt as the template writes them."""
     response = respond(await response_of(preparation, tools=TOOLS), f"<think>hm</think>Let me see.\n{CALL}")
     reasoning, message, call = response.output
@@ -137,7 +137,7 @@ async def test_errors_name_the_items(
     assert caught.value.field == field
 
 
-async def test_template_s_error_names_the_input() -> None:
+async def test_template_error_is_reported_for_the_input() -> None:
     """The template's message is reported for all items."""
     preparation = preparation_of("{{ raise_exception('No.') }}")
     with pytest.raises(TemplateRejected) as caught:
@@ -157,7 +157,7 @@ async def test_truncated_input_loses_its_oldest_items(preparation: Preparation) 
     assert len(response.prepared.requests[0].prompt_token_ids) < 4096
 
 
-async def test_prompt_that_is_too_long_is_the_inputs(preparation: Preparation) -> None:
+async def test_prompt_length_is_counted_over_all_items(preparation: Preparation) -> None:
     """The length is counted over all items."""
     long = {"message": {"role": "ROLE_USER", "content": [{"text": "word " * 5000}]}}
     with pytest.raises(InvalidRequest) as caught:
@@ -165,7 +165,7 @@ async def test_prompt_that_is_too_long_is_the_inputs(preparation: Preparation) -
     assert caught.value.field == "input"
 
 
-async def test_prepared_response_has_what_the_engine_and_telemetry_need(preparation: Preparation) -> None:
+async def test_prepared_response_has_parameters_and_finish_reasons(preparation: Preparation) -> None:
     """A prepared response has parameters and reasons; its cost before an error is an event."""
     response = await response_of(preparation, maxOutputTokens=3, sampling={"temperature": 0.5})
     (generation,) = response.prepared.requests

@@ -59,11 +59,11 @@ def output(text: str, *instants: float, reason: FinishReason | None = None, **fi
 
 def seconds(timings: text_generation_pb2.GenerationTimings) -> tuple[float, ...]:
     """Return queue wait, time to first token and decode time."""
-    wanted = (timings.queue_wait, timings.first_token, timings.decode)
-    return tuple(each.ToNanoseconds() / 1e9 for each in wanted)
+    expected = (timings.queue_wait, timings.first_token, timings.decode)
+    return tuple(each.ToNanoseconds() / 1e9 for each in expected)
 
 
-async def test_a_prompt_goes_to_the_engine_with_all_that_was_asked(plain: Preparation) -> None:
+async def test_engine_request_has_tokens_limits_and_serving_options(plain: Preparation) -> None:
     """The request has the tokens, the limits and the serving options; the seed is the client's."""
     text = await text_of(
         plain,
@@ -80,7 +80,7 @@ async def test_a_prompt_goes_to_the_engine_with_all_that_was_asked(plain: Prepar
     assert generation.skip_special_tokens
 
 
-async def test_a_prompt_too_long_names_its_field(plain: Preparation) -> None:
+async def test_too_long_prompt_is_rejected_by_field(plain: Preparation) -> None:
     """A prompt must leave one token for the answer."""
     assert len(generation_of(await text_of(plain, "x" * 63)).prompt_token_ids) == 63
     with pytest.raises(PromptTooLong) as caught:
@@ -92,7 +92,7 @@ async def test_a_prompt_too_long_names_its_field(plain: Preparation) -> None:
     )
 
 
-async def test_outputs_become_events_with_the_times_so_far(plain: Preparation) -> None:
+async def test_events_have_the_times_of_their_outputs(plain: Preparation) -> None:
     """Times are counted from the arrival, or from the first token; several tokens may come at once."""
     text = await text_of(plain, perf_stat=True)
     events = text.stream(
@@ -117,7 +117,7 @@ async def test_outputs_become_events_with_the_times_so_far(plain: Preparation) -
     assert (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == (5, 4, 4)
 
 
-async def test_a_fold_has_the_values_of_its_stream(plain: Preparation) -> None:
+async def test_folded_text_generation_has_the_streams_values(plain: Preparation) -> None:
     """Identity, text, end, timings and usage are the same."""
     outputs = [
         output("a", 4.0),
@@ -131,7 +131,7 @@ async def test_a_fold_has_the_values_of_its_stream(plain: Preparation) -> None:
     assert response.num_generated_tokens == response.usage.completion_tokens == 2
 
 
-async def test_answer_cut_off_before_its_first_token_has_no_times(plain: Preparation) -> None:
+async def test_answer_without_tokens_has_only_the_queue_wait(plain: Preparation) -> None:
     """An end without any token has only the queue wait."""
     text = await text_of(plain, perf_stat=True)
     none = GenerationOutput(0, (), (), "", Timings(1.0, None, None, 3.0), 0, finish_reason=FinishReason.LENGTH)

@@ -156,7 +156,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_CANNOT_SLEEP: _ErrorReason.ValueType  # 40
     """FAILED_PRECONDITION. The model's engine is a thread of the server, which cannot release its memory. Run
-    the engine in a process of its own.
+    the engine in a separate process.
     """
     ERROR_REASON_MODEL_ASLEEP: _ErrorReason.ValueType  # 41
     """UNAVAILABLE. The model sleeps until an administrator calls WakeModel. Retry after the delay in RetryInfo,
@@ -341,7 +341,7 @@ cause, then retry.
 """
 ERROR_REASON_CANNOT_SLEEP: ErrorReason.ValueType  # 40
 """FAILED_PRECONDITION. The model's engine is a thread of the server, which cannot release its memory. Run
-the engine in a process of its own.
+the engine in a separate process.
 """
 ERROR_REASON_MODEL_ASLEEP: ErrorReason.ValueType  # 41
 """UNAVAILABLE. The model sleeps until an administrator calls WakeModel. Retry after the delay in RetryInfo,

@@ -30,7 +30,7 @@ class LogprobsOptions(_message.Message):
     """The number of most likely tokens to list for each position. Range [0, 20]. Default: 0."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Token ids to list for each position as well, however likely they are; at most 20. Default: none."""
+        """Token ids to list for each position as well, regardless of their probability; at most 20. Default: none."""
 
     def __init__(
         self,

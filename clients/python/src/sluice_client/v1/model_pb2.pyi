@@ -241,7 +241,7 @@ class Model(_message.Message):
     embedding_dimensions: _builtins.int
     """The number of components of an embedding; 0 if the model computes none."""
     supports_resume: _builtins.bool
-    """Whether streams can be resumed: the backend generates the same tokens whatever else it computes."""
+    """Whether streams can be resumed: the backend generates the same tokens regardless of other requests."""
     parent: _builtins.str
     """For an adapter: the name of the base model. Otherwise empty."""
     is_asleep: _builtins.bool

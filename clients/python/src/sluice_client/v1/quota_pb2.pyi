@@ -117,7 +117,7 @@ Global___ModelUsage: _TypeAlias = ModelUsage  # noqa: Y015
 
 @_typing.final
 class LimitState(_message.Message):
-    """A limit of a key, and what is left of it."""
+    """A limit of a key, and its remainder."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -133,10 +133,10 @@ class LimitState(_message.Message):
     limit: _builtins.int
     """The limit."""
     remaining: _builtins.int
-    """What is left now of a limit per minute or of concurrent requests, 0 or more. Unset for limits of single requests."""
+    """The remainder of a limit per minute or of concurrent requests, 0 or more. Unset for limits of single requests."""
     @_builtins.property
     def reset_after(self) -> _duration_pb2.Duration:
-        """The time until all of a limit per minute is left again without further use. Unset for other limits."""
+        """The time until a limit per minute is complete again without further use. Unset for other limits."""
 
     def __init__(
         self,

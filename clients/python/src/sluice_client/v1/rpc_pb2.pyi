@@ -34,9 +34,11 @@ class _RpcKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RpcKind.Value
     effects.
     """
     RPC_KIND_LOOKUP: _RpcKind.ValueType  # 2
-    """Answers without running a model: tokenization, and lists and descriptions of what is served. Without side effects."""
+    """Answers without running a model: tokenization, and lists and descriptions of models and endpoints. Without side
+    effects.
+    """
     RPC_KIND_CHANGE: _RpcKind.ValueType  # 3
-    """Changes what the server serves. Clients must not retry it automatically."""
+    """Changes the served models, adapters or endpoints. Clients must not retry it automatically."""
     RPC_KIND_MONITORING: _RpcKind.ValueType  # 4
     """Reports the server's load to operators and balancers. It is served above the limit of concurrent calls too, and
     logged only if it fails. Without side effects.
@@ -52,9 +54,11 @@ RPC_KIND_INFERENCE: RpcKind.ValueType  # 1
 effects.
 """
 RPC_KIND_LOOKUP: RpcKind.ValueType  # 2
-"""Answers without running a model: tokenization, and lists and descriptions of what is served. Without side effects."""
+"""Answers without running a model: tokenization, and lists and descriptions of models and endpoints. Without side
+effects.
+"""
 RPC_KIND_CHANGE: RpcKind.ValueType  # 3
-"""Changes what the server serves. Clients must not retry it automatically."""
+"""Changes the served models, adapters or endpoints. Clients must not retry it automatically."""
 RPC_KIND_MONITORING: RpcKind.ValueType  # 4
 """Reports the server's load to operators and balancers. It is served above the limit of concurrent calls too, and
 logged only if it fails. Without side effects.

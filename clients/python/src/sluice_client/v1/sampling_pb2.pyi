@@ -88,8 +88,8 @@ class SamplingParams(_message.Message):
     """
     seed: _builtins.int
     """The seed of the random numbers. Equal seeds, parameters and prompts give equal tokens while `system_fingerprint` is
-    equal: on the backend `native` whatever else runs; on other backends, rounding depends on the batch, and a token
-    may differ. Default: drawn for each request.
+    equal: on the backend `native` regardless of other requests; on other backends, rounding depends on the batch, and a
+    token may differ. Default: drawn for each request.
     """
     watermark: _builtins.bool
     """Whether to watermark the text, so that WatermarkService can detect that this model generated it: each token makes a

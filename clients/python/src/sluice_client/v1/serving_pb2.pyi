@@ -88,8 +88,8 @@ class ServingOptions(_message.Message):
     the same effect. Above 0, at most 3,600. Default: that of the API key, or none.
     """
     separate_tokens: _builtins.bool
-    """Whether each generated token of a stream is sent in a piece of its own, at the cost of throughput. Text that is held
-    back, such as a part of a character, comes with a later token. Default: false, tokens that follow each other within
+    """Whether each generated token of a stream is sent in a separate piece, at the cost of throughput. Text that is held
+    back, such as a part of a character, is sent with a later token. Default: false, tokens that follow each other within
     the server's interval may share a piece.
     """
     def __init__(

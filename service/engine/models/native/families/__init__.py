@@ -1,1 +1,0 @@
-"""The families of models that the native step computes, one a file."""

@@ -1,0 +1,1 @@
+"""The families of models that have a layer plan, one a file."""

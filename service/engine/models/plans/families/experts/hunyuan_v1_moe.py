@@ -1,0 +1,40 @@
+"""Hunyuan with experts: norms of heads follow the rotation, and a shared expert."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from service.engine.models.plans.expert_sources import FUSED, ExpertTensors
+from service.engine.models.plans.families.experts.layers import experts_of, layers_of, sparse_everywhere
+from service.engine.models.plans.family import Family, attention_of, decoder_of
+from service.engine.models.plans.plan import DecoderPlan, PlanUnsupportedError
+from service.engine.models.plans.sources import Source, Tensors
+
+
+def _plan(config: Any) -> DecoderPlan:
+    for name in ("num_experts", "moe_topk"):
+        if not isinstance(getattr(config, name), int):
+            raise PlanUnsupportedError(f"{name} differs between layers")
+    has_bias = bool(config.attention_bias)
+    attention = attention_of(
+        config, has_qkv_bias=has_bias, has_output_bias=has_bias, head_norm="head", norms_rotated=True
+    )
+    experts = experts_of(config, is_renormalized=True, shared_width=config.intermediate_size)
+    layers = layers_of(config, [attention] * config.num_hidden_layers, experts, sparse_everywhere(config))
+    return decoder_of(config, layers)
+
+
+_MODULES: Final = {
+    "self_attn.q_norm": Source("self_attn.query_layernorm"),
+    "self_attn.k_norm": Source("self_attn.key_layernorm"),
+    "mlp.gate": Source("mlp.gate.wg"),
+    **{f"mlp.shared_expert.{part}_proj": Source(f"mlp.shared_mlp.{part}_proj") for part in ("gate", "up", "down")},
+}
+FAMILIES: Final = (
+    Family(
+        types=("hunyuan_v1_moe",),
+        plan=_plan,
+        tensors=Tensors(modules=_MODULES, experts=ExpertTensors()),
+        alternatives=(Tensors(modules=_MODULES, experts=FUSED),),
+    ),
+)

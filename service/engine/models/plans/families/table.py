@@ -1,0 +1,61 @@
+"""The table of families."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from service.engine.models.plans.families import (
+    cohere,
+    ernie,
+    exaone4,
+    gemma,
+    glm,
+    granite,
+    hunyuan,
+    llama,
+    neox,
+    olmo,
+    phi3,
+    qwen2,
+    qwen3,
+    seed_oss,
+    smollm3,
+    stablelm,
+    ungated,
+)
+from service.engine.models.plans.families.experts import (
+    dots1,
+    ernie4_5_moe,
+    exaone_moe,
+    flex_olmo,
+    glm4_moe,
+    gpt_oss,
+    granitemoe,
+    hunyuan_v1_moe,
+    mixtral,
+    olmoe,
+    qwen2_moe,
+    qwen3_moe,
+)
+from service.engine.models.plans.family import Family
+from service.engine.models.plans.plan import DecoderPlan, PlanUnsupportedError
+
+_MODULES: Final = (
+    *(cohere, ernie, exaone4, gemma, glm, granite, hunyuan, llama, neox, olmo, phi3, qwen2, qwen3, seed_oss, smollm3),
+    *(stablelm, ungated),
+    *(dots1, ernie4_5_moe, exaone_moe, flex_olmo, glm4_moe, gpt_oss, granitemoe),
+    *(hunyuan_v1_moe, mixtral, olmoe, qwen2_moe, qwen3_moe),
+)
+FAMILIES: Final[dict[str, Family]] = {
+    kind: family for module in _MODULES for family in module.FAMILIES for kind in family.types
+}
+
+
+def plan_of(config: Any) -> DecoderPlan:
+    """Return the plan of a configuration. Raise PlanUnsupportedError for one that no plan describes."""
+    if config.model_type not in FAMILIES:
+        raise PlanUnsupportedError(f"the model_type {config.model_type} has no layer plan")
+    try:
+        return FAMILIES[config.model_type].plan(config)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise PlanUnsupportedError(f"the configuration can't be read: {error!r}") from error

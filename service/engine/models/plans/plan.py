@@ -1,0 +1,116 @@
+"""A decoder's plan: all that a backend computes, as data. `native/src/plan_fields.h` has the same fields."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+NormKind = Literal["rms", "layer"]
+Scores = Literal["softmax", "sigmoid", "chosen_softmax"]
+HeadNorm = Literal["none", "head", "heads", "whole"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "squared_relu", "xielu"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RotaryPlan:
+    """A table of rotary positions, whose numbers include any scaling of positions."""
+
+    inverse_frequencies: tuple[float, ...]  # of the rotated dimensions of a head, in pairs (i, i + half)
+    factor: float = 1.0  # on cosine and sine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionPlan:
+    """The attention of a layer."""
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    scale: float  # on scores
+    window: int = 0  # tokens that a token attends to, including itself; 0: all
+    rotary: int = 0  # index of the rotary table; -1: queries and keys are not rotated
+    soft_cap: float = 0.0  # scores become soft_cap * tanh(score / soft_cap); 0: unchanged
+    clip: float = 0.0  # queries, keys and values are limited to [-clip, clip]; 0: unlimited
+    head_norm: HeadNorm = "none"  # of queries and keys: of each head, with the same weights or its own, or of all heads
+    has_head_norm_bias: bool = False
+    norms_rotated: bool = False  # the head norm follows the rotation
+    has_qkv_bias: bool = False
+    has_output_bias: bool = False
+    has_sinks: bool = False  # each head has a logit that takes part in the softmax and has no value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DensePlan:
+    """A feed-forward part whose weights all apply to every token."""
+
+    width: int
+    activation: Activation = "silu"
+    is_gated: bool = True  # activation(gate) * up; otherwise activation(up)
+    has_bias: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertsPlan:
+    """A feed-forward part of experts, of which each token chooses some by a router."""
+
+    num_experts: int
+    num_chosen: int  # of each token
+    width: int  # inner size of an expert
+    activation: Activation = "silu"
+    swiglu_limit: float = 0.0  # gpt-oss: SwiGLU of limited gate and up, plus 1; 0: activation(gate) * up
+    swiglu_alpha: float = 1.0
+    has_bias: bool = False  # of the experts' matrices
+    scores: Scores = "softmax"  # of router logits; chosen_softmax: chosen by logits, normalized over the chosen
+    has_router_bias: bool = False
+    has_correction: bool = False  # added to the scores for the choice only
+    num_groups: int = 1  # of consecutive experts
+    num_chosen_groups: int = 1  # whose experts can be chosen
+    adds_two: bool = False  # a group's score is the sum of its two highest scores for the choice; otherwise the highest
+    is_renormalized: bool = False  # a token's weights are divided by their sum, plus sum_addend and at least least_sum
+    sum_addend: float = 0.0
+    least_sum: float = 0.0
+    scale: float = 1.0  # on the weights of the chosen experts
+    shared_width: int = 0  # inner size of the expert that computes every token; 0: none
+    has_shared_gate: bool = False  # its weight is the sigmoid of a product; otherwise 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerPlan:
+    """A layer: attention, then a feed-forward part, with norms before each part or of its results."""
+
+    attention: AttentionPlan
+    feed_forward: DensePlan | ExpertsPlan
+    has_attention_norm: bool = True
+    has_attention_output_norm: bool = False
+    has_mlp_norm: bool = True
+    has_mlp_output_norm: bool = False
+    is_parallel: bool = (
+        False  # both parts read the same residual; without a norm of its own, the second uses the first's
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderPlan:
+    """A decoder: embedding, layers, final norm, head."""
+
+    vocab_size: int
+    hidden_size: int
+    norm_epsilon: float
+    is_tied: bool  # the head's weights are the embedding
+    rotary: tuple[RotaryPlan, ...]
+    layers: tuple[LayerPlan, ...]
+    norm_kind: NormKind = "rms"
+    has_norm_bias: bool = False
+    embedding_multiplier: float = 1.0
+    residual_multiplier: float = 1.0  # on a part's results, before they are added
+    logit_multiplier: float = 1.0
+    logit_soft_cap: float = 0.0  # logits become soft_cap * tanh(logit / soft_cap); 0: unchanged
+    has_head_bias: bool = False
+
+    def to_native(self) -> dict[str, Any]:
+        """Return the plan as `sluice_native.Model` takes it."""
+        return asdict(self)
+
+
+class PlanUnsupportedError(Exception):
+    """No plan describes a configuration; the text names the configuration's field."""

@@ -1,0 +1,87 @@
+"""Small random models of every family that has a layer plan, and transformers' logits of them."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from service.engine.models.checkpoint.adapter_files import Adapter, LowRank
+from service.engine.models.plans.families.table import FAMILIES, plan_of
+from service.engine.models.plans.plan import DecoderPlan, ExpertsPlan
+from tests.models.made import class_of
+from tests.models.shapes import VOCAB_SIZE, small
+
+LENGTH = 90  # of a text, in tokens
+# Options of a family that its small model does not have.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "arcee, biases": {"attention_bias": True, "mlp_bias": True},
+    "cohere, head norms": {"use_qk_norm": True, "attention_bias": True, "logit_scale": 1.0},
+    "ernie4_5, biases": {"use_bias": True},
+    "falcon, one norm": {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1},
+    "falcon, two norms": {"new_decoder_architecture": True, "num_kv_heads": 2},
+    "falcon, all kv heads": {"multi_query": False, "num_kv_heads": 4, "bias": True},
+    "falcon, sequential": {"parallel_attn": False},
+    "gemma3_text, capped logits": {"final_logit_softcapping": 5.0},
+    "gpt_neox, sequential": {"use_parallel_residual": False},
+    "granite, multipliers": {"embedding_multiplier": 3.0, "residual_multiplier": 0.22, "logits_scaling": 0.5},
+    "granite_swa, layers without rotation": {"layer_rope_theta": [10_000.0, 0, 5e5, 0]},
+    "nemotron, biases": {"attention_bias": True, "mlp_bias": True},
+    "olmo, limited": {"clip_qkv": 0.5},
+    "phi, head norms": {"qk_layernorm": True},
+    "seed_oss, biases": {"attention_out_bias": True, "mlp_bias": True},
+    "stablelm, parallel": {"use_parallel_residual": True, "use_qkv_bias": True},
+    "starcoder2, window": {"sliding_window": 9},
+}
+NAMES = (*FAMILIES, *VARIANTS)
+
+
+@cache
+def model_of(name: str) -> Any:
+    """Return a small random transformers model whose logits differ clearly."""
+    torch.manual_seed(0)
+    config = small(name.partition(",")[0], **VARIANTS.get(name, {}))
+    model: Any = class_of(config)(config)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = torch.empty_like(parameter).normal_(std=0.15 if parameter.dim() > 1 else 0.05, generator=generator)
+            parameter.copy_(noise if parameter.dim() > 1 else parameter + noise)
+    return model.eval()
+
+
+def some_tokens(seed: int, length: int = LENGTH) -> list[int]:
+    tokens: list[int] = np.random.default_rng(seed).integers(0, VOCAB_SIZE, length).tolist()
+    return tokens
+
+
+def logits_of(model: Any, token_ids: list[int]) -> NDArray[np.float32]:
+    with torch.inference_mode():
+        logits: NDArray[np.float32] = model(torch.tensor([token_ids])).logits[0].float().numpy()
+    return logits
+
+
+def _is_of_experts(module_name: str, plan: DecoderPlan) -> bool:
+    """Return whether a module belongs to experts, a router or a shared expert."""
+    number = re.search(r"layers\.(\d+)\.", module_name)
+    if number is None or "attn" in module_name:
+        return False
+    return isinstance(plan.layers[int(number[1])].feed_forward, ExpertsPlan)
+
+
+def adapter_of(model: Any) -> Adapter:
+    """Return a random adapter that changes each linear layer but those of experts."""
+    generator, plan = torch.Generator().manual_seed(1), plan_of(model.config)
+    modules = {}
+    for name, module in model.named_modules():
+        is_in_layer = "layers." in name.replace(".h.", ".layers.")
+        if isinstance(module, torch.nn.Linear) and is_in_layer and not _is_of_experts(name, plan):
+            down = torch.randn(3, module.in_features, generator=generator) * 0.1
+            up = torch.randn(module.out_features, 3, generator=generator) * 0.1
+            modules[name] = LowRank(down.numpy(), up.numpy())
+    return Adapter(Path("folder"), modules, "digest")
