@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,8 @@ from service.generation.errors import ModelLoadError
 ARCHITECTURES: Final = ("llama", "qwen2", "qwen3")
 _LLAMA3: Final = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 _LLAMA3_SCALES: Final = (8.0, 32.0)  # Llama 3.1 and 3.3; Llama 3.2
+_MOST: Final = {"block_count": 1 << 12, "context_length": 1 << 31}
+_MOST_SIZE: Final = 1 << 20
 _REQUIRED: Final = object()
 
 
@@ -42,12 +45,14 @@ class GgufSettings:
         scaling = self._of_kind("rope.scaling.type", "none")
         if scaling not in {"none", ""}:
             raise ModelLoadError(f"{self._file}: {self.kind}.rope.scaling.type {scaling} is not supported")
-        base = float(self._of_kind("rope.freq_base", 10_000.0))
+        base = self._number("rope.freq_base", 10_000.0)
         head_dim = self._size("attention.key_length", hidden // num_heads)
         if self._of_kind("rope.dimension_count", head_dim) != head_dim:
             raise ModelLoadError(f"{self._file}: partial rotary positions are not supported")
         embedding, tensors = "token_embd.weight", self._header.tensors
         vocabulary = self._value("tokenizer.ggml.tokens")
+        if not isinstance(vocabulary, list):
+            raise ModelLoadError(f"{self._file}: tokenizer.ggml.tokens must be a list of texts")
         vocab_size = tensors[embedding].shape[0] if embedding in tensors else len(vocabulary)
         config = {
             "model_type": self.kind,
@@ -60,11 +65,11 @@ class GgufSettings:
             "num_key_value_heads": num_kv_heads,
             "head_dim": head_dim,
             "max_position_embeddings": self._size("context_length"),
-            "rms_norm_eps": float(self._of_kind("attention.layer_norm_rms_epsilon")),
+            "rms_norm_eps": self._number("attention.layer_norm_rms_epsilon"),
             "hidden_act": "silu",
             "rope_theta": base,
-            "eos_token_id": self._value("tokenizer.ggml.eos_token_id", None),
-            "bos_token_id": self._value("tokenizer.ggml.bos_token_id", None),
+            "eos_token_id": self._token_id("eos"),
+            "bos_token_id": self._token_id("bos"),
             "torch_dtype": dtype,
         }
         if FACTORS in tensors:
@@ -73,10 +78,12 @@ class GgufSettings:
 
     def other_files(self) -> dict[str, str]:
         """The texts of further files by name: the end tokens, and the chat template."""
-        ends = {self._value(f"tokenizer.ggml.{name}_token_id", None) for name in ("eos", "eot", "eom")} - {None}
+        ends = {found for name in ("eos", "eot", "eom") if (found := self._token_id(name)) is not None}
         files = {"generation_config.json": json.dumps({"eos_token_id": sorted(ends)})} if ends else {}
-        template = self._value("tokenizer.chat_template", None)
-        return files | ({"chat_template.jinja": str(template)} if template else {})
+        template = self._value("tokenizer.chat_template", "")
+        if not isinstance(template, str):
+            raise ModelLoadError(f"{self._file}: tokenizer.chat_template must be a text")
+        return files | ({"chat_template.jinja": template} if template else {})
 
     def _llama3(self, base: float, head_dim: int) -> dict[str, Any]:
         """Return the rotary scaling that has the file's factors."""
@@ -93,10 +100,25 @@ class GgufSettings:
         raise ModelLoadError(f"{self._file}: {FACTORS} are none of Llama 3.1's, 3.2's or 3.3's")
 
     def _size(self, name: str, *default: int) -> int:
-        """Return a number of the architecture's own key. Raise ModelLoadError unless it is an integer above 0."""
+        """Return a size of the architecture's own key. Raise ModelLoadError unless it is in its range."""
+        value, most = self._of_kind(name, *default), _MOST.get(name, _MOST_SIZE)
+        if type(value) is not int or not 1 <= value <= most:
+            raise ModelLoadError(f"{self._file}: {self.kind}.{name} must be an integer from 1 to {most}")
+        return value
+
+    def _number(self, name: str, *default: float) -> float:
+        """Return a number of the architecture's own key. Raise ModelLoadError unless it is finite and above 0."""
         value = self._of_kind(name, *default)
-        if type(value) is not int or value < 1:
-            raise ModelLoadError(f"{self._file}: {self.kind}.{name} must be an integer above 0")
+        if type(value) not in {int, float} or not 0 < value < math.inf:
+            raise ModelLoadError(f"{self._file}: {self.kind}.{name} must be a number above 0")
+        return float(value)
+
+    def _token_id(self, name: str) -> int | None:
+        """Return the id of a special token, or None if there is none. Raise ModelLoadError for another value."""
+        key, num_tokens = f"tokenizer.ggml.{name}_token_id", len(self._value("tokenizer.ggml.tokens"))
+        value = self._value(key, None)
+        if value is not None and (type(value) is not int or not 0 <= value < num_tokens):
+            raise ModelLoadError(f"{self._file}: {key} must be an integer below {num_tokens}")
         return value
 
     def _of_kind(self, name: str, *default: Any) -> Any:
