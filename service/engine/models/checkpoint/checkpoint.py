@@ -248,7 +248,7 @@ def _unsupported_files_hint(folder: Path) -> str:
     if not files:
         return "; weights in other formats must be converted first (docs/checkpoints.md)"
     if files[0].suffix == ".gguf":
-        return f"; convert its GGUF file: sluice convert {files[0]} NEW-FOLDER"
+        return f"; its GGUF file is served by its own name: {files[0]}"
     return (
         f"; {files[0].name} is a pickle, which is not read because it can run code. Convert a file that you trust, as "
         "transformers.AutoModel's from_pretrained and save_pretrained do, or choose a model that is published as "
