@@ -24,7 +24,7 @@ SCALES: Final[dict[str, dict[int, float]]] = {
     "iq4_xs": {0: 0.00005},
     "mxfp4": {},
 }
-_EXPONENTS: Final = (119, 122)  # of MXFP4's scales, with their offset
+_EXPONENTS: Final = (120, 123)  # of MXFP4's scales, with their offset
 
 
 def block_type(kind: str) -> gguf.GGMLQuantizationType:
