@@ -124,32 +124,40 @@ void multiply_codes(const Widened& span, int steps, const PackedInputs* x, size_
   }
 }
 
-// The same product with numbers instead of codes.
+// The same product with numbers instead of codes. A sum of a span is four chains, which hide the latency of additions.
 template <int M>
 void multiply_numbers(const Widened& span, int columns, const PackedInputs* x, size_t x_stride, float* out,
                       size_t out_stride) {
+  constexpr int kChains = 4;
   alignas(64) float inputs[M][kSpan];
   for (int m = 0; m < M; ++m)
-    for (int i = 0; i < kSpan; ++i) {
+    for (int run = 0; run < kSpan / kCodeRun; ++run) {
       const PackedInputs& input = x[m * x_stride];
-      inputs[m][i] = static_cast<float>(input.values[i]) * input.scales[i / kCodeRun];
+      const float scale = input.scales[run];
+      for (int i = run * kCodeRun; i < (run + 1) * kCodeRun; ++i)
+        inputs[m][i] = static_cast<float>(input.values[i]) * scale;
     }
   for (int lane = 0; lane < kRows; lane += kLanes) {
-    V total[M];
-    unroll<M>([&](auto m) __attribute__((always_inline)) { total[m] = load(out + m * out_stride + lane); });
+    V total[M][kChains];
+    unroll<M * kChains>([&](auto i) __attribute__((always_inline)) { total[i / kChains][i % kChains] = set1(0); });
     const float* weights = reinterpret_cast<const float*>(span.weights) + lane;
-    for (int i = 0; i < columns; ++i) {
-      const V weight = load(weights + i * kRows);
-      unroll<M>([&](auto m) __attribute__((always_inline)) { total[m] = fma(weight, set1(inputs[m][i]), total[m]); });
-    }
-    unroll<M>([&](auto m) __attribute__((always_inline)) { store(out + m * out_stride + lane, total[m]); });
+    for (int i = 0; i < columns; i += kChains)
+      unroll<kChains>([&](auto c) __attribute__((always_inline)) {
+        const V weight = load(weights + (i + c) * kRows);
+        unroll<M>([&](auto m) __attribute__((always_inline)) {
+          total[m][c] = fma(weight, set1(inputs[m][i + c]), total[m][c]);
+        });
+      });
+    unroll<M>([&](auto m) __attribute__((always_inline)) {
+      float* to = out + m * out_stride + lane;
+      store(to, load(to) + ((total[m][0] + total[m][1]) + (total[m][2] + total[m][3])));
+    });
   }
 }
 
 template <int M>
 void multiply_rows(const PackedKind& kind, const Widened& span, int columns, const PackedInputs* x, size_t x_stride,
                    float* out, size_t out_stride) {
-  if (kind.is_float()) return multiply_numbers<M>(span, (columns + 3) / 4 * 4, x, x_stride, out, out_stride);
   const int steps = columns / kind.step;
   if (kind.step == 16) return multiply_codes<M, 16>(span, steps, x, x_stride, out, out_stride);
   multiply_codes<M, 32>(span, steps, x, x_stride, out, out_stride);
@@ -159,6 +167,16 @@ void multiply_rows(const PackedKind& kind, const Widened& span, int columns, con
 inline void multiply_span(const PackedKind& kind, const Widened& span, int columns, const PackedInputs* x,
                           size_t x_stride, int num_rows, float* out, size_t out_stride) {
   constexpr int kMost = kLanes == 16 ? 12 : 4;
+  if (kind.is_float()) {
+    constexpr int kMostOfNumbers = kLanes == 16 ? 4 : 2;
+    for (int row = 0; row < num_rows;) {
+      const int rows = num_rows - row >= kMostOfNumbers ? kMostOfNumbers : 1;
+      const auto multiply = rows == 1 ? multiply_numbers<1> : multiply_numbers<kMostOfNumbers>;
+      multiply(span, (columns + 3) / 4 * 4, x + row * x_stride, x_stride, out + row * out_stride, out_stride);
+      row += rows;
+    }
+    return;
+  }
   for (int row = 0; row < num_rows;) {
     const int left = num_rows - row, rows = left >= kMost ? kMost : left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
     const auto multiply = rows == kMost ? multiply_rows<kMost>
