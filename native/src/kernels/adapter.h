@@ -119,8 +119,9 @@ AddedSums<LowFormat<Weight>> multiply_downs(Thread& thread, int product, int wid
     auto* widened = static_cast<Input*>(step.widened);
     thread.each_row(thread.num_rows, [&](int row) {
       if (adapted.part_of_row[row] < 0) return;
-      const auto* at = static_cast<const typename Weight::Input*>(inputs.rows) + static_cast<size_t>(row) * inputs.stride;
-      widen(reinterpret_cast<const Quantized*>(at), inputs.scales[row], width, widened + static_cast<size_t>(row) * step.widened_stride);
+      const size_t at = static_cast<size_t>(row) * inputs.stride * sizeof(typename Weight::Input);
+      const auto* quantized = reinterpret_cast<const Quantized*>(static_cast<const uint8_t*>(inputs.rows) + at);
+      widen(quantized, inputs.scales[row], width, widened + static_cast<size_t>(row) * step.widened_stride);
     });
     x = widened;
     x_stride = step.widened_stride;

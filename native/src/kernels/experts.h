@@ -139,7 +139,8 @@ struct ExpertPhases {
     if (num_rows < 2) return;
     thread.each_row(num_entries, [&](int entry) {
       const int row = routing.row_of_entry[entry];
-      std::memcpy(gathered_row(entry), input_row(row), static_cast<size_t>(input_width<Weight>(hidden)) * sizeof(Input));
+      const size_t bytes = static_cast<size_t>(input_width<Weight>(hidden)) * sizeof(Input);
+      std::memcpy(gathered_row(entry), input_row(row), bytes);
       if constexpr (kQuantizes) routing.gathered_scales[entry] = routing.input_scales[row];
     });
   }

@@ -9,8 +9,8 @@ namespace SLUICE_SET {
 
 // A code q means scale * q + addend; numbers have no scales. Steps are of 16 or 32 columns.
 struct Widened {
-  // Codes: for each four columns, pairs of the even ones of 16 rows, and then of the odd ones. Numbers: for each column,
-  // in the order of inputs, 16 floats.
+  // Codes: for each four columns, pairs of the even ones of 16 rows, and then of the odd ones. Numbers: for each
+  // column, in the order of inputs, 16 floats.
   alignas(64) uint8_t weights[kSpan * kRows * sizeof(float)];
   alignas(64) float scales[kSpan / 16 * kRows], addends[kSpan / 16 * kRows];
 };
@@ -76,7 +76,8 @@ void widen_codes(const uint8_t* codes, int columns, uint8_t* to) {
 template <class T, class Load>
 void widen_numbers(const uint8_t* numbers, int columns, float* to, const Load& load_lanes) {
   const auto* from = reinterpret_cast<const T*>(numbers);
-  for (int i = 0; i < (columns + kCodeRun - 1) / kCodeRun * kCodeRun * kRows; i += kLanes) store(to + i, load_lanes(from + i));
+  const int padded_columns = (columns + kCodeRun - 1) / kCodeRun * kCodeRun;
+  for (int i = 0; i < padded_columns * kRows; i += kLanes) store(to + i, load_lanes(from + i));
 }
 
 // The scales of a power of two with an offset of 128, since the numbers are doubled.
