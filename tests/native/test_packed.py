@@ -14,7 +14,7 @@ from transformers import LlamaConfig, PreTrainedModel
 from bench.engine.random_blocks import SCALES, numbers_of, random_blocks
 from service.engine.models.plans.families.table import FAMILIES
 from service.engine.models.plans.sources import origin_of
-from tests.native.decoders import SMALL, Sequence, exact_plan, reference, rope, step
+from tests.native.decoders import SMALL, Sequence, exact_plan, native, reference, rope, step
 
 NUMBERS = {"float32": np.float32, "float16": np.float16}
 LENGTH = 40
@@ -111,6 +111,27 @@ def test_bits_do_not_depend_on_the_company(instruction_set: str) -> None:
     parts = [step(model, [(sequence, size), (other, 5)])[0] for size in (1, 2, 3, 4, 9, 13)]
     parts.append(step(model, [(sequence, LENGTH - 32)], num_threads=1)[0])
     assert np.concatenate(parts).tobytes() == expected.tobytes()
+
+
+def test_adapters_change_the_products_of_blocks() -> None:
+    packed, tokens, random = Packed(["q4_0"]), tokens_of(LENGTH), np.random.default_rng(0)
+    exact = native(packed.exact)
+    exact.allocate(num_blocks=16, block_size=16)
+    modules = [
+        (
+            name.removesuffix(".weight"),
+            random.normal(0, 0.05, (8, shape[1])).astype(np.float32),
+            random.normal(0, 0.05, (shape[0], 8)).astype(np.float32),
+        )
+        for name, shape in exact.tensors().items()
+        if "_proj.weight" in name
+    ]
+    found = []
+    for model in (packed.native(), exact):
+        model.put_adapter(0, modules)
+        found.append(step(model, [(Sequence(tokens, [3, 0, 7]), LENGTH)], adapters=[0])[0])
+    assert divergence(found[0], found[1]) <= 1e-5
+    assert divergence(packed.logits(tokens), found[1]) > 1e-3
 
 
 @pytest.mark.parametrize("kind", SCALES)
