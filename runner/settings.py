@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -21,12 +22,18 @@ from runner.tls.public_tls import PublicTls
 
 _ADMIN_SOCKET = "admin.sock"  # in the run's folder
 ADMIN_HOST = "127.0.0.1"
+_PART = re.compile(r"(-\d{5}-of-\d{5})?\.gguf$")  # the end of a GGUF file's name
 ROOT = Path(__file__).resolve().parent.parent  # the folder of the processes' packages
 
 
 def is_hub_id(source: str) -> bool:
-    """Return True if `source` is an id on the model hub, ORG/MODEL, and not an existing folder."""
+    """Return True if `source` is an id on the model hub, ORG/MODEL, and not an existing folder or file."""
     return source.count("/") == 1 and not source.endswith("/") and source[0] not in "./~" and not Path(source).exists()
+
+
+def _absolute(path: Path) -> str:
+    """Return the path without links, except of a GGUF file, which is known by its name."""
+    return str(path.absolute() if path.suffix == ".gguf" else path.resolve())
 
 
 class Settings(BaseSettings):
@@ -44,7 +51,7 @@ class Settings(BaseSettings):
 
     models: CliPositionalArg[list[str]] = Field(
         [],
-        description="models to serve, each a folder or ORG/MODEL (a hub id), optionally after NAME=; "
+        description="models to serve, each a folder, a GGUF file or ORG/MODEL (a hub id), optionally after NAME=; "
         "empty: the bundled models",
     )
     host: Host = Field("127.0.0.1", description="address that all three processes listen on")
@@ -144,12 +151,15 @@ class Settings(BaseSettings):
         return self
 
     def served(self) -> dict[str, str]:
-        """Return the folder or hub id of each model by its name. Raise ValueError for two models of one name."""
+        """Return the source of each model by its name: a folder, a GGUF file or a hub id.
+
+        Raise ValueError for two models of one name.
+        """
         found: dict[str, str] = {}
         for given in (*self.models, *self.model):
             name, _, source = given.rpartition("=")
-            source = source.removesuffix("/") if is_hub_id(source) else str(Path(source).expanduser().resolve())
-            name = name or source.rpartition("/")[2]
+            source = source.removesuffix("/") if is_hub_id(source) else _absolute(Path(source).expanduser())
+            name = name or _PART.sub("", source.rpartition("/")[2])
             if found.setdefault(name, source) != source:
                 raise ValueError(f"{found[name]} and {source} are both named {name}; rename one, as in NAME={source}")
         return found

@@ -21,6 +21,7 @@ import numpy as np
 import sluice_native
 from numpy.typing import NDArray
 
+from bench.engine.random_blocks import SCALES, random_blocks
 from service.engine.models.plans.plan import AttentionPlan, DecoderPlan, DensePlan, HeadNorm, LayerPlan, RotaryPlan
 
 BATCH_SIZES = (1, 4, 16, 64)
@@ -74,6 +75,7 @@ SHAPES: dict[str, StepShape] = {
     "0.5b": StepShape(
         hidden=896, inner=4_864, layers=24, heads=14, kv_heads=2, vocabulary=151_936, is_tied=True, has_qkv_bias=True
     ),
+    "1b": StepShape(hidden=2_048, inner=8_192, layers=16, heads=32, kv_heads=8, vocabulary=128_256, is_tied=True),
     "5m": StepShape(hidden=256, inner=640, layers=6, heads=4, kv_heads=2, vocabulary=2_048, head_norm="head"),
 }
 # The adapter slot of each of 16 sequences.
@@ -82,7 +84,7 @@ ADAPTED = {
     "batch 16, 4 of each adapter and 8 of none": [-1, 0, -1, 1] * 4,
     "batch 16, 8 of each adapter": [0, 1] * 8,
 }
-TYPES = {"0.5b": ["bfloat16"], "5m": ["float32"]}
+TYPES = {"0.5b": ["bfloat16"], "1b": ["bfloat16"], "5m": ["float32"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,8 @@ class Timed:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shapes", nargs="*", choices=list(SHAPES), default=list(SHAPES))
-    parser.add_argument("--types", nargs="*", choices=["float32", "bfloat16", "int8", "int4"])
+    parser.add_argument("--shapes", nargs="*", choices=list(SHAPES), default=["0.5b", "5m"])
+    parser.add_argument("--types", nargs="*", choices=["float32", "bfloat16", "int8", "int4", *SCALES])
     parser.add_argument("--cache", nargs="*", choices=["auto", "float32", "bfloat16", "float16"], default=["auto"])
     parser.add_argument("--threads", type=int, nargs="*", default=[2])
     parser.add_argument("--batches", type=int, nargs="*", default=BATCH_SIZES)
@@ -118,6 +120,8 @@ def main() -> None:
             rows = max(*options.batches, 16 if options.rank else 0)
             blocks = max(rows * blocks_of(max(options.contexts)), blocks_of(max(options.prefills)))
             types = {"weight_type": weight_type, "cache_type": cache_type}
+            if weight_type in SCALES:
+                types |= {"weight_type": "packed", "kinds": lambda _, kind=weight_type: kind}
             most = max(options.threads)
             model = random_model(name, blocks * BLOCK_SIZE, **types, num_threads=most, instruction_set=options.set)
             print(f"{name} {weight_type}, cache {cache_type}, {model.instruction_set}, ", end="")
@@ -141,6 +145,10 @@ def random_model(name: str, num_slots: int, **options: Any) -> sluice_native.Mod
     model = sluice_native.Model(SHAPES[name].plan(), **options)
     random = np.random.default_rng(0)
     for tensor, shape in model.tensors().items():
+        if "kinds" in options and len(shape) > 1:
+            rows, columns = shape
+            model.load_blocks(tensor, random_blocks(options["kinds"](tensor), rows, columns, random))
+            continue
         model.load(tensor, random.standard_normal(shape, dtype=np.float32) * np.float32(0.02))
     model.allocate(blocks_of(num_slots), BLOCK_SIZE)
     return model

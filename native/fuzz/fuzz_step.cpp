@@ -114,6 +114,28 @@ LayerPlan random_layer(const Options& options) {
   return layer;
 }
 
+// Give a model Packed weights: numbers or, if it gets sizes that are multiples of 32, blocks.
+void pack_weights(Options& options) {
+  static const char* const kNumbers[] = {"float32", "float16", "bfloat16"};
+  static const char* const kBlocks[] = {"q8_0",   "q4_0",  "q4_1",           "q5_0",           "q5_1",
+                                        "iq4_nl", "mxfp4", "u2.g16.float32", "u3.g32.float16", "u8.g16.bfloat16"};
+  const bool has_blocks = one_in(2);
+  const std::string kind = has_blocks ? kBlocks[between(0, 9)] : kNumbers[between(0, 2)];
+  options.kind_of = [kind](const std::string&) { return kind; };
+  if (!has_blocks) return;
+  options.plan.hidden_size = 32 * between(1, 20);
+  for (LayerPlan& layer : options.layers) {
+    layer.attention.head_dim = 32 * between(1, 3);
+    if (layer.experts.num_experts > 0) {
+      layer.experts.width = 32 * between(1, 10);
+      if (layer.experts.shared_width > 0) layer.experts.shared_width = 32 * between(1, 3);
+    } else {
+      layer.feed_forward.width = 32 * between(1, 20);
+    }
+    layer.attention.rotary = -1;
+  }
+}
+
 Options random_options() {
   Options options;
   const NormKind norm = one_in(2) ? NormKind::Rms : NormKind::Layer;
@@ -139,9 +161,10 @@ Options random_options() {
   if (options.plan.num_positions > 0) options.plan.first_position = between(0, 2);
   for (int i = between(0, 3); i > 0; --i)
     options.rotary.push_back({std::vector<float>(static_cast<size_t>(between(0, 40)), 0.1f), 1});
-  options.type = static_cast<Type>(between(0, 3));
+  options.type = static_cast<Type>(between(0, 4));
   options.cache_type = static_cast<Stored>(between(0, 2));
   for (int i = 0; i < options.plan.num_layers; ++i) options.layers.push_back(random_layer(options));
+  if (options.type == Type::Packed) pack_weights(options);
   options.num_threads = between(1, 4);
   do {
     options.set = &instruction_sets()[between(0, static_cast<int>(instruction_sets().size()) - 1)];
@@ -197,7 +220,7 @@ struct Ranges : Parts<Ranges> {
 Options valid_options(int& num_rejected) {
   for (;;) {
     Options options = random_options();
-    if (!one_in(3)) return options;
+    if (options.type == Type::Packed || !one_in(3)) return options;
     Spoiler spoiler;
     Ranges ranges;
     each_field(options.plan, spoiler);
@@ -221,6 +244,14 @@ void load_all(Model& model) {
     StoredTensor tensor{nullptr, static_cast<Stored>(between(0, 2)), Model::shape_of(destination)};
     size_t count = 1;
     for (const size_t size : tensor.shape) count *= size;
+    if (destination.matrix != nullptr && destination.matrix->type == Type::Packed) {
+      const PackedKind& kind = *destination.matrix->packed[target_row(destination.order, destination.first) / 16].kind;
+      const size_t row_bytes = packed_row_bytes(kind, destination.matrix->cols);
+      std::vector<uint8_t> blocks(row_bytes * tensor.shape[0]);
+      for (uint8_t& value : blocks) value = static_cast<uint8_t>(between(0, 255));
+      model.load_blocks(name, blocks.data(), tensor.shape[0], row_bytes);
+      continue;
+    }
     std::vector<float> floats(tensor.stored == Stored::Float32 ? count : 0);
     std::vector<uint16_t> halves(tensor.stored == Stored::Float32 ? 0 : count);
     for (float& value : floats) value = std::normal_distribution<float>(0, one_in(1000) ? 1e30f : 0.1f)(random_bits);

@@ -1,6 +1,6 @@
 # ruff: noqa: PYI021  the module is compiled, so its documentation is here
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ class Model:
         cache_type: str = "auto",
         num_threads: int = 1,
         instruction_set: str = "auto",
+        kinds: Callable[[str], str] | None = None,
     ) -> None:
         """Reserve address space for the weights; physical memory is allocated as they are loaded.
 
@@ -29,10 +30,15 @@ class Model:
         cosine and sine. Fewer than head_dim / 2 frequencies rotate only the first part of a head.
 
         `weight_type` is float32, bfloat16, int8 (one scale per row, activations quantized per token) or int4 (one scale
-        per 32 columns of a row; the head has eight bits). Norms and biases are float32. `cache_type` is the type of
-        cached keys and values: float32, bfloat16, float16 (which saturates at its largest number) or auto, which is
-        float32 for float32 weights and bfloat16 for all other types. `instruction_set` is one of `instruction_sets()`,
-        or auto for the best.
+        per 32 columns of a row; the head has eight bits) or packed: matrices are computed in the block formats of their
+        files, which `kinds` returns by the name of a tensor. They are those of llama.cpp (q4_0, q4_1, q5_0, q5_1, q8_0,
+        q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4), numbers (float32, float16, bfloat16), and codes with
+        scales and zero points, uB.gN.T: B bits (2, 3, 4 or 8), N columns per scale (16, 32, 64, 128 or 256) of the type
+        T (float32, float16 or bfloat16). Their products are exact but for activations, which are rounded to 16 bits
+        with a scale per 32 columns. Norms and biases are float32. `cache_type` is the type of cached keys and values:
+        float32, bfloat16, float16 (which saturates at its largest number) or auto, which is float32 for float32
+        weights, float16 for packed ones and bfloat16 for all other types. `instruction_set` is one of
+        `instruction_sets()`, or auto for the best.
         """
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
@@ -45,6 +51,13 @@ class Model:
 
     def load(self, name: str, tensor: Any) -> None:
         """Pack one tensor. It must be contiguous, on the CPU, and float32, float16, bfloat16 or bfloat16 as uint16."""
+
+    def load_blocks(self, name: str, blocks: NDArray[np.uint8]) -> None:
+        """Pack one matrix of packed weights from the blocks of its rows, contiguous and uint8 [rows, bytes of a row].
+
+        A row of uB.gN.T is, for each N columns, four bytes that begin with the scale, the code that means 0, three
+        unused bytes, and a byte for each column's code.
+        """
 
     def missing(self) -> list[str]:
         """Return the names of the tensors that are not loaded yet."""

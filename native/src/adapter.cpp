@@ -130,7 +130,8 @@ const Adapted* Adapters::prepare(const Step& step, Type weight_type) {
   sort(outputs_, slot_of_row_);
   int columns = 0;
   for (const auto& each : held_) columns = std::max(columns, each.second.most_columns());
-  const int widened = weight_type == Type::Int8 ? std::max(step.input_stride, step.inner_stride) : 0;
+  const bool quantizes = weight_type == Type::Int8 || weight_type == Type::Packed;
+  const int widened = quantizes ? std::max(step.input_stride, step.inner_stride) : 0;
   const size_t rows = std::max(batch.num_tokens, batch.num_rows), low_bytes = round_up(rows * columns * 4, 64);
   const size_t bytes = low_bytes + rows * widened * 4;
   if (buffers_.size() < bytes) {

@@ -37,7 +37,7 @@ struct Adapted {
   AdaptedRows tokens, outputs;
   void* low;  // [rows][low_stride], x · downᵀ, in the type of the ups' inputs
   int low_stride;
-  void* widened;  // [rows][widened_stride], Int8 inputs converted to the type of the downs' inputs
+  void* widened;  // [rows][widened_stride], Int8 and Packed inputs in the type of the downs' inputs
   int widened_stride;
 };
 

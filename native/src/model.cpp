@@ -61,9 +61,18 @@ Model::Model(const Options& options)
     layer.recurrent.state = state_numbers_;
     state_numbers_ += round_up(layer.plan.recurrent.state_numbers(), 16);
   }
+  weights_.embedding = plan.is_tied ? &weights_.head : &rows_;
+  const bool is_packed = options_.type == Type::Packed;
+  if (is_packed) {
+    rows_ = plan_matrix(Type::Packed, plan.vocab_size, plan.hidden_size);
+    assign_kinds();
+  }
   weight_memory_ = Arena(sluice::weight_bytes(options_, weights_, layers_));
   place_weights(options_, weights_, layers_, weight_memory_.data());
-  if (!plan.is_tied) {
+  if (is_packed && !plan.is_tied) {
+    row_memory_ = Arena(matrix_bytes(rows_, false));
+    place_matrix(rows_, false, row_memory_.data());
+  } else if (!plan.is_tied) {
     weights_.rows_type = options_.type == Type::Float32 ? Type::Float32 : Type::BFloat16;
     rows_ = plan_matrix(weights_.rows_type, plan.vocab_size, plan.hidden_size);
     const size_t element = weights_.rows_type == Type::Float32 ? 4 : 2;
@@ -92,31 +101,42 @@ std::vector<size_t> Model::shape_of(const Destination& destination) {
 
 void Model::load(const std::string& name, const StoredTensor& tensor) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = indices_.find(name);
-  if (found == indices_.end()) throw BadArgument("name: the model has no tensor " + name);
-  const Destination& destination = tensors_[found->second].destination;
+  const size_t index = index_of(name);
+  const Destination& destination = tensors_[index].destination;
   const std::vector<size_t> expected = shape_of(destination);
   if (tensor.shape != expected) {
     std::string text = "tensor: " + name + " must have the shape [";
     for (size_t i = 0; i < expected.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(expected[i]);
     throw BadArgument(text + "]");
   }
+  if (destination.matrix != nullptr && destination.matrix->type == Type::Packed)
+    throw BadArgument("tensor: " + name + " must be loaded from its blocks");
   if (destination.matrix == &rows_) {
     store_rows(rows_.type, row_memory_.data(), tensor.data, tensor.stored, expected[0] * expected[1]);
   } else if (destination.matrix != nullptr) {
-    constexpr int kChunk = 8 * kRows;
-    std::atomic<int> next{0};
-    Pool::shared().run(options_.num_threads, [&](int) {
-      for (int begin; (begin = next.fetch_add(kChunk)) < destination.count;)
-        pack_rows(*destination.matrix, destination.first, destination.order, tensor.data, tensor.stored, begin,
-                  std::min(begin + kChunk, destination.count));
+    pack_in_chunks(destination.count, [&](int begin, int end) {
+      pack_rows(*destination.matrix, destination.first, destination.order, tensor.data, tensor.stored, begin, end);
     });
   } else {
     for (int i = 0; i < destination.count; ++i)
       destination.vector[target_row(destination.order, destination.first + i)] =
           read_stored(tensor.data, tensor.stored, i);
   }
-  wanted_.erase(found->second);
+  wanted_.erase(index);
+}
+
+size_t Model::index_of(const std::string& name) const {
+  const auto found = indices_.find(name);
+  if (found == indices_.end()) throw BadArgument("name: the model has no tensor " + name);
+  return found->second;
+}
+
+void Model::pack_in_chunks(int count, const std::function<void(int, int)>& pack) {
+  constexpr int kChunk = 8 * kRows;
+  std::atomic<int> next{0};
+  Pool::shared().run(options_.num_threads, [&](int) {
+    for (int begin; (begin = next.fetch_add(kChunk)) < count;) pack(begin, std::min(begin + kChunk, count));
+  });
 }
 
 std::vector<std::string> Model::missing() const {
@@ -182,10 +202,12 @@ void Model::reserve(const Batch& batch, int num_threads) {
   // A row's width is padded so that consecutive rows don't map to the same sets of the L1 cache.
   const auto stride = [](int width) { return padded(width) % 1024 == 0 ? padded(width) + kPad : padded(width); };
   const int hidden = options_.plan.hidden_size;
+  const bool is_packed = options_.type == Type::Packed, quantizes = is_packed || options_.type == Type::Int8;
+  const auto input_stride = [&](int width) { return is_packed ? packed_stride(width) : stride(width); };
   step_.residual_stride = stride(hidden);
-  step_.input_stride = stride(std::max(hidden, extent_.mixed_width));
-  step_.wide_stride = stride(std::max(extent_.wide_width, options_.type == Type::Int8 ? extent_.inner_width : 0));
-  step_.inner_stride = stride(extent_.inner_width);
+  step_.input_stride = input_stride(std::max(hidden, extent_.mixed_width));
+  step_.wide_stride = stride(std::max({extent_.wide_width, extent_.mixed_width, quantizes ? extent_.inner_width : 0}));
+  step_.inner_stride = input_stride(extent_.inner_width);
   const size_t piece_rows = std::max(kPieceRows, extent_.group_size) + 16, width = extent_.padded_head_dim;
   const size_t attention_bytes = piece_rows * (8 * width + 8 * 64 + 64 + 8) + 7 * 64;
   step_.scratch_bytes = round_up(std::max(attention_bytes, 4 * static_cast<size_t>(padded(hidden))), 4096);

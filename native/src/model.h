@@ -16,6 +16,7 @@
 #include "destination.h"
 #include "expert_layer.h"
 #include "pack.h"
+#include "packed_pack.h"
 #include "phases.h"
 #include "plan_fields.h"
 #include "pool.h"
@@ -60,6 +61,7 @@ struct Options {
   Stored cache_type;
   int num_threads;
   const InstructionSet* set;
+  std::function<std::string(const std::string&)> kind_of;  // of Packed: a matrix' format by the tensor's name
 };
 
 // The largest sizes of all layers, from which the buffers of a step follow.
@@ -80,6 +82,8 @@ class Model {
 
   // Pack one tensor. Throws BadArgument for an unknown name or a wrong shape.
   void load(const std::string& name, const StoredTensor& tensor);
+  // Pack one matrix of a model with Packed weights from the blocks of its rows. Throws BadArgument.
+  void load_blocks(const std::string& name, const uint8_t* blocks, size_t num_rows, size_t row_bytes);
   std::vector<std::string> missing() const;
   const std::vector<Tensor>& tensors() const { return tensors_; }
   static std::vector<size_t> shape_of(const Destination& destination);
@@ -122,6 +126,12 @@ class Model {
  private:
   // Measure the seconds that the threads take for body(0) … body(count - 1).
   double time_chunks(int num_threads, int count, const std::function<void(int)>& body);
+  // Set the formats of all groups of packed matrices. Throws BadArgument.
+  void assign_kinds();
+  // Call pack(begin, end) for all rows, in chunks shared by the threads.
+  void pack_in_chunks(int count, const std::function<void(int, int)>& pack);
+  // Return the index of a tensor. Throws BadArgument if the model has no such tensor.
+  size_t index_of(const std::string& name) const;
   // Return the destination of a tensor. Null if the model has no such tensor.
   const Destination* find(const std::string& name) const;
   void reserve(const Batch& batch, int num_threads);
@@ -132,7 +142,9 @@ class Model {
   Options options_;
   Extent extent_;
   Weights weights_;
-  Matrix rows_;  // type and shape of an embedding that is not tied to the head
+  Matrix rows_;  // an embedding that is not tied to the head; if it isn't Packed, only its type and shape
+  PackedGroups packed_groups_;
+  std::unordered_map<std::string, const PackedKind*> kinds_;  // of packed matrices by the tensor's name
   std::vector<Layer> layers_;
   std::vector<std::unique_ptr<ExpertLayer>> expert_layers_;
   ExpertBuffers expert_buffers_;

@@ -1,6 +1,7 @@
 // The Python module. It checks the arrays' types, shapes and layouts; an invalid array is a ValueError that names it.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -35,6 +36,13 @@ void load(Model& model, const std::string& name, const Array& tensor) {
   for (size_t i = 0; i < tensor.ndim(); ++i) stored.shape.push_back(tensor.shape(i));
   const nb::gil_scoped_release released;
   model.load(name, stored);
+}
+
+void load_blocks(Model& model, const std::string& name, const Array& blocks) {
+  if (blocks.dtype() != nb::dtype<uint8_t>()) throw BadArgument("blocks must be uint8");
+  if (blocks.ndim() != 2 || !is_contiguous(blocks)) throw BadArgument("blocks must be contiguous and a matrix");
+  const nb::gil_scoped_release released;
+  model.load_blocks(name, static_cast<const uint8_t*>(blocks.data()), blocks.shape(0), blocks.shape(1));
 }
 
 nb::dict tensors(Model& model) {
@@ -221,10 +229,12 @@ Type weight_type(const std::string& name) {
   if (name == "bfloat16") return Type::BFloat16;
   if (name == "int8") return Type::Int8;
   if (name == "int4") return Type::Int4;
-  throw BadArgument("weight_type must be float32, bfloat16, int8 or int4");
+  if (name == "packed") return Type::Packed;
+  throw BadArgument("weight_type must be float32, bfloat16, int8, int4 or packed");
 }
 
 Stored cache_type(const std::string& name, Type weights) {
+  if (name == "auto" && weights == Type::Packed) return Stored::Float16;
   if (name == "auto") return weights == Type::Float32 ? Stored::Float32 : Stored::BFloat16;
   if (name == "float32") return Stored::Float32;
   if (name == "bfloat16") return Stored::BFloat16;
@@ -233,13 +243,15 @@ Stored cache_type(const std::string& name, Type weights) {
 }
 
 void construct(Model* self, const nb::dict& plan, const std::string& type, const std::string& cached, int num_threads,
-               const std::string& instruction_set) {
+               const std::string& instruction_set, const std::function<std::string(const std::string&)>& kinds) {
   Options options;
   options.type = weight_type(type);
   options.cache_type = cache_type(cached, options.type);
   options.num_threads = checked(num_threads, "num_threads", 1024);
   options.set = find_set(instruction_set);
   if (options.set == nullptr) throw BadArgument("instruction_set " + instruction_set + " is not supported here");
+  if (options.type == Type::Packed && !kinds) throw BadArgument("kinds is missing");
+  options.kind_of = kinds;
   read_plan(plan, options);
   check_plan(options);
   new (self) Model(options);
@@ -252,7 +264,8 @@ NB_MODULE(_native, module) {
   using namespace sluice;
   nb::class_<Model>(module, "Model")
       .def("__init__", &construct, "plan"_a, nb::kw_only(), "weight_type"_a = "float32", "cache_type"_a = "auto",
-           "num_threads"_a = 1, "instruction_set"_a = "auto")
+           "num_threads"_a = 1, "instruction_set"_a = "auto", "kinds"_a.none() = nb::none())
+      .def("load_blocks", &load_blocks, "name"_a, "blocks"_a)
       .def("load", &load, "name"_a, "tensor"_a)
       .def("missing", &Model::missing)
       .def("tensors", &tensors)

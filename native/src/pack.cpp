@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "packed.h"
+
 namespace sluice {
 
 namespace {
@@ -40,6 +42,7 @@ int columns_multiple(Type type) {
     case Type::Int8:
       return 64;
     case Type::Int4:
+    case Type::Packed:
       return 32;
   }
   return 1;
@@ -123,6 +126,7 @@ Matrix plan_matrix(Type type, int rows, int cols) {
   matrix.cols = cols;
   matrix.groups = groups_of(rows);
   matrix.padded_cols = (cols + multiple - 1) / multiple * multiple;
+  if (type == Type::Packed) return matrix;  // its sizes follow from its groups' formats
   const size_t bits = type == Type::Float32 ? 32 : type == Type::BFloat16 ? 16 : type == Type::Int8 ? 8 : 4;
   matrix.group_bytes = static_cast<size_t>(matrix.padded_cols) * kRows * bits / 8;
   return matrix;
@@ -130,7 +134,9 @@ Matrix plan_matrix(Type type, int rows, int cols) {
 
 size_t matrix_bytes(const Matrix& matrix, bool has_bias) {
   const size_t rows = static_cast<size_t>(matrix.groups) * kRows;
-  size_t bytes = round_up(matrix.group_bytes * matrix.groups, 64);
+  size_t bytes = matrix.type == Type::Packed ? 0 : round_up(matrix.group_bytes * matrix.groups, 64);
+  for (int i = 0; matrix.packed != nullptr && i < matrix.groups; ++i)
+    bytes += packed_group_bytes(*matrix.packed[i].kind, matrix.cols);
   if (matrix.type == Type::Int8) bytes += 2 * round_up(rows * 4, 64);
   if (matrix.type == Type::Int4) bytes += round_up(rows * (matrix.padded_cols / 32) * 2, 64);
   return bytes + (has_bias ? round_up(rows * 4, 64) : 0);
@@ -143,7 +149,14 @@ void place_matrix(Matrix& matrix, bool has_bias, uint8_t* memory) {
     memory += round_up(bytes, 64);
     return at;
   };
-  matrix.data = take(matrix.group_bytes * matrix.groups);
+  matrix.data = memory;
+  if (matrix.type == Type::Packed) {
+    for (int i = 0; i < matrix.groups; ++i)
+      matrix.packed[i].data = take(packed_group_bytes(*matrix.packed[i].kind, matrix.cols));
+    matrix.group_bytes = static_cast<size_t>(memory - matrix.data) / static_cast<size_t>(matrix.groups);
+  } else {
+    take(matrix.group_bytes * matrix.groups);
+  }
   if (matrix.type == Type::Int8) {
     matrix.row_scales = reinterpret_cast<float*>(take(rows * 4));
     matrix.row_sums = reinterpret_cast<int32_t*>(take(rows * 4));
@@ -188,6 +201,8 @@ void pack_row(Matrix& matrix, int row, const float* values) {
       break;
     case Type::Int4:
       pack_int4(matrix, row, values);
+      break;
+    case Type::Packed:  // is packed from blocks
       break;
   }
 }

@@ -15,7 +15,7 @@ constexpr int kPad = 64;   // widths of activations are padded to a multiple of 
 inline constexpr int padded(int width) { return (width + kPad - 1) / kPad * kPad; }
 inline constexpr int groups_of(int rows) { return (rows + kRows - 1) / kRows; }
 
-enum class Type : int { Float32, BFloat16, Int8, Int4 };
+enum class Type : int { Float32, BFloat16, Int8, Int4, Packed };
 
 // Storage type of unpacked numbers: callers' arrays, and keys and values.
 enum class Stored : int { Float32, BFloat16, Float16 };
@@ -30,6 +30,8 @@ inline constexpr size_t bytes_of(Stored stored) { return stored == Stored::Float
 //   Int8      [groups][cols / 4][16][4], a scale for each row
 //   Int4      [groups][cols / 8][16], 32-bit words of eight columns: the even columns in the low half, the odd columns
 //             in the high half, lowest bits first; a bf16 scale for each row and 32 columns
+//   Packed    the formats of packed.h, one for each group
+struct PackedGroup;
 struct Matrix {
   Type type = Type::Float32;
   int rows = 0, cols = 0;
@@ -39,6 +41,7 @@ struct Matrix {
   float* row_scales = nullptr;       // Int8: [groups * 16]
   int32_t* row_sums = nullptr;       // Int8: 128 times the sum of each row, to correct for the activations' offset
   uint16_t* group_scales = nullptr;  // Int4: bf16 [groups][padded_cols / 32][16]
+  PackedGroup* packed = nullptr;     // Packed: [groups]; group_bytes is their mean size
   float* bias = nullptr;             // [groups * 16] or null
 };
 
@@ -96,8 +99,9 @@ struct Rotary {
 };
 
 struct Weights {
-  const void* rows = nullptr;  // embedding, Float32 or BFloat16 [vocabulary, hidden]; null: the head's rows
+  const void* rows = nullptr;  // embedding, Float32 or BFloat16 [vocabulary, hidden]; null: the rows of `embedding`
   Type rows_type = Type::Float32;
+  const Matrix* embedding = nullptr;  // the head or, of Packed weights, a matrix that is only read
   Matrix head;
   Norm norm;                   // [hidden]
   Norm embedding_norm;         // [hidden]

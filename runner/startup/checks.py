@@ -65,8 +65,12 @@ def _port_problems(settings: Settings) -> Iterator[str]:
 
 def _model_problems(settings: Settings) -> Iterator[str]:
     for name, model in settings.served().items():
-        if not is_hub_id(model) and not Path(model, "config.json").is_file():
-            yield f"model {name}: {model} has no config.json; expected a model's folder or a hub id, ORG/MODEL"
+        is_file = model.endswith(".gguf") and Path(model).is_file()
+        if not is_hub_id(model) and not is_file and not Path(model, "config.json").is_file():
+            yield (
+                f"model {name}: {model} has no config.json; "
+                "expected a model's folder, a GGUF file or a hub id, ORG/MODEL"
+            )
 
 
 def probe_port(host: str, port: int) -> None:

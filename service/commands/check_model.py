@@ -26,7 +26,7 @@ from service.engine.models.native.cache_groups import max_cache_bytes
 from service.engine.models.native.encoder import native_encoder_unsupported_reason
 from service.engine.models.plans.families.table import plan_of
 from service.engine.models.plans.sizes import cache_bytes_per_token, state_bytes
-from service.engine.models.selection.backends import preferred_reasons
+from service.engine.models.selection.backends import preferred_reasons, weight_type_of
 from service.engine.models.torch.shard import num_rank_parameters
 from service.generation.errors import ModelLoadError
 
@@ -87,8 +87,8 @@ def _report(plan: ModelPlan, max_chunk: int) -> dict[str, Any]:
     """
     spec = plan.spec
     num_parameters = spec.checkpoint.num_parameters
-    weight_type = spec.quantization or spec.dtype
-    weights = int(num_parameters * _BYTES[weight_type])
+    weight_type = weight_type_of(spec, plan.backend)
+    weights = int(num_parameters * _BYTES[weight_type]) if weight_type in _BYTES else spec.checkpoint.num_bytes
     per_token = _cache_bytes_per_token(text_config(spec.config), _BYTES[spec.cache_dtype])
     if state := _state_bytes(plan):
         per_token = cache_bytes_per_token(plan_of(spec.config), int(_BYTES[spec.cache_dtype]))

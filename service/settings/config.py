@@ -46,7 +46,8 @@ class Settings(ProcessSettings):
     metrics_port: Port = Field(9464, description="port to listen on for Prometheus; 0: any free port")
 
     model: dict[ModelName, str] = Field(
-        {}, description="NAME=PATH of a model to serve, repeatable; PATH is a folder or an id on the model hub"
+        {},
+        description="NAME=PATH of a model to serve, repeatable; PATH is a folder, GGUF file or hub id",
     )
     models: list[ModelSettings] = Field(
         [], description="models with their own settings; if neither model nor models is set, the bundled models"

@@ -98,7 +98,7 @@ class ModelSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: ModelName = Field(description="name that requests give as their model")
-    path: str = Field(min_length=1, description="folder, or id on the model hub")
+    path: str = Field(min_length=1, description="folder, GGUF file, or id on the model hub")
     version: str = Field("1", min_length=1, max_length=64, description="version shown to clients, which can request it")
     dtype: Dtype | None = Field(None, description="type of the weights; null: the service's setting")
     device: str | None = Field(None, description="device that computes; null: the service's setting")

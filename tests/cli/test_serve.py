@@ -40,7 +40,7 @@ def test_terminal_output_is_short_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (["/nowhere"], 1, "run: model nowhere: /nowhere has no config.json; expected a model's folder or a hub id"),
+        (["/nowhere"], 1, "run: model nowhere: /nowhere has no config.json; expected a model's folder, a GGUF file"),
         (["a/x", "b/x"], 2, "run: a/x and b/x are both named x; rename one, as in NAME=b/x"),
         (["--envoy-port", "http"], 2, "run: envoy_port: Input should be a valid integer"),
         (["--nonsense", "1"], 2, "run: --nonsense: unknown flag"),

@@ -84,6 +84,20 @@ def test_model_name_is_given_or_derived_from_the_folder(tmp_path: Path, monkeypa
     }
 
 
+def test_gguf_files_are_named_by_their_stems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link, as in the hub's cache, is not followed, since its target may have another name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "blob").touch()
+    for name in ("a.Q4_K_M.gguf", "b-00001-of-00002.gguf"):
+        (tmp_path / name).symlink_to("blob")
+    settings = read_settings(Settings, ["a.Q4_K_M.gguf", "./b-00001-of-00002.gguf", "mine=a.Q4_K_M.gguf"])
+    assert settings.served() == {
+        "a.Q4_K_M": f"{tmp_path}/a.Q4_K_M.gguf",
+        "b": f"{tmp_path}/b-00001-of-00002.gguf",
+        "mine": f"{tmp_path}/a.Q4_K_M.gguf",
+    }
+
+
 def test_two_models_with_one_name_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names both and the syntax of a name."""
     arguments = [f"{tmp_path}/a/x", f"{tmp_path}/b/x"]

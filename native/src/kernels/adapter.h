@@ -4,6 +4,7 @@
 
 #include "../low_rank.h"
 #include "formats.h"
+#include "rows.h"
 
 namespace sluice {
 namespace SLUICE_SET {
@@ -60,12 +61,21 @@ void multiply_down(const Matrix& down, const int32_t* rows, int group, const typ
   });
 }
 
-// Convert a row of bytes, which are 128 + value / scale, to floating point.
+// Convert a row of bytes, which are 128 + value / scale, or of spans to floating point.
 template <class Input>
 void widen(const uint8_t* bytes, float scale, int width, Input* out) {
   for (int i = 0; i < padded(width); i += 16) {
     alignas(64) float values[16];
     for (int j = 0; j < 16; ++j) values[j] = i + j < width ? static_cast<float>(bytes[i + j] - 128) * scale : 0;
+    store_input(out + i, load16(values));
+  }
+}
+
+template <class Input>
+void widen(const PackedInputs* spans, float, int width, Input* out) {
+  for (int i = 0; i < padded(width); i += 16) {
+    alignas(64) float values[16];
+    for (int j = 0; j < 16; ++j) values[j] = i + j < width ? input_of(spans, i + j) : 0;
     store_input(out + i, load16(values));
   }
 }
@@ -104,12 +114,14 @@ AddedSums<LowFormat<Weight>> multiply_downs(Thread& thread, int product, int wid
   if (num_chunks == 0) return {};
   auto* x = static_cast<const Input*>(inputs.rows);
   size_t x_stride = inputs.stride;
-  if constexpr (std::is_same_v<Weight, Int8Format>) {
+  if constexpr (kIsQuantized<Weight>) {
+    using Quantized = std::conditional_t<std::is_same_v<Weight, PackedFormat>, PackedInputs, uint8_t>;
     auto* widened = static_cast<Input*>(step.widened);
     thread.each_row(thread.num_rows, [&](int row) {
       if (adapted.part_of_row[row] < 0) return;
-      const auto* bytes = static_cast<const uint8_t*>(inputs.rows) + static_cast<size_t>(row) * inputs.stride;
-      widen(bytes, inputs.scales[row], width, widened + static_cast<size_t>(row) * step.widened_stride);
+      const size_t at = static_cast<size_t>(row) * inputs.stride * sizeof(typename Weight::Input);
+      const auto* quantized = reinterpret_cast<const Quantized*>(static_cast<const uint8_t*>(inputs.rows) + at);
+      widen(quantized, inputs.scales[row], width, widened + static_cast<size_t>(row) * step.widened_stride);
     });
     x = widened;
     x_stride = step.widened_stride;

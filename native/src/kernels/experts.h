@@ -24,7 +24,8 @@ template <class Weight>
 struct ExpertPhases {
   using Input = typename Weight::Input;
   static constexpr bool kIsInt8 = std::is_same_v<Weight, Int8Format>;
-  static constexpr bool kConverts = !std::is_same_v<Input, float>;
+  static constexpr bool kQuantizes = kIsQuantized<Weight>;
+  static constexpr bool kConverts = kIsQuantized<Weight> || !std::is_same_v<Input, float>;
   static constexpr int kRouterRows = 48;  // rows of a chunk of the router's product
   static constexpr int kFewRows = 8;      // one thread chooses the experts of so few rows, which takes no phase
 
@@ -52,7 +53,7 @@ struct ExpertPhases {
   }
   // The row for an entry's inner values. Values to be quantized are stored as floats first.
   auto* inner_row(int entry) const {
-    if constexpr (kIsInt8)
+    if constexpr (kQuantizes)
       return routing.wide_inner + static_cast<size_t>(entry) * routing.inner_stride;
     else
       return static_cast<Input*>(routing.inner) + static_cast<size_t>(entry) * routing.inner_stride;
@@ -84,8 +85,8 @@ struct ExpertPhases {
     choose_experts(experts, logits, routing.scores + static_cast<size_t>(row) * routing.logits_stride, chosen_row(row),
                    weights_row(row));
     weights_row(row)[plan.num_chosen] = plan.has_shared_gate ? sigmoid_of(gate) : 1.0f;
-    if constexpr (kIsInt8) {
-      routing.input_scales[row] = quantize(float_row(row), padded(hidden), input_row(row));
+    if constexpr (kQuantizes) {
+      routing.input_scales[row] = quantize_inputs<Weight>(float_row(row), padded(hidden), input_row(row));
     } else if constexpr (kConverts) {
       for (int i = 0; i < padded(hidden); i += 16) store_input(input_row(row) + i, load16(float_row(row) + i));
     }
@@ -138,8 +139,9 @@ struct ExpertPhases {
     if (num_rows < 2) return;
     thread.each_row(num_entries, [&](int entry) {
       const int row = routing.row_of_entry[entry];
-      std::memcpy(gathered_row(entry), input_row(row), static_cast<size_t>(padded(hidden)) * sizeof(Input));
-      if constexpr (kIsInt8) routing.gathered_scales[entry] = routing.input_scales[row];
+      const size_t bytes = static_cast<size_t>(input_width<Weight>(hidden)) * sizeof(Input);
+      std::memcpy(gathered_row(entry), input_row(row), bytes);
+      if constexpr (kQuantizes) routing.gathered_scales[entry] = routing.input_scales[row];
     });
   }
 
@@ -200,12 +202,11 @@ struct ExpertPhases {
         multiply_up_block(routing.parts[num_parts], from, from + shared_size);
       }
     });
-    if constexpr (kIsInt8)
+    if constexpr (kQuantizes)
       thread.each_row(num_entries + has_shared * num_rows, [&](int entry) {
         const int width = entry < num_entries ? plan.width : plan.shared_width;
-        routing.inner_scales[entry] =
-            quantize(inner_row(entry), width,
-                     static_cast<uint8_t*>(routing.inner) + static_cast<size_t>(entry) * routing.inner_stride);
+        auto* to = static_cast<Input*>(routing.inner) + static_cast<size_t>(entry) * routing.inner_stride;
+        routing.inner_scales[entry] = quantize_inputs<Weight>(inner_row(entry), width, to);
       });
   }
 

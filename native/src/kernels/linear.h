@@ -3,6 +3,7 @@
 
 #include "../types.h"
 #include "formats.h"
+#include "packed_multiply.h"
 #if defined(SLUICE_SET_amx)
 #include "tile_unit.h"
 #endif
@@ -112,12 +113,10 @@ SLUICE_INLINE size_t ahead_of(int rows, int count, const Matrix& matrix) {
   return rows > 4 || matrix.group_scales != nullptr ? count * matrix.group_bytes : 0;
 }
 
-// Multiply one block, the groups [from, to). finish(row, group, sums, count) gets the sums [count][16] of one row for
-// the groups from `group` on. A pair of groups that begins at an even group is never split.
+// multiply_block for formats that have tiles.
 template <class Format, class Finish>
-void multiply_block(const Matrix& matrix, const void* x, size_t x_stride, int num_rows, int from, int to,
+void multiply_tiles(const Matrix& matrix, const void* x, size_t x_stride, int num_rows, int from, int to,
                     const Finish& finish) {
-  if (to > matrix.groups) to = matrix.groups;
 #if defined(SLUICE_SET_amx)
   constexpr bool is_exact = std::is_same_v<Format, Int8Format>;  // so one or two rows can use the faster kernel
   if constexpr (kIsOnUnit<Format>)
@@ -145,6 +144,18 @@ void multiply_block(const Matrix& matrix, const void* x, size_t x_stride, int nu
     }
     row += rows;
   }
+}
+
+// Multiply one block, the groups [from, to). finish(row, group, sums, count) gets the sums [count][16] of one row for
+// the groups from `group` on. A pair of groups that begins at an even group is never split.
+template <class Format, class Finish>
+void multiply_block(const Matrix& matrix, const void* x, size_t x_stride, int num_rows, int from, int to,
+                    const Finish& finish) {
+  if (to > matrix.groups) to = matrix.groups;
+  if constexpr (std::is_same_v<Format, PackedFormat>)
+    return multiply_packed<kMaxTileGroups>(matrix, static_cast<const float*>(x), x_stride, num_rows, from, to, finish);
+  else
+    multiply_tiles<Format>(matrix, x, x_stride, num_rows, from, to, finish);
 }
 
 // Convert the Int8 sums [count][16] of one row to floats, in place. Inputs were stored with an offset of 128.

@@ -52,7 +52,7 @@ struct RecurrentPhases {
       if (begin == 0 && plan.kind == Recurrence::ShortConvolution) clear(passage);
     });
     if (plan.kind != Recurrence::ShortConvolution) recur();
-    if constexpr (Thread<Weight>::kIsInt8) thread.quantize_wide(plan.inner_width(), thread.inputs());
+    if constexpr (Thread<Weight>::kQuantizes) thread.quantize_wide(plan.inner_width(), thread.inputs());
   }
 
  private:
@@ -63,7 +63,7 @@ struct RecurrentPhases {
 
   // Zero the padding of the results' rows.
   void clear(const Passage& passage) const {
-    if constexpr (!Thread<Weight>::kIsInt8)
+    if constexpr (!Thread<Weight>::kQuantizes)
       for (int token = 0; token < passage.num_tokens; ++token)
         thread.clear_padding(thread.attended_row(passage.first + token), plan.inner_width());
   }
@@ -141,7 +141,7 @@ struct RecurrentPhases {
     });
     thread.each_row(batch.num_tokens, [&](int token) {
       gate(thread.wide_row(token), thread.attended_row(token));
-      if constexpr (!Thread<Weight>::kIsInt8) thread.clear_padding(thread.attended_row(token), plan.inner_width());
+      if constexpr (!Thread<Weight>::kQuantizes) thread.clear_padding(thread.attended_row(token), plan.inner_width());
     });
   }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "../types.h"
-#include "lanes.h"
+#include "linear.h"
 
 namespace sluice {
 namespace SLUICE_SET {
@@ -33,6 +33,24 @@ inline float quantize(const float* x, int width, uint8_t* out) {
   return highest / 127 + sum_of(broken);
 }
 
+// Formats whose inputs are quantized rows.
+template <class Format>
+constexpr bool kIsQuantized = std::is_same_v<Format, Int8Format> || std::is_same_v<Format, PackedFormat>;
+
+// Quantize a row [width] to inputs of a format, and return the scale of all of them.
+template <class Format>
+SLUICE_INLINE float quantize_inputs(const float* x, int width, void* to) {
+  if constexpr (std::is_same_v<Format, Int8Format>) return quantize(x, width, static_cast<uint8_t*>(to));
+  quantize(x, width, static_cast<PackedInputs*>(to));
+  return 1;
+}
+
+// The width of a row of inputs in elements.
+template <class Format>
+SLUICE_INLINE int input_width(int width) {
+  return std::is_same_v<Format, PackedFormat> ? packed_width(width) : padded(width);
+}
+
 // Rotate x[i] and x[i + half] of a head by an angle, in place. The head may have more dimensions than are rotated.
 inline void rotate(float* x, const float* cosines, const float* sines, int half) {
   for (int i = 0; i < half; ++i) {
@@ -44,6 +62,7 @@ inline void rotate(float* x, const float* cosines, const float* sines, int half)
 
 // Unpack one row of a packed weight to floats.
 inline void unpack_row(const Matrix& matrix, int row, float* out) {
+  if (matrix.type == Type::Packed) return unpack_packed(matrix, row, out);
   const uint8_t* group = matrix.data + static_cast<size_t>(row / 16) * matrix.group_bytes;
   const int lane = row % 16;
   if (matrix.type == Type::Float32) {
@@ -62,7 +81,7 @@ inline void unpack_row(const Matrix& matrix, int row, float* out) {
 inline void embed(const Weights& weights, const DecoderPlan& plan, int token, float* out) {
   const int width = plan.hidden_size;
   if (weights.rows == nullptr) {
-    unpack_row(weights.head, token, out);
+    unpack_row(*weights.embedding, token, out);
   } else if (weights.rows_type == Type::Float32) {
     std::memcpy(out, static_cast<const float*>(weights.rows) + static_cast<size_t>(token) * width,
                 width * sizeof(float));

@@ -18,6 +18,8 @@ void run_step(const Step& step, int thread) {
       return run<Int8Format, Int8Format>(step, thread);
     case Type::Int4:
       return run<Int4Format, Int8Format>(step, thread);
+    case Type::Packed:
+      return run<PackedFormat, PackedFormat>(step, thread);
   }
 }
 
@@ -61,6 +63,23 @@ uint64_t multiply_many(const uint8_t* numbers, int rounds, float* sum) {
   return static_cast<uint64_t>(rounds) * kSums * 16 * Format::kColumns;
 }
 
+uint64_t multiply_pairs_many(const uint8_t* numbers, int rounds, float* sum) {
+  constexpr int kSums = 12;
+  const VI weight = low_bytes(load_int(numbers));
+  VI sums[kSums];
+  unroll<kSums>([&](auto n) __attribute__((always_inline)) { sums[n] = load_int(numbers + n * 64); });
+  for (int round = 0; round < rounds; ++round) {
+    const VI input = set1_int(numbers[round % 8 * 64]);
+    unroll<kSums>([&](auto n) __attribute__((always_inline)) { sums[n] = add_pairs(sums[n], weight, input); });
+  }
+  VI total = set1_int(0);
+  unroll<kSums>([&](auto n) __attribute__((always_inline)) { total = add_int(total, sums[n]); });
+  int32_t lanes[kLanes];
+  store_int(lanes, total);
+  *sum = static_cast<float>(lanes[0]);
+  return static_cast<uint64_t>(rounds) * kSums * kLanes * 2;
+}
+
 #if defined(SLUICE_SET_amx)
 template <class Format>
 uint64_t count_on_unit(const uint8_t* numbers, int rounds, float* sum) {
@@ -86,6 +105,8 @@ uint64_t multiply_registers(Type type, const uint8_t* numbers, int rounds, float
       return multiply_many<BFloat16Format>(numbers, rounds, sum);
     case Type::Int8:
       return multiply_many<Int8Format>(numbers, rounds, sum);
+    case Type::Packed:
+      return multiply_pairs_many(numbers, rounds, sum);
   }
   return 0;
 }

@@ -14,7 +14,7 @@ namespace SLUICE_SET {
 template <class Weight, class Head>
 struct ThreadStep : Thread<Weight> {
   using Own = Thread<Weight>;
-  using Own::adapted, Own::batch, Own::kIsInt8, Own::plan, Own::step, Own::weights;
+  using Own::adapted, Own::batch, Own::kQuantizes, Own::plan, Own::step, Own::weights;
   using Own::attended_row, Own::inner_row, Own::wide_row;
   using typename Own::Added;
   using typename Own::Inputs;
@@ -105,7 +105,7 @@ struct ThreadStep : Thread<Weight> {
     this->each_row(batch.num_tokens * attention.num_kv_heads, [&](int unit) {
       const int token = unit / attention.num_kv_heads, kv_head = unit % attention.num_kv_heads;
       float* heads = wide_row(token);
-      if constexpr (!kIsInt8)
+      if constexpr (!kQuantizes)
         if (kv_head == 0) this->clear_padding(attended_row(token), attention.query_width());
       for (int g = 0; g < group_size; ++g) turn_head(layer, token, kv_head * group_size + g, heads);
       turn_head(layer, token, attention.num_heads + kv_head, heads);
@@ -154,10 +154,10 @@ struct ThreadStep : Thread<Weight> {
     this->phase(count, [&](int unit) {
       with_cached([&](auto format) {
         attend<decltype(format)>(step, index, unit, unit + 1 < count ? unit + 1 : -1, this->scratch(), attended_row(0),
-                                 kIsInt8 ? step.wide_stride : step.input_stride);
+                                 kQuantizes ? step.wide_stride : step.input_stride);
       });
     });
-    if constexpr (kIsInt8) this->quantize_wide(attention.query_width(), this->inputs());
+    if constexpr (kQuantizes) this->quantize_wide(attention.query_width(), this->inputs());
   }
 
   // The results of a mixer, the inputs of its output's product; after the last one, only those of the output rows.
@@ -234,7 +234,7 @@ struct ThreadStep : Thread<Weight> {
     const Layer& layer = weights.layers[index];
     gate_and_up(layer, this->added(index, kGateUp, layer.gate_up, this->inputs()));
     const Inputs inner = this->inner();
-    if constexpr (kIsInt8) this->quantize_wide(layer.plan.feed_forward.width, inner);
+    if constexpr (kQuantizes) this->quantize_wide(layer.plan.feed_forward.width, inner);
     const Added to_down = this->added(index, kDown, layer.down, inner);
     const float multiplier = layer.plan.feed_forward.output_multiplier;
     if (layer.plan.is_parallel) return this->add_with_branch(layer.down, inner, to_down, multiplier);

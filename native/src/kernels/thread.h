@@ -23,7 +23,7 @@ SLUICE_INLINE void each_sum(const float* sums, int group, int count, const float
 template <class Weight>
 struct Thread {
   using Input = typename Weight::Input;
-  static constexpr bool kIsInt8 = std::is_same_v<Weight, Int8Format>;
+  static constexpr bool kQuantizes = kIsQuantized<Weight>;
   const Step& step;
   const DecoderPlan& plan;
   const Weights& weights;
@@ -97,13 +97,13 @@ struct Thread {
   }
   // The row for results that are inputs of the next product. Results to be quantized are stored as floats first.
   auto* attended_row(int row) const {
-    if constexpr (kIsInt8)
+    if constexpr (kQuantizes)
       return wide_row(row);
     else
       return input_row(row);
   }
   auto* inner_row(int row) const {
-    if constexpr (kIsInt8)
+    if constexpr (kQuantizes)
       return wide_row(row);
     else
       return static_cast<Input*>(step.inner) + static_cast<size_t>(row) * step.inner_stride;
@@ -121,10 +121,10 @@ struct Thread {
   void normalize_rows(const Norm& norm) {
     each_row(num_rows, [&](int row) {
       auto* to = static_cast<typename Format::Input*>(step.input) + static_cast<size_t>(row) * step.input_stride;
-      if constexpr (std::is_same_v<Format, Int8Format>) {
+      if constexpr (kIsQuantized<Format>) {
         auto* wide = reinterpret_cast<float*>(scratch());
         normalize_row(plan, residual_row(row), norm, wide);
-        step.input_scales[row] = quantize(wide, padded(plan.hidden_size), to);
+        step.input_scales[row] = quantize_inputs<Format>(wide, padded(plan.hidden_size), to);
       } else {
         normalize_row(plan, residual_row(row), norm, to);
       }
@@ -138,8 +138,8 @@ struct Thread {
   // Quantize the first `width` columns of each row of step.wide to inputs.
   void quantize_wide(int width, const Inputs& to) {
     each_row(num_rows, [&](int row) {
-      to.scales[row] =
-          quantize(wide_row(row), width, static_cast<uint8_t*>(to.rows) + static_cast<size_t>(row) * to.stride);
+      auto* to_row = static_cast<Input*>(to.rows) + static_cast<size_t>(row) * to.stride;
+      to.scales[row] = quantize_inputs<Weight>(wide_row(row), width, to_row);
     });
   }
 

@@ -35,7 +35,7 @@ from service.engine.models.checkpoint.packed.packed_checkpoint import PackedChec
 from service.engine.models.checkpoint.progress import load_progress
 from service.engine.models.checkpoint.text_part import text_config
 from service.engine.models.interface.backend import Backend, GroupsLayers, KeepsSequenceState
-from service.engine.models.interface.model_spec import ModelSpec
+from service.engine.models.selection.backends import weight_type_of
 from service.engine.runner.model_runner import ModelRunner
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.adapter import AdapterLoaded
@@ -138,7 +138,7 @@ def _load(
     model_config, checkpoint, max_model_len, target = spec.config, spec.checkpoint, spec.max_positions, spec.device
     num_ranks = config.tensor_parallel
     num_threads = config.num_threads or max(1, choose_num_threads(checkpoint, target) // num_ranks)
-    _require_weight_memory(spec, config, memory, folder)
+    _require_weight_memory(plan, config, memory)
     if memory is not None:
         spec = replace(spec, max_graph_bytes=graph_bytes(memory))
     with load_progress(model, checkpoint.num_bytes // num_ranks) as on_read:
@@ -190,7 +190,7 @@ def _load(
         adapter_slots=adapters.slots if adapters else None,
     )
     eos_token_ids = _eos_token_ids(folder, model_config)
-    weight_type = config.quantization or spec.dtype
+    weight_type = weight_type_of(spec, chosen)
     arithmetic = f"{chosen.name} {chosen.arithmetic(spec)}"
     if spec.cache_dtype != spec.dtype:
         arithmetic += f", {spec.cache_dtype} cache"
@@ -231,10 +231,14 @@ def _model_info(plan: ModelPlan, weight_type: str, arithmetic: str) -> ModelInfo
     )
 
 
-def _require_weight_memory(spec: ModelSpec, config: EngineConfig, memory: DeviceMemory | None, folder: Path) -> None:
+def _require_weight_memory(plan: ModelPlan, config: EngineConfig, memory: DeviceMemory | None) -> None:
     """Raise ModelLoadError if the weights cannot fit. Log the size of weights that are dequantized during the load."""
+    spec, folder = plan.spec, plan.folder
     checkpoint = spec.checkpoint
     num_bytes = checkpoint.num_parameters * _BYTES[spec.dtype]
+    if plan.backend.takes_blocks and checkpoint.block_type is not None and config.quantization is None:
+        require_host_memory(checkpoint.num_bytes, folder)
+        return
     if isinstance(checkpoint, PackedCheckpoint):
         message = "%s: packed weights of %.0f MB are dequantized during the load: in %s they take %.0f MB"
         _log.warning(message, folder, checkpoint.num_bytes / 1e6, spec.dtype, num_bytes / 1e6)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from service.engine.loading.gguf.gguf_folder import gguf_folder
 from service.engine.loading.hub import download
 from service.generation.errors import ModelLoadError
 
 
 def find_folder(model: str) -> Path:
-    """Return the folder `model`, or the folder that the hub id `model` is downloaded to. Raise ModelLoadError."""
+    """Return the folder `model`, that of a GGUF file, or the one a hub id is downloaded to. Raise ModelLoadError."""
     path = Path(model)
     if path.is_dir():
         return path
+    if path.is_file() and path.suffix == ".gguf":
+        return gguf_folder(path)
     if path.is_file():
-        hint = f"; sluice convert {model} FOLDER creates one" if path.suffix == ".gguf" else ""
-        raise ModelLoadError(f"{model} is a file, but models are served from folders{hint}")
+        raise ModelLoadError(f"{model} is a file, but models are served from folders and GGUF files")
     if path.is_absolute() or model.startswith(".") or model.count("/") > 1:
         raise ModelLoadError(f"the model folder {model} does not exist")
     return download(model)

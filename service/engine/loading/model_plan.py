@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from service.engine.interface.config import EngineConfig
@@ -12,7 +12,7 @@ from service.engine.loading.model_source import choose_block_size, choose_device
 from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
 from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.text_part import open_checkpoint, text_config
-from service.engine.models.interface.model_spec import ModelSpec
+from service.engine.models.interface.model_spec import AUTO, ModelSpec
 from service.engine.models.selection.backends import BackendRow, choose_backend
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
@@ -59,4 +59,13 @@ def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, de
         config.batch_invariant,
         kv_cache_dtype=config.kv_cache_dtype,
     )
-    return ModelPlan(folder, spec, choose_backend(spec, config.backend), tokenizer)
+    backend = choose_backend(spec, config.backend)
+    return ModelPlan(folder, _with_cache_dtype(spec, backend, compute_dtype), backend, tokenizer)
+
+
+def _with_cache_dtype(spec: ModelSpec, backend: BackendRow, compute_dtype: ComputeDtype) -> ModelSpec:
+    """Return the specification with float16 keys and values for weights in blocks, whose products are almost exact."""
+    is_open = spec.kv_cache_dtype == AUTO and compute_dtype == AUTO and spec.quantization is None
+    if is_open and backend.takes_blocks and spec.checkpoint.block_type is not None:
+        return replace(spec, kv_cache_dtype="float16")
+    return spec

@@ -86,6 +86,20 @@ class Checkpoint:
         return [(name, location.shape, location.kind) for name, location in sorted(self._locations.items())]
 
     @property
+    def block_type(self) -> str | None:
+        """The type of most weights if they are served in their files' blocks; None if they are numbers."""
+        return None
+
+    def kind(self, name: str) -> str:
+        """Return the native step's name of a matrix' block type."""
+        raise ModelLoadError(f"{self.folder}: {name} is not stored in blocks")
+
+    def take_blocks(self, name: str, shape: Sequence[int], part: TensorSlice | None = None) -> npt.NDArray[Any]:
+        """Read a matrix as the blocks of its rows, uint8 [rows, bytes], and a vector as its numbers."""
+        del shape, part
+        raise ModelLoadError(f"{self.folder}: {name} is not stored in blocks")
+
+    @property
     def num_bytes(self) -> int:
         """The total size of the files."""
         return sum(file.stat().st_size for file in self._files)
@@ -234,7 +248,7 @@ def _unsupported_files_hint(folder: Path) -> str:
     if not files:
         return "; weights in other formats must be converted first (docs/checkpoints.md)"
     if files[0].suffix == ".gguf":
-        return f"; convert its GGUF file: sluice convert {files[0]} NEW-FOLDER"
+        return f"; its GGUF file is served by its own name: {files[0]}"
     return (
         f"; {files[0].name} is a pickle, which is not read because it can run code. Convert a file that you trust, as "
         "transformers.AutoModel's from_pretrained and save_pretrained do, or choose a model that is published as "

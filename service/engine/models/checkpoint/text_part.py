@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint
+from service.engine.models.checkpoint.gguf.gguf_checkpoint import open_gguf
 from service.engine.models.checkpoint.packed.packed_checkpoint import PackedCheckpoint, quantization_of
 
 # Models whose text is computed exactly as by the decoder of the second type; None: the type in `text_config`. For pure
@@ -84,6 +85,8 @@ def text_tensor(name: str) -> str | None:
 
 def open_checkpoint(folder: Path, model_config: Any) -> Checkpoint:
     """Return the tensors of `folder`, by the names of the decoder that `read_model_config` returned."""
+    if (blocks := open_gguf(folder)) is not None:
+        return blocks
     names = text_tensor if getattr(model_config, "is_part", False) else None
     quantization = quantization_of(folder)
     return Checkpoint(folder, names) if quantization is None else PackedCheckpoint(folder, names, quantization)

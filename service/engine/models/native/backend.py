@@ -19,6 +19,8 @@ from service.engine.core.batch import Batch
 from service.engine.interface.cache_group import CacheGroup
 from service.engine.models.checkpoint.adapter_files import Adapter
 from service.engine.models.checkpoint.checkpoint import Checkpoint
+from service.engine.models.interface.model_spec import AUTO
+from service.engine.models.native.block_sources import BlockSources, has_blocks
 from service.engine.models.native.cache_groups import group_plan, one_group
 from service.engine.models.plans.adapter_modules import to_step_modules
 from service.engine.models.plans.expert_sources import is_expert_tensor
@@ -35,6 +37,7 @@ _WEIGHT_TYPES = ("float32", "bfloat16")
 _SLOTS = 16  # the block size must be a multiple of it
 # The multiplications of weights and tokens per thread, about 30 µs. With less work, synchronization costs more.
 _WORK_OF_A_THREAD = 2.5e6
+_PACKED = "packed"
 _DERIVED = ("rotary_emb.inv_freq",)  # some old checkpoints store tensors that the configuration implies
 
 
@@ -173,24 +176,31 @@ def load_native(
     *,
     cache_dtype: str = "auto",
 ) -> NativeBackend:
-    """Load and pack a checkpoint's weights, quantized if `quantization` is set, otherwise in `dtype`.
+    """Load and pack a checkpoint's weights, quantized if `quantization` is set, in its blocks, or otherwise in `dtype`.
 
-    `most_threads` is the number of threads of long steps. `cache_dtype` auto is float32 for float32 weights, otherwise
-    bfloat16. Raise ModelLoadError for a missing, unexpected or wrongly shaped tensor.
+    `most_threads` is the number of threads of long steps. `cache_dtype` auto is `dtype`. Raise ModelLoadError for a
+    missing, unexpected or wrongly shaped tensor.
     """
     import sluice_native  # noqa: PLC0415  it exists only if it was built
 
     plan = plan_of(config)
     tensors = FAMILIES[config.model_type].tensors_in(checkpoint.__contains__, plan)
-    weight_type = quantization or dtype
+    takes_blocks = quantization is None and has_blocks(checkpoint, tensors)
+    blocks = BlockSources(checkpoint, plan, tensors)
+    weight_type = _PACKED if takes_blocks else quantization or dtype
     try:
         model = sluice_native.Model(
-            plan.to_native(), num_threads=most_threads, weight_type=weight_type, cache_type=cache_dtype
+            plan.to_native(),
+            num_threads=most_threads,
+            weight_type=weight_type,
+            cache_type=dtype if cache_dtype == AUTO else cache_dtype,
+            kinds=blocks.kind_of,
         )
     except ValueError as error:
         raise ModelLoadError(f"{checkpoint.folder}: {error}") from error
-    for name, tensor in read_tensors(model.tensors(), plan, tensors, checkpoint.take):
-        model.load(name, tensor)
+    for name, tensor in read_tensors(model.tensors(), plan, tensors, blocks.take):
+        load = model.load_blocks if tensor.dtype == np.uint8 else model.load
+        load(name, tensor)
     unused = tensors.unused_in((name for name, _, _ in checkpoint.describe()), plan)
     derived = (*_DERIVED, *unused)
     checkpoint.require_all_taken(known=(*derived, "lm_head.weight") if plan.is_tied else derived)

@@ -61,6 +61,14 @@ def is_expert_tensor(name: str) -> bool:
     return name.startswith(_LAYERS) and _EXPERTS in name
 
 
+def stored_name(name: str, tensors: ExpertTensors, layers: str) -> str:
+    """Return the name in the checkpoint of the tensor that holds an expert's tensor of the step."""
+    number, _, within = name.removeprefix(_LAYERS).partition(".")
+    index, module, kind = within.removeprefix(_EXPERTS.removeprefix(".")).split(".")
+    stored: str = getattr(tensors, module.removesuffix("_proj")).format(int(index)) + getattr(tensors, kind)
+    return layers.format(number) + stored
+
+
 def read_experts(
     shapes: Mapping[str, Shape], plan: DecoderPlan, tensors: ExpertTensors, layers: str, take: TakeSlice
 ) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -68,10 +76,9 @@ def read_experts(
     read: dict[str, tuple[int, NDArray[Any]]] = {}
     for name, shape in shapes.items():
         number, _, within = name.removeprefix(_LAYERS).partition(".")
-        index, module, kind = within.removeprefix(_EXPERTS.removeprefix(".")).split(".")
+        index, module, _ = within.removeprefix(_EXPERTS.removeprefix(".")).split(".")
         expert, part = int(index), module.removesuffix("_proj")
-        prefix = layers.format(number)
-        stored = prefix + getattr(tensors, part).format(expert) + getattr(tensors, kind)
+        stored = stored_name(name, tensors, layers)
         if not tensors.is_fused:
             yield name, take(stored, shape, None)
             continue

@@ -59,7 +59,7 @@ class BackendRow:
     the step. `shares_prefixes` and `takes_adapters` are None where they depend on the model's modules and are known
     only after a load. `quantizations` are the supported ones. With `takes_cache_dtype` keys and values on a CPU can
     have a type other than the model's; device kernels take one type. With `takes_images` the backend reads a batch's
-    images.
+    images. With `takes_blocks` it multiplies the blocks of a file's quantized weights.
     `parallel_unsupported_reason` returns why the model cannot be sharded to `tensor_parallel` processes.
     """
 
@@ -74,6 +74,7 @@ class BackendRow:
     quantizations: frozenset[str] = frozenset()
     takes_cache_dtype: bool = False
     takes_images: bool = False
+    takes_blocks: bool = False
     parallel_unsupported_reason: Callable[[ModelSpec], str | None] = lambda _: "it does not support tensor parallelism"
 
 
@@ -155,6 +156,7 @@ BACKENDS = (
         quantizations=QUANTIZATIONS,
         takes_cache_dtype=True,
         is_invariant=True,
+        takes_blocks=True,
     ),
     BackendRow(
         "torch",
@@ -200,6 +202,12 @@ def choose_backend(spec: ModelSpec, name: str = AUTO, table: Sequence[BackendRow
         _log.info("%s: not supported by the backend %s: %s", folder, row.name, reason)
         reasons.append(f"backend {row.name}: {reason}")
     raise ModelLoadError(f"{folder}: the architecture {spec.config.model_type} is not supported: {'; '.join(reasons)}")
+
+
+def weight_type_of(spec: ModelSpec, row: BackendRow) -> str:
+    """Return the type of the weights that a backend computes with."""
+    blocks = spec.checkpoint.block_type if row.takes_blocks else None
+    return spec.quantization or blocks or spec.dtype
 
 
 def preferred_reasons(

@@ -42,7 +42,10 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / FILE).rename(folder / "pytorch_model.bin"),
         r"pytorch_model\.bin is a pickle, which is not read because it can run code\. Convert a file that you trust",
     ),
-    "GGUF": (lambda folder: (folder / FILE).rename(folder / "x.gguf"), r"sluice convert .*/x\.gguf NEW-FOLDER"),
+    "GGUF": (
+        lambda folder: (folder / FILE).rename(folder / "x.gguf"),
+        r"served by its own name: .*x\.gguf",
+    ),
     "truncated": (truncate, f"{FILE} can't be read as safetensors"),
     "empty": (lambda folder: (folder / FILE).write_bytes(b""), f"{FILE} can't be read as safetensors"),
     "not safetensors": (lambda folder: (folder / FILE).write_text("hello, hello, hello"), f"{FILE} can't be read"),

@@ -1,6 +1,6 @@
 """Dequantize packed weights, by packing method. All functions are pure functions of arrays.
 
-Each takes a weight's stored tensors by role and returns float32, `[outputs, inputs]` unless documented otherwise. The
+Each takes a weight's stored tensors by role and returns codes, or float32 `[outputs, inputs]`. The
 layouts follow the methods' documentation: AutoGPTQ, AutoAWQ, compressed-tensors, the OCP microscaling specification
 and bitsandbytes' quantization state.
 """
@@ -13,6 +13,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from service.engine.models.checkpoint.packed.blocks import Codes, groups_in_order
+
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 
@@ -20,36 +22,29 @@ _WORD: Final = 32
 _AWQ_ORDER: Final = (0, 2, 4, 6, 1, 3, 5, 7)  # the column of eight in each nibble of a word, lowest nibble first
 _FP4: Final = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
 _NESTED_BLOCK: Final = 256  # the number of scales that share a nested scale
-_FULL: Final = 127.0  # the stored value of a row's largest number
+_HALF: Final = 128  # the offset of signed bytes
+_FULL: Final = np.float32(127)  # the stored value of a row's largest number
 
 
-def dequantize_gptq(tensors: Mapping[str, Array], *, bits: int, zero_point_offset: int) -> Floats:
-    """Dequantize GPTQ: codes packed along inputs, zero points along outputs, inputs in groups.
+def gptq_codes(tensors: Mapping[str, Array], *, bits: int, zero_point_offset: int) -> Codes:
+    """Return the codes of GPTQ: packed along inputs, zero points along outputs, inputs in groups.
 
     `zero_point_offset` was subtracted from the zero points when they were stored.
     """
-    codes = _unpacked(tensors["codes"].T, bits).astype(np.float32)  # [outputs, inputs]
-    zeros = _unpacked(tensors["zeros"], bits).astype(np.float32) + zero_point_offset  # [groups, outputs]
-    scales = tensors["scales"].astype(np.float32)
-    num_inputs = codes.shape[1]
-    if "groups" in tensors:
-        groups = tensors["groups"].astype(np.int64)
-    else:
-        groups = np.arange(num_inputs) // (num_inputs // len(scales))
-    codes -= zeros.T[:, groups]
-    codes *= scales.T[:, groups]
-    return codes
+    codes = _unpacked(tensors["codes"].T, bits)  # [outputs, inputs]
+    zeros = _unpacked(tensors["zeros"], bits).astype(np.int32) + zero_point_offset  # [groups, outputs]
+    scales = tensors["scales"]
+    given = tensors["groups"].astype(np.int64) if "groups" in tensors else None
+    groups = groups_in_order(codes.shape[1], len(scales)) if given is None else given
+    return Codes(codes, scales.T, zeros.T, groups)
 
 
-def dequantize_awq(tensors: Mapping[str, Array], *, bits: int) -> Floats:
-    """Dequantize AWQ: codes and zero points packed along outputs in AWQ's order, inputs in groups of equal size."""
-    codes = _in_order(_unpacked(tensors["codes"], bits), bits).astype(np.float32)  # [inputs, outputs]
-    zeros = _in_order(_unpacked(tensors["zeros"], bits), bits).astype(np.float32)  # [groups, outputs]
-    scales = tensors["scales"].astype(np.float32)
-    size = len(codes) // len(scales)
-    codes -= zeros.repeat(size, axis=0)
-    codes *= scales.repeat(size, axis=0)
-    return np.ascontiguousarray(codes.T)
+def awq_codes(tensors: Mapping[str, Array], *, bits: int) -> Codes:
+    """Return the codes of AWQ: packed along outputs in AWQ's order, as are zero points, inputs in groups."""
+    codes = _in_order(_unpacked(tensors["codes"], bits), bits)  # [inputs, outputs]
+    zeros = _in_order(_unpacked(tensors["zeros"], bits), bits)  # [groups, outputs]
+    scales = tensors["scales"]
+    return Codes(codes.T, scales.T, zeros.T, groups_in_order(len(codes), len(scales)))
 
 
 def dequantize_scaled(tensors: Mapping[str, Array], *, kind: str, block: list[int] | None) -> Floats:
@@ -62,25 +57,35 @@ def dequantize_scaled(tensors: Mapping[str, Array], *, kind: str, block: list[in
     return values
 
 
-def dequantize_packed_rows(tensors: Mapping[str, Array], *, bits: int, num_inputs: int) -> Floats:
-    """Dequantize codes with an offset, packed along each row's inputs; scales and zero points per group of inputs."""
-    middle = 1 << (bits - 1)
-    values = _unpacked(tensors["codes"], bits)[:, :num_inputs].astype(np.float32) - middle
-    scales = tensors["scales"].astype(np.float32)
-    if "groups" in tensors and (tensors["groups"] >= 0).all():
-        groups = tensors["groups"].astype(np.int64)
+def byte_codes(tensors: Mapping[str, Array]) -> Codes:
+    """Return the codes of int8 numbers with a scale per row or per row and group of columns."""
+    codes = tensors["codes"]
+    scales = tensors["scales"].reshape(len(codes), -1)
+    zeros = tensors["zeros"].astype(np.int32).reshape(scales.shape) if "zeros" in tensors else 0
+    offset = np.full(scales.shape, _HALF, np.int32) + zeros
+    unsigned = (codes.view(np.uint8) ^ np.uint8(_HALF)).astype(np.uint8)
+    return Codes(unsigned, scales, offset, groups_in_order(codes.shape[1], scales.shape[1]))
+
+
+def row_codes(tensors: Mapping[str, Array], *, bits: int, num_inputs: int) -> Codes:
+    """Return codes with an offset, packed along each row's inputs; scales and zero points per group of inputs."""
+    codes = _unpacked(tensors["codes"], bits)[:, :num_inputs]
+    scales = tensors["scales"]
+    given = tensors.get("groups")
+    if given is not None and (given >= 0).all():
+        groups = given.astype(np.int64)
     else:
-        groups = np.arange(num_inputs) // (num_inputs // scales.shape[-1])
+        groups = groups_in_order(num_inputs, scales.shape[-1])
     if "zeros" in tensors:
-        zeros = _unpacked(tensors["zeros"].T, bits)[:, : len(values)].T.astype(np.float32) - middle
-        values -= zeros[:, groups]
-    values *= scales[:, groups]
-    return values
+        zeros = _unpacked(tensors["zeros"].T, bits)[:, : len(codes)].T
+    else:
+        zeros = np.full(scales.shape, 1 << (bits - 1))
+    return Codes(codes, scales, zeros, groups)
 
 
-def dequantize_int8_rows(tensors: Mapping[str, Array]) -> Floats:
-    """Dequantize int8 rows whose largest number is stored as 127; the scales are those largest numbers."""
-    return tensors["codes"].astype(np.float32) * (tensors["scales"].astype(np.float32)[:, None] / _FULL)
+def int8_row_codes(tensors: Mapping[str, Array]) -> Codes:
+    """Return the codes of int8 rows whose largest number is stored as 127; the scales are those largest numbers."""
+    return byte_codes({"codes": tensors["codes"], "scales": tensors["scales"].astype(np.float32) / _FULL})
 
 
 def dequantize_codes(tensors: Mapping[str, Array], *, quant_state: Mapping[str, Any]) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.models.checkpoint.checkpoint import TYPES, Checkpoint, TensorSlice, bits_as_floats
+from service.engine.models.checkpoint.packed.blocks import block_size_of, to_blocks
 from service.engine.models.checkpoint.packed.weights import (
     PackedWeight,
     Stored,
@@ -21,9 +23,13 @@ from service.engine.models.checkpoint.packed.weights import (
 )
 from service.generation.errors import ModelLoadError
 
+_UNKNOWN = "unknown"  # whether all weights have blocks, before they are examined
+
+_log = logging.getLogger(__name__)
+
 
 class PackedCheckpoint(Checkpoint):
-    """The tensors by their usual names. A packed tensor is dequantized to float32 when it is read; none is cached."""
+    """The tensors by their usual names. A packed tensor is read as float32 or as blocks; none is cached."""
 
     def __init__(self, folder: Path, names: Callable[[str], str | None] | None, quantization: dict[str, Any]) -> None:
         """`quantization` is the configuration's `quantization_config`, which must be supported."""
@@ -33,6 +39,7 @@ class PackedCheckpoint(Checkpoint):
             packing = find_packing(stored, quantization, self._read)
         except (KeyError, ValueError, TypeError, ZeroDivisionError) as error:
             raise ModelLoadError(f"{folder}: its packed weights can't be read: {error!r}") from error
+        self._block_type: str | None = _UNKNOWN
         self._packed = {weight.name: weight for weight in packing.weights}
         parts = {part for weight in packing.weights for part in weight.parts.values()}
         self._hidden = (parts | set(packing.ignored)) - self._packed.keys()
@@ -70,6 +77,54 @@ class PackedCheckpoint(Checkpoint):
         if part is None:
             return dequantized
         return np.ascontiguousarray(dequantized[(slice(None),) * part.axis + (slice(part.start, part.end),)])
+
+    @property
+    def block_type(self) -> str | None:
+        """The type of the packed weights' blocks; None if one of them has none."""
+        if self._block_type is _UNKNOWN:
+            self._block_type = self._find_block_type()
+        return self._block_type
+
+    def _find_block_type(self) -> str | None:
+        kinds = [weight.block_kind for weight in self._packed.values()]
+        if not kinds or None in kinds:
+            return None
+        for weight in self._packed.values():
+            if "groups" not in weight.parts:
+                continue
+            groups = self._read(weight.parts["groups"])
+            if (groups >= 0).all() and (np.diff(groups) < 0).any():
+                _log.info("%s: the groups of %s are not in order, so all weights are widened", self.folder, weight.name)
+                return None
+        return Counter(kinds).most_common(1)[0][0]
+
+    def kind(self, name: str) -> str:
+        """Return the native step's name of a matrix' block type."""
+        weight = self._packed.get(name)
+        if weight is not None and weight.block_kind is not None:
+            return weight.block_kind
+        if name not in self._locations:
+            raise ModelLoadError(f"{self.folder}: the tensor {name} is missing")
+        return TYPES[self._locations[name].kind]
+
+    def take_blocks(self, name: str, shape: Sequence[int], part: TensorSlice | None = None) -> npt.NDArray[Any]:
+        """Read a matrix as the blocks of its rows, uint8 [rows, bytes], and a vector as its numbers."""
+        weight = self._packed.get(name)
+        if weight is None or weight.codes is None:
+            tensor = super().take(name, shape, part)
+            return tensor if tensor.ndim < 2 else tensor.view(np.uint8)
+        if weight.shape != tuple(shape) or part is not None:
+            raise ModelLoadError(f"{self.folder}: {name} has the shape {list(weight.shape)}, not {list(shape)}")
+        tensors = {role: self._read(stored) for role, stored in weight.parts.items()}
+        self._taken |= set(weight.parts.values())
+        try:
+            codes = weight.codes(tensors)
+            if codes.codes.shape != weight.shape or weight.block_kind is None:
+                raise ValueError("its parts don't fit each other")  # noqa: TRY301
+            scale_type = self._locations[weight.parts["scales"]].kind
+            return to_blocks(codes, block_size_of(weight.shape[1], codes.scales.shape[1]) or 0, scale_type)
+        except (KeyError, ValueError, TypeError, IndexError, ZeroDivisionError) as error:
+            raise ModelLoadError(f"{self.folder}: {weight.name} can't be read in blocks: {error}") from error
 
     def _dequantized(self, weight: PackedWeight, part: TensorSlice | None = None) -> npt.NDArray[np.float32]:
         """Return a packed weight, or a slice of its first axis, as float32.

@@ -15,15 +15,17 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from service.engine.models.checkpoint.packed.blocks import Codes, block_size_of, kind_of
 from service.engine.models.checkpoint.packed.dequantize import (
     Array,
-    dequantize_awq,
+    awq_codes,
+    byte_codes,
     dequantize_codes,
-    dequantize_gptq,
-    dequantize_int8_rows,
     dequantize_mxfp4,
-    dequantize_packed_rows,
     dequantize_scaled,
+    gptq_codes,
+    int8_row_codes,
+    row_codes,
 )
 
 Read: TypeAlias = Callable[[str], Array]  # a stored tensor by its name
@@ -62,6 +64,8 @@ class PackedWeight:
     shape: tuple[int, ...]
     parts: Mapping[str, str]
     dequantize: Callable[[Mapping[str, Array]], npt.NDArray[np.float32]]
+    block_kind: str | None = None  # the native step's name of its blocks; None: it has none
+    codes: Callable[[Mapping[str, Array]], Codes] | None = None  # of the blocks
     is_sliceable: bool = False  # all stored tensors have the weight's first axis, and slices of it are independent
 
 
@@ -108,6 +112,25 @@ def _method(config: Mapping[str, Any]) -> str:
     return "bitsandbytes" if config.get("load_in_4bit") or config.get("load_in_8bit") else "a method it doesn't name"
 
 
+class _Integers(NamedTuple):
+    """A weight of integer codes with scales and zero points for groups of inputs."""
+
+    base: str
+    shape: tuple[int, ...]
+    parts: Mapping[str, str]
+    codes: Callable[[Mapping[str, Array]], Codes]
+    bits: int
+    num_groups: int
+
+
+def _integers(given: _Integers, stored: Mapping[str, Stored]) -> PackedWeight:
+    """Return the weight, with the native step's blocks if it has some for the size of the groups."""
+    name, codes = f"{given.base}.weight", given.codes
+    size = block_size_of(given.shape[1], given.num_groups)
+    kind = None if size is None else kind_of(given.bits, size, stored[given.parts["scales"]].kind)
+    return PackedWeight(name, given.shape, given.parts, lambda tensors: codes(tensors).numbers, kind, codes)
+
+
 def _gptq(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) -> Iterator[PackedWeight]:
     """Yield the packed weights of a GPTQ checkpoint."""
     bits = config.get("bits", 4)
@@ -118,9 +141,8 @@ def _gptq(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) -> I
     for base, parts in _groups(stored, needed, {".g_idx": "groups"}):
         rows, num_outputs = stored[parts["codes"]].shape
         shape = num_outputs, rows * _WORD // bits
-        yield PackedWeight(
-            f"{base}.weight", shape, parts, partial(dequantize_gptq, bits=bits, zero_point_offset=zero_point_offset)
-        )
+        codes = partial(gptq_codes, bits=bits, zero_point_offset=zero_point_offset)
+        yield _integers(_Integers(base, shape, parts, codes, bits, stored[parts["scales"]].shape[0]), stored)
 
 
 def _awq(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) -> Iterator[PackedWeight]:
@@ -129,7 +151,8 @@ def _awq(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) -> It
     for base, parts in _groups(stored, {".qweight": "codes", ".qzeros": "zeros", ".scales": "scales"}):
         num_inputs, words = stored[parts["codes"]].shape
         shape = words * _WORD // bits, num_inputs
-        yield PackedWeight(f"{base}.weight", shape, parts, partial(dequantize_awq, bits=bits))
+        codes = partial(awq_codes, bits=bits)
+        yield _integers(_Integers(base, shape, parts, codes, bits, stored[parts["scales"]].shape[0]), stored)
 
 
 def _scaled(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) -> Iterator[PackedWeight]:
@@ -138,6 +161,11 @@ def _scaled(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) ->
         for base, parts in _groups(stored, {".weight": "codes", scale: "scales"}, {".weight_zero_point": "zeros"}):
             kind, shape = stored[parts["codes"]]
             if kind in _BYTES:
+                scales = stored[parts["scales"]].shape
+                if kind == "I8" and len(shape) == 2 and scales[:1] == shape[:1] and len(scales) <= 2:
+                    num_groups = scales[1] if len(scales) == 2 else 1
+                    yield _integers(_Integers(base, shape, parts, byte_codes, 8, num_groups), stored)
+                    continue
                 dequantize = partial(dequantize_scaled, kind=kind, block=_block(config))
                 yield PackedWeight(f"{base}.weight", shape, parts, dequantize)
 
@@ -158,8 +186,8 @@ def _compressed(stored: Mapping[str, Stored], config: Mapping[str, Any], read: R
             raise ValueError(f"{parts['zeros']} is not packed")
         num_outputs, num_inputs = (int(size) for size in read(parts["shape"]).reshape(-1))
         bits = _compressed_bits(config)
-        dequantize = partial(dequantize_packed_rows, bits=bits, num_inputs=num_inputs)
-        yield PackedWeight(f"{base}.weight", (num_outputs, num_inputs), parts, dequantize)
+        codes, num_groups = partial(row_codes, bits=bits, num_inputs=num_inputs), stored[parts["scales"]].shape[-1]
+        yield _integers(_Integers(base, (num_outputs, num_inputs), parts, codes, bits, num_groups), stored)
 
 
 def _compressed_bits(config: Mapping[str, Any]) -> int:
@@ -176,7 +204,7 @@ def _all_bits(config: Mapping[str, Any]) -> set[int]:
 def _bitsandbytes(stored: Mapping[str, Stored], _: Mapping[str, Any], read: Read) -> Iterator[PackedWeight]:
     """Yield the packed weights of a bitsandbytes checkpoint, of 8 or of 4 bits."""
     for base, parts in _groups(stored, {".SCB": "scales", ".weight": "codes"}, {".weight_format": "form"}):
-        yield PackedWeight(f"{base}.weight", stored[parts["codes"]].shape, parts, dequantize_int8_rows)
+        yield _integers(_Integers(base, stored[parts["codes"]].shape, parts, int8_row_codes, 8, 1), stored)
     of_weight = {".weight": "codes", ".weight.absmax": "scales", ".weight.quant_map": "values"}
     nested = {".weight.nested_absmax": "nested_scales", ".weight.nested_quant_map": "nested_values"}
     for state in _STATES:

@@ -1,0 +1,1 @@
+"""Settings and tokenizers of GGUF files, as the files of a model's folder."""

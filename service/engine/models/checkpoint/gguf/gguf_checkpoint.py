@@ -1,0 +1,173 @@
+"""The tensors of GGUF files, by transformers' names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from service.engine.models.checkpoint.checkpoint import Checkpoint, TensorSlice, bits_as_floats
+from service.engine.models.checkpoint.gguf.header import GgufHeader, GgufTensor, read_header
+from service.engine.models.checkpoint.gguf.names import FACTORS, checkpoint_name, in_halves
+from service.generation.errors import ModelLoadError
+
+REFERENCE: Final = "gguf.json"  # in a model's folder: the files that hold its weights
+_NUMBERS: Final = {"float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
+_COMPUTED: Final = frozenset({"float32", "bfloat16"})  # the types whose files are computed like other checkpoints
+
+
+class GgufCheckpoint(Checkpoint):
+    """Tensors by transformers' names, dequantized to float32, or as the blocks of their rows."""
+
+    def __init__(self, folder: Path, headers: Sequence[GgufHeader]) -> None:
+        """`folder` holds the settings and the tokenizer. Raise ModelLoadError for an unknown tensor."""
+        super().__init__(folder, files=[])
+        self._files = [header.file for header in headers]
+        self._architecture = str(headers[0].metadata.get("general.architecture"))
+        heads = headers[0].metadata.get(f"{self._architecture}.attention.head_count", 1)
+        self._heads = heads, headers[0].metadata.get(f"{self._architecture}.attention.head_count_kv", heads)
+        self._tensors: dict[str, GgufTensor] = {}
+        for header in headers:
+            for tensor in header.tensors.values():
+                if tensor.name == FACTORS:
+                    continue
+                if (name := checkpoint_name(tensor.name)) is None:
+                    raise ModelLoadError(f"{header.file}: the tensor {tensor.name} isn't known of {self._architecture}")
+                if name in self._tensors:
+                    raise ModelLoadError(f"{header.file}: the tensor {tensor.name} is in two of the files")
+                self._tensors[name] = tensor
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tensors
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a tensor, which must exist."""
+        return self._tensors[name].shape
+
+    def describe(self) -> list[tuple[str, tuple[int, ...], str]]:
+        """Return the name, shape and type of each tensor, sorted by name."""
+        return [(name, tensor.shape, tensor.type.name) for name, tensor in sorted(self._tensors.items())]
+
+    @property
+    def dtype(self) -> str:
+        """The type in which backends compute that don't take blocks."""
+        kinds = {tensor.type.kind for tensor in self._tensors.values() if len(tensor.shape) > 1}
+        return "float32" if kinds == {"float32"} else "bfloat16"
+
+    @property
+    def block_type(self) -> str | None:
+        """The type of most weights; None if all are float32 or bfloat16."""
+        sizes = Counter[str]()
+        for tensor in self._tensors.values():
+            sizes[tensor.type.kind] += math.prod(tensor.shape)
+        return sizes.most_common(1)[0][0] if sizes.keys() - _COMPUTED else None
+
+    def kind(self, name: str) -> str:
+        """Return the native step's name of a tensor's type. Raise ModelLoadError for a missing tensor."""
+        return self._found(name).type.kind
+
+    def take_blocks(self, name: str, shape: Sequence[int], part: TensorSlice | None = None) -> npt.NDArray[Any]:
+        """Read a matrix as the blocks of its rows, uint8 [rows, bytes], and a vector as its numbers."""
+        tensor = self._checked(name, shape)
+        if len(tensor.shape) == 1:
+            return self.take(name, shape, part)
+        if part is not None and part.axis != 0:
+            raise ModelLoadError(f"{tensor.file}: {tensor.name} can't be read in parts of its columns")
+        first, end = (part.start, part.end) if part is not None else (0, tensor.shape[0])
+        rows_each = math.prod(tensor.shape[1:-1])
+        blocks = _read(tensor, first * rows_each, end * rows_each)
+        self._taken.add(name)
+        if self.on_read is not None:
+            self.on_read(blocks.nbytes)
+        return in_halves(self._architecture, name, blocks.reshape(end - first, *tensor.shape[1:-1], -1), *self._heads)
+
+    def take(self, name: str, shape: Sequence[int], part: TensorSlice | None = None) -> npt.NDArray[Any]:
+        """Read one tensor, or a slice of it, as float32; bfloat16 is returned as its bits, uint16."""
+        tensor = self._checked(name, shape)
+        rows = _read(tensor, 0, math.prod(tensor.shape[:-1]))
+        self._taken.add(name)
+        if self.on_read is not None:
+            self.on_read(rows.nbytes)
+        is_bf16 = tensor.type.kind == "bfloat16"
+        stored = rows.view("<u2").reshape(tensor.shape) if is_bf16 else _dequantized(tensor, rows)
+        numbers = in_halves(self._architecture, name, stored, *self._heads)
+        if part is None:
+            return numbers
+        return np.ascontiguousarray(numbers[(slice(None),) * part.axis + (slice(part.start, part.end),)])
+
+    def require_all_taken(self, known: Iterable[str] = ()) -> None:
+        """Raise ModelLoadError if a tensor was not read, unless its name ends with one of `known`."""
+        known = tuple(known)
+        left = sorted(name for name in self._tensors if name not in self._taken and not name.endswith(known))
+        if left:
+            tensor = self._tensors[left[0]]
+            raise ModelLoadError(f"{tensor.file}: the model has no use for the tensor {tensor.name}")
+
+    def digest(self) -> str:
+        """Return a hash of names, shapes, types and samples of each file."""
+        return hashlib.sha256(f"{super().digest()} {self._architecture}".encode()).hexdigest()
+
+    def _found(self, name: str) -> GgufTensor:
+        if name not in self._tensors:
+            raise ModelLoadError(f"{self._files[0]}: the tensor {name} is missing")
+        return self._tensors[name]
+
+    def _checked(self, name: str, shape: Sequence[int]) -> GgufTensor:
+        tensor = self._found(name)
+        if tensor.shape != tuple(shape):
+            raise ModelLoadError(
+                f"{tensor.file}: {tensor.name} has the shape {list(tensor.shape)}, the metadata asks for {list(shape)}"
+            )
+        return tensor
+
+
+def read_numbers(tensor: GgufTensor) -> npt.NDArray[np.float32]:
+    """Return a tensor as float32."""
+    return _dequantized(tensor, _read(tensor, 0, math.prod(tensor.shape[:-1])))
+
+
+def _read(tensor: GgufTensor, first: int, end: int) -> npt.NDArray[np.uint8]:
+    """Read the rows [first, end) of a tensor, uint8 [rows, bytes]."""
+    rows = np.empty((end - first, tensor.row_bytes), np.uint8)
+    view, offset = rows.reshape(-1).data, tensor.offset + first * tensor.row_bytes
+    try:
+        with tensor.file.open("rb", buffering=0) as file:
+            while view:
+                num_read = os.preadv(file.fileno(), [view], offset)
+                if num_read == 0:
+                    raise ModelLoadError(f"{tensor.file}: {tensor.name} can't be read: the file has become shorter")
+                view, offset = view[num_read:], offset + num_read
+    except OSError as error:
+        raise ModelLoadError(f"{tensor.file}: {tensor.name} can't be read: {error}") from error
+    return rows
+
+
+def _dequantized(tensor: GgufTensor, rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+    """Return rows of blocks as float32, in the tensor's shape."""
+    if (dtype := _NUMBERS.get(tensor.type.kind)) is not None:
+        numbers = rows.view(dtype).reshape(tensor.shape)
+        return bits_as_floats(numbers) if tensor.type.kind == "bfloat16" else numbers.astype(np.float32)
+    import gguf  # noqa: PLC0415  installed with the extra `gguf`
+
+    found: npt.NDArray[np.float32] = gguf.dequantize(rows, gguf.GGMLQuantizationType(tensor.type.number))
+    return found.reshape(tensor.shape)
+
+
+def open_gguf(folder: Path) -> GgufCheckpoint | None:
+    """Return the tensors of the GGUF files that a folder refers to, or None if it refers to none."""
+    reference = folder / REFERENCE
+    if not reference.is_file():
+        return None
+    try:
+        files = [Path(file) for file in json.loads(reference.read_text(encoding="utf-8"))["files"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelLoadError(f"{reference} can't be used: {error}") from error
+    return GgufCheckpoint(folder, [read_header(file) for file in files])

@@ -1,0 +1,43 @@
+"""The blocks of a checkpoint's quantized matrices, for a native model that multiplies them as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from service.engine.models.checkpoint.checkpoint import Checkpoint, TensorSlice
+from service.engine.models.plans.expert_sources import is_expert_tensor, stored_name
+from service.engine.models.plans.plan import DecoderPlan
+from service.engine.models.plans.sources import Tensors, origin_of
+
+
+class BlockSources:
+    """The formats of the step's matrices, and the checkpoint's tensors: blocks for matrices, numbers otherwise."""
+
+    def __init__(self, checkpoint: Checkpoint, plan: DecoderPlan, tensors: Tensors) -> None:
+        self._checkpoint, self._plan, self._tensors = checkpoint, plan, tensors
+        self._in_blocks: set[str] = set()  # names in the checkpoint
+
+    def kind_of(self, name: str) -> str:
+        """Return the format of one of the step's matrices. Raise ModelLoadError if it is missing."""
+        experts = self._tensors.experts
+        if experts is not None and is_expert_tensor(name):
+            stored = stored_name(name, experts, self._tensors.layers)
+        else:
+            stored = origin_of(name, self._plan, self._tensors).name
+        self._in_blocks.add(stored)
+        return self._checkpoint.kind(stored)
+
+    def take(self, name: str, shape: Sequence[int], part: TensorSlice | None) -> NDArray[Any]:
+        """Read a tensor of the checkpoint, after all formats are known."""
+        take = self._checkpoint.take_blocks if name in self._in_blocks else self._checkpoint.take
+        return take(name, shape, part)
+
+
+def has_blocks(checkpoint: Checkpoint, tensors: Tensors) -> bool:
+    """Return whether a model can be computed in the checkpoint's blocks, whose rows must be those of the step."""
+    experts = tensors.experts
+    is_turned = experts is not None and experts.is_fused and experts.is_transposed
+    return checkpoint.block_type is not None and not is_turned

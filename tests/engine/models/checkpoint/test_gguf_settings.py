@@ -1,0 +1,83 @@
+"""Settings of GGUF files that no model can have are rejected by their keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.engine.loading.gguf.settings import GgufSettings
+from service.engine.models.checkpoint.gguf.header import GgufHeader
+from service.generation.errors import ModelLoadError
+
+METADATA: dict[str, Any] = {
+    "general.architecture": "qwen2",
+    "qwen2.attention.head_count": 4,
+    "qwen2.attention.head_count_kv": 2,
+    "qwen2.embedding_length": 64,
+    "qwen2.feed_forward_length": 96,
+    "qwen2.block_count": 2,
+    "qwen2.context_length": 512,
+    "qwen2.attention.layer_norm_rms_epsilon": 1e-6,
+    "tokenizer.ggml.tokens": ["a", "b", "c"],
+    "tokenizer.ggml.eos_token_id": 2,
+    "tokenizer.chat_template": "{{ messages }}",
+}
+
+
+def settings_of(**changes: Any) -> GgufSettings:
+    """Return the settings with changed values."""
+    return GgufSettings(GgufHeader(Path("tiny.gguf"), METADATA | changes, {}))
+
+
+def test_settings_are_those_of_the_metadata() -> None:
+    config = settings_of().config("bfloat16")
+    assert (config["hidden_size"], config["head_dim"], config["vocab_size"]) == (64, 16, 3)
+    assert (config["eos_token_id"], config["bos_token_id"], config["rope_theta"]) == (2, None, 10_000.0)
+    assert settings_of().other_files() == {
+        "generation_config.json": '{"eos_token_id": [2]}',
+        "chat_template.jinja": "{{ messages }}",
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("general.architecture", "bert", "general.architecture is bert; supported are llama, qwen2, qwen3"),
+        ("qwen2.block_count", 1 << 31, "qwen2.block_count must be an integer from 1 to 4096"),
+        ("qwen2.block_count", 0, "qwen2.block_count must be an integer from 1 to 4096"),
+        ("qwen2.embedding_length", 1 << 40, "qwen2.embedding_length must be an integer from 1 to 1048576"),
+        ("qwen2.attention.head_count", np.array([4, 4]), "qwen2.attention.head_count must be an integer from 1"),
+        ("qwen2.attention.head_count_kv", True, "qwen2.attention.head_count_kv must be an integer from 1"),
+        ("qwen2.feed_forward_length", "96", "qwen2.feed_forward_length must be an integer from 1"),
+        ("qwen2.attention.layer_norm_rms_epsilon", float("nan"), "layer_norm_rms_epsilon must be a number above 0"),
+        ("qwen2.rope.freq_base", float("inf"), "qwen2.rope.freq_base must be a number above 0"),
+        ("qwen2.rope.scaling.type", "yarn", "qwen2.rope.scaling.type yarn is not supported"),
+        ("qwen2.rope.dimension_count", 8, "partial rotary positions are not supported"),
+        ("tokenizer.ggml.tokens", "abc", "tokenizer.ggml.tokens must be a list of texts"),
+        ("tokenizer.ggml.eos_token_id", 3, "tokenizer.ggml.eos_token_id must be an integer below 3"),
+        ("tokenizer.ggml.bos_token_id", "a", "tokenizer.ggml.bos_token_id must be an integer below 3"),
+        ("tokenizer.chat_template", 5, "tokenizer.chat_template must be a text"),
+    ],
+)
+def test_invalid_values_are_rejected_by_their_keys(key: str, value: Any, message: str) -> None:
+    with pytest.raises(ModelLoadError, match=message):
+        _read(settings_of(**{key: value}))
+
+
+def test_missing_values_are_rejected_by_their_keys() -> None:
+    for key in METADATA.keys() - {
+        "qwen2.attention.head_count_kv",
+        "tokenizer.ggml.eos_token_id",
+        "tokenizer.chat_template",
+    }:
+        metadata = {name: value for name, value in METADATA.items() if name != key}
+        with pytest.raises(ModelLoadError, match=f"tiny.gguf: it has no {key}"):
+            _read(GgufSettings(GgufHeader(Path("tiny.gguf"), metadata, {})))
+
+
+def _read(settings: GgufSettings) -> None:
+    settings.config("bfloat16")
+    settings.other_files()
