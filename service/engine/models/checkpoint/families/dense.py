@@ -91,6 +91,12 @@ def _gemma(fields: Fields) -> None:
         fields["hidden_act"] = "gelu_pytorch_tanh"
 
 
+def _gemma3(fields: Fields) -> None:
+    every_nth_is_full(6, "sliding_window_pattern")(fields)
+    if fields["use_bidirectional_attention"]:  # the window covers the tokens before and after
+        fields["sliding_window"] = fields["sliding_window"] // 2 + 1
+
+
 def _glm(fields: Fields) -> None:
     if fields["eos_token_id"] is None:
         fields["eos_token_id"] = [151_329, 151_336, 151_338]
@@ -211,7 +217,7 @@ DENSE: Final = {
     "gemma2": FamilyDefaults(fields=_GEMMA2, complete=every_nth_is_full(2)),
     "gemma3_text": FamilyDefaults(
         fields=_GEMMA2 | {"attn_logit_softcapping": None, "final_logit_softcapping": None},
-        complete=every_nth_is_full(6, "sliding_window_pattern"),
+        complete=_gemma3,
         rope_theta=1_000_000.0,
         local_theta=10_000.0,
         local_theta_name="rope_local_base_freq",
