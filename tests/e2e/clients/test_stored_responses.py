@@ -21,7 +21,7 @@ GREEDY: dict[str, Any] = {"model": "sluice-demo", "temperature": 0, "max_output_
 
 @pytest.fixture(scope="module")
 def storing() -> Iterator[Stack]:
-    """A product of its own, whose service is killed; the runner starts it again."""
+    """A separate product, whose service the tests kill; the runner restarts it."""
     environment = {"SLUICE_GATEWAY_RESUME_TIMEOUT_S": str(GUARD_S)}
     with started("--store-responses", environment=environment) as stack:
         yield stack
@@ -34,15 +34,15 @@ def client(storing: Stack) -> Iterator[Any]:  # its overloads know only OpenAI's
 
 
 def kill_service(stack: Stack) -> None:
-    """Kill the service, and return when another one serves."""
+    """Kill the service, and return when its successor answers."""
     old = stack.children()["service"]
     os.kill(old, signal.SIGKILL)
     wait_until(lambda: stack.children().get("service", old) != old)
     wait_until(lambda: httpx.get(f"{stack.url}/v1/models", timeout=GUARD_S).status_code == 200)
 
 
-def test_a_conversation_survives_the_service(storing: Stack, client: Any) -> None:
-    """Create, kill, retrieve, continue, delete: the answers are those of a conversation that is sent whole."""
+def test_conversation_survives_a_killed_service(storing: Stack, client: Any) -> None:
+    """Create, kill, retrieve, continue, delete: the answers equal those to the complete conversation in one request."""
     first = client.responses.create(**GREEDY, store=True, input="What is the capital of France?", metadata={"a": "b"})
     again = client.responses.create(
         **GREEDY,
@@ -70,8 +70,8 @@ def test_a_conversation_survives_the_service(storing: Stack, client: Any) -> Non
     assert rejection.value.param == "previous_response_id"
 
 
-def test_nothing_of_a_deleted_response_is_in_the_state_folder(storing: Stack, client: Any) -> None:
-    """Prompt and id are in the file until the deletion, and then in none."""
+def test_deleted_response_leaves_no_data_in_the_state_folder(storing: Stack, client: Any) -> None:
+    """Before the deletion, a file has the prompt and the id; afterwards, none has."""
     created = client.responses.create(**GREEDY, store=True, input="The code word is Quetzalcoatl.")
 
     def found_in(text: str) -> list[Path]:
@@ -83,8 +83,8 @@ def test_nothing_of_a_deleted_response_is_in_the_state_folder(storing: Stack, cl
     assert found_in("Quetzalcoatl") == found_in(created.id.removeprefix("resp_")) == []
 
 
-def test_the_log_has_no_prompts(storing: Stack, client: Any) -> None:
-    """What is stored is not logged."""
+def test_log_has_no_prompts_or_metadata(storing: Stack, client: Any) -> None:
+    """Storing a response logs neither its input nor its metadata."""
     client.responses.create(**GREEDY, store=True, input="The code word is Xochimilco.", metadata={"k": "Tlaloc"})
     assert "Xochimilco" not in storing.output
     assert "Tlaloc" not in json.dumps(storing.output)

@@ -100,7 +100,7 @@ async def service() -> AsyncIterator[StoringService]:
 
 
 @pytest.mark.parametrize("base", ["/v1", "/openai/v1", "/openai"])
-async def test_a_retrieved_response_is_the_created_one(gateway: Gateway, service: StoringService, base: str) -> None:
+async def test_retrieved_response_equals_the_created_one(gateway: Gateway, service: StoringService, base: str) -> None:
     """Every byte, including fields that only the gateway knows, is that of the answer at its creation."""
     created = await gateway.http.post(f"{base}/responses", json=BODY)
     Response.model_validate(created.json())
@@ -122,7 +122,7 @@ async def test_a_response_of_another_client_has_defaults(
     assert found.json() == created.json()
 
 
-async def test_nothing_is_kept_unless_asked_for(gateway: Gateway, service: StoringService) -> None:
+async def test_response_without_store_is_not_kept(gateway: Gateway, service: StoringService) -> None:
     """Without `store: true` the service gets no data to keep."""
     for store in (None, False):
         await gateway.http.post("/v1/responses", json=BODY | {"store": store})
@@ -138,8 +138,8 @@ async def test_the_reason_for_not_storing_is_in_the_answer(gateway: Gateway, ser
     Response.model_validate(body)
 
 
-async def test_deletion(gateway: Gateway, service: StoringService) -> None:
-    """The confirmation has the id as it was given."""
+async def test_deletion_confirmation_has_the_requested_id(gateway: Gateway, service: StoringService) -> None:
+    """The service gets the id without its prefix, and the confirmation has the requested one."""
     answer = await gateway.http.delete("/v1/responses/resp_0af3")
     assert (answer.status_code, answer.json()) == (
         200, {"id": "resp_0af3", "object": "response", "deleted": True},
@@ -147,7 +147,7 @@ async def test_deletion(gateway: Gateway, service: StoringService) -> None:
     assert service.received == [stored_response_pb2.DeleteResponseRequest(id="0af3")]
 
 
-async def test_input_items_are_those_of_the_client(gateway: Gateway, service: StoringService) -> None:
+async def test_input_items_can_be_sent_again(gateway: Gateway, service: StoringService) -> None:
     """Each kind of item is one of OpenAI's types, and becomes the same item of the contract if it is sent again."""
     answer = await gateway.http.get("/v1/responses/resp_1/input_items", params={"order": "asc"})
     page = answer.json()
@@ -172,7 +172,9 @@ async def test_input_items_are_those_of_the_client(gateway: Gateway, service: St
         ({"limit": "4294967295"}, {"id": "1", "descending": True, "page_size": 4294967295}),  # the service rejects it
     ],
 )
-async def test_pages(gateway: Gateway, service: StoringService, query: dict[str, str], wanted: dict[str, Any]) -> None:
+async def test_page_query_becomes_contract_fields(
+    gateway: Gateway, service: StoringService, query: dict[str, str], wanted: dict[str, Any]
+) -> None:
     """The query's fields become those of the contract; the newest item is first unless `order` is `asc`."""
     await gateway.http.get("/v1/responses/resp_1/input_items", params=query)
     assert service.received == [stored_response_pb2.ListInputItemsRequest(**wanted)]
@@ -188,7 +190,9 @@ async def test_pages(gateway: Gateway, service: StoringService, query: dict[str,
         ("/input_items", {"limit": "-1"}, "limit"),
     ],
 )
-async def test_wrong_queries(gateway: Gateway, path: str, query: dict[str, str], param: str) -> None:
+async def test_invalid_query_is_rejected_with_its_field(
+    gateway: Gateway, path: str, query: dict[str, str], param: str
+) -> None:
     """A query that can't be served is rejected with the name of its field."""
     answer = await gateway.http.get(f"/v1/responses/resp_1{path}", params=query)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)

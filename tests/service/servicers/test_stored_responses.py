@@ -50,8 +50,8 @@ async def get(run: Running, response_id: str) -> stored_response_pb2.GetResponse
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("limit", [None, 2])
-async def test_a_response_is_returned_as_it_was_created(tmp_path: Path, *, stream: bool, limit: int | None) -> None:
-    """A stored response equals the one that the client got, streamed or whole, complete or cut off, after a restart."""
+async def test_retrieved_response_equals_the_created_one(tmp_path: Path, *, stream: bool, limit: int | None) -> None:
+    """A stored response equals the answer to its client, streamed or not, complete or cut off, also after a restart."""
     fields: dict[str, Any] = {"clientData": "e30=", "metadata": {"a": "b"}}
     if limit is not None:
         fields["maxOutputTokens"] = limit
@@ -63,7 +63,7 @@ async def test_a_response_is_returned_as_it_was_created(tmp_path: Path, *, strea
     assert (found.response, found.client_data) == (created, b"{}")
 
 
-async def test_only_what_is_to_be_stored_is(tmp_path: Path) -> None:
+async def test_unstored_and_failed_requests_leave_no_data(tmp_path: Path) -> None:
     """Neither a request without `store`, nor one that fails, leaves anything in the store's files."""
     runner = ScriptedRunner("hello")
     async with running(runner, **storing(tmp_path)) as run:
@@ -101,8 +101,8 @@ async def test_a_broken_chain_is_not_continued(tmp_path: Path) -> None:
     assert [field for field, _ in rejection.fields] == ["previous_response_id"]
 
 
-async def test_fields_of_errors_are_those_of_the_request(tmp_path: Path) -> None:
-    """What is wrong with the new input has its own index; what is wrong because of earlier items is named by these."""
+async def test_error_names_the_new_item_or_the_previous_response(tmp_path: Path) -> None:
+    """An error of a new item has its index among the new ones; too many items are one of `previous_response_id`."""
     async with running(**storing(tmp_path)) as run:
         first = await create(run)
         late = await rejection_of(
@@ -118,8 +118,8 @@ async def test_fields_of_errors_are_those_of_the_request(tmp_path: Path) -> None
     assert "the limit is 4096" in long.text
 
 
-async def test_input_items_in_pages(tmp_path: Path) -> None:
-    """Pages in either order contain every item once, with an id of its own."""
+async def test_pages_contain_every_input_item_once(tmp_path: Path) -> None:
+    """Pages in either order contain every item once, and each item has an id."""
     async with running(**storing(tmp_path)) as run:
         created = await create(run, input=[message_item(str(number)) for number in range(5)])
 
@@ -175,7 +175,7 @@ async def test_another_keys_response_is_like_a_deleted_one(tmp_path: Path) -> No
     assert not any(created.id.encode() in path.read_bytes() for path in tmp_path.iterdir())  # noqa: ASYNC240  tiny files
 
 
-async def test_nothing_is_stored_by_default() -> None:
+async def test_storing_without_a_file_is_rejected() -> None:
     """Without a file, requests that need the store are rejected with a reason, and no response is found."""
     async with running() as run:
         for fields, name in (({"store": True}, "store"), ({"previousResponseId": "1"}, "previous_response_id")):
@@ -220,7 +220,7 @@ async def test_a_response_is_stored_only_after_its_start(tmp_path: Path) -> None
     assert events[0].created.response.stored
 
 
-def test_requests_are_kept_without_what_is_not_theirs() -> None:
+def test_record_has_no_resume_position() -> None:
     """The record of a response has no position of a broken stream."""
     request = response_pb2.CreateResponseRequest(client_data=b"x", resume={"stream": b"s"})
     record = to_record("a", request, Response(id="1"))

@@ -62,7 +62,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
     store.close()
 
 
-def test_a_record_survives_the_store(opened: Opened) -> None:
+def test_record_survives_a_reopened_store(opened: Opened) -> None:
     """A record is read back unchanged, also after the file was opened again, and the file is its owner's only."""
     record = replace(opened.put("r1"), response=b"\0\xff", client_data=b"{}", previous_id="r0")
     opened.store.put(record)
@@ -102,7 +102,7 @@ def test_a_chain_is_returned_in_order_within_its_limits(opened: Opened) -> None:
     assert opened.store.chain("a", "r3", 4, 40) is None
 
 
-def test_the_oldest_of_the_owner_make_room(opened: Opened) -> None:
+def test_oldest_records_of_the_owner_are_replaced(opened: Opened) -> None:
     """An owner's oldest records are deleted for a new one, those of others never."""
     for index in range(5):
         opened.clock.now_ns += SECOND_NS
@@ -117,7 +117,7 @@ def test_the_oldest_of_the_owner_make_room(opened: Opened) -> None:
     assert opened.ids("r2", "r3", "r4") == ["r2", "r3", "r4"]
 
 
-def test_a_full_store_takes_nothing_more(opened: Opened) -> None:
+def test_full_store_rejects_new_records(opened: Opened) -> None:
     """The limit of all owners together deletes nobody's records: new ones are rejected until there is room."""
     for owner in "abc":
         opened.put("r1", owner, size=80)
@@ -174,7 +174,7 @@ def test_deletion_leaves_no_trace(opened: Opened) -> None:
 
 
 @pytest.mark.slow
-def test_deletion_under_a_reader_is_no_success(opened: Opened) -> None:
+def test_deletion_during_a_read_fails(opened: Opened) -> None:
     """If another process keeps the log from being emptied, the deletion fails, and a repeated one completes it."""
     opened.put("r1")
     reader = sqlite3.connect(opened.folder / "responses.sqlite3", isolation_level=None)
@@ -225,7 +225,7 @@ def check_after_crash(path: Path, num_reported: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("num_written", [1, 7])
-def test_a_killed_writer_loses_nothing_it_has_reported(tmp_path: Path, num_written: int) -> None:
+def test_killed_writer_loses_no_reported_record(tmp_path: Path, num_written: int) -> None:
     """A record whose `put` returned survives SIGKILL; one that was being written is there whole or not at all."""
     path = tmp_path / "responses.sqlite3"
     check_after_crash(path, crash(path, num_written))
@@ -281,9 +281,7 @@ def in_a_missing_folder(path: Path) -> None:
     ("prepare", "reason"),
     [(corrupted, "file is not a database"), (newer, "schema version 99"), (in_a_missing_folder, "No such file")],
 )
-def test_an_unusable_file_is_reported_and_left_alone(
-    tmp_path: Path, prepare: Callable[[Path], None], reason: str
-) -> None:
+def test_unusable_file_is_reported_and_unchanged(tmp_path: Path, prepare: Callable[[Path], None], reason: str) -> None:
     """A file of something else, of a newer release or in no folder fails the start with its path and the reason."""
     path = tmp_path / "folder" / "responses.sqlite3"
     path.parent.mkdir()

@@ -55,7 +55,7 @@ async def test_calls_return_what_the_store_returns_and_raises(tmp_path: Path) ->
     assert files_in(tmp_path) == ["responses.sqlite3"]
 
 
-async def test_a_store_that_hangs_is_given_up_and_its_late_change_undone(tmp_path: Path) -> None:
+async def test_call_after_the_time_limit_fails_and_its_late_change_is_undone(tmp_path: Path) -> None:
     """A write that takes too long fails; calls after it fail at once; later nothing of it is stored, and calls pass."""
     gate = Gate(store_in(tmp_path))
     thread = StoreThread(gate, 0.05)
@@ -78,7 +78,7 @@ async def test_a_store_that_hangs_is_given_up_and_its_late_change_undone(tmp_pat
     await thread.close()
 
 
-async def test_a_client_that_leaves_stores_nothing(tmp_path: Path) -> None:
+async def test_response_of_a_disconnected_client_is_not_stored(tmp_path: Path) -> None:
     """A write whose call is cancelled is undone when it ends, and one that had not begun is never made."""
     gate = Gate(store_in(tmp_path))
     thread = StoreThread(gate, GUARD_S)
