@@ -16,6 +16,8 @@ namespace {
 
 std::mt19937 random_bits;
 
+constexpr int kMostTokens = 9 * 48;  // of a sequence
+
 int between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_bits); }
 bool one_in(int n) { return between(1, n) == 1; }
 
@@ -43,6 +45,27 @@ ExpertsPlan random_experts() {
           shared_width > 0 && one_in(2)};
 }
 
+RecurrentPlan random_recurrent() {
+  RecurrentPlan plan{};
+  plan.kind = static_cast<Recurrence>(between(0, 2));
+  const bool is_convolution = plan.kind == Recurrence::ShortConvolution;
+  plan.num_key_heads = is_convolution ? 0 : between(1, 3);
+  plan.num_heads = is_convolution ? 1 : plan.num_key_heads * between(1, 3);
+  plan.key_dim = is_convolution ? 0 : between(1, 40);
+  plan.value_dim = between(1, 90);
+  plan.taps = between(1, 5);
+  plan.has_convolution_bias = one_in(2);
+  plan.has_input_bias = one_in(2);
+  plan.has_output_bias = one_in(2);
+  plan.gate_norm = is_convolution ? GateNorm::None : static_cast<GateNorm>(between(0, 2));
+  plan.norm_size = one_in(2) ? plan.value_dim : plan.inner_width();
+  plan.most_step = one_in(2) ? 0.5f : 1e30f;
+  plan.gate_multiplier = plan.value_multiplier = plan.key_multiplier = plan.query_multiplier = plan.step_multiplier =
+      one_in(2) ? 1.0f : 0.7f;
+  plan.output_multiplier = one_in(2) ? 1.0f : 0.7f;
+  return plan;
+}
+
 LayerPlan random_layer(const Options& options) {
   const int kv_heads = between(1, 3), head_dim = 2 * between(1, 40);
   const bool is_parallel = one_in(4), has_bias = one_in(2);
@@ -60,19 +83,33 @@ LayerPlan random_layer(const Options& options) {
                      one_in(2),
                      has_bias,
                      one_in(2),
-                     one_in(3)};
+                     one_in(3),
+                     one_in(3),
+                     one_in(2) ? 1.0f : 0.7f,
+                     options.plan.has_head || one_in(3)};
   for (size_t i = 0; i < options.rotary.size(); ++i)
     if (2 * options.rotary[i].inverse_frequencies.size() <= static_cast<size_t>(head_dim) && !one_in(3))
       layer.attention.rotary = static_cast<int>(i);
-  layer.feed_forward = {between(1, 100), static_cast<Activation>(between(0, 5)), !one_in(3), one_in(2)};
+  layer.feed_forward = {between(1, 100), static_cast<Activation>(between(0, 5)), !one_in(3), one_in(2), 1.0f,
+                        one_in(2) ? 1.0f : 0.7f};
   layer.has_attention_norm = !one_in(4);
   layer.has_attention_output_norm = !is_parallel && one_in(3);
   layer.has_mlp_norm = !one_in(3);
   layer.has_mlp_output_norm = !is_parallel && one_in(3);
+  layer.has_attention_sum_norm = !is_parallel && one_in(3);
+  layer.has_mlp_sum_norm = one_in(3);
   layer.is_parallel = is_parallel;
   if (!is_parallel && one_in(2)) {
     layer.feed_forward = {};
     layer.experts = random_experts();
+  }
+  if (!is_parallel && !layer.has_attention_output_norm && one_in(2)) {
+    layer.recurrent = random_recurrent();
+    if (!one_in(3)) layer.attention = {};
+    if (one_in(4)) {
+      layer.feed_forward = {};
+      layer.experts = {};
+    }
   }
   return layer;
 }
@@ -80,6 +117,7 @@ LayerPlan random_layer(const Options& options) {
 Options random_options() {
   Options options;
   const NormKind norm = one_in(2) ? NormKind::Rms : NormKind::Layer;
+  const bool has_head = !one_in(3);
   options.plan = {between(1, 90),
                   between(1, 70),
                   between(1, 3),
@@ -90,8 +128,15 @@ Options random_options() {
                   one_in(2) ? 1.0f : 0.5f,
                   one_in(2) ? 1.0f : 0.1f,
                   one_in(3) ? 20.0f : 0.0f,
-                  one_in(2),
-                  one_in(4)};
+                  has_head && one_in(2),
+                  has_head && one_in(4),
+                  has_head,
+                  has_head || one_in(2),
+                  one_in(4),
+                  has_head || one_in(2) ? 0 : kMostTokens + 2,
+                  0,
+                  has_head || one_in(2) ? 0 : between(1, 3)};
+  if (options.plan.num_positions > 0) options.plan.first_position = between(0, 2);
   for (int i = between(0, 3); i > 0; --i)
     options.rotary.push_back({std::vector<float>(static_cast<size_t>(between(0, 40)), 0.1f), 1});
   options.type = static_cast<Type>(between(0, 3));
@@ -108,14 +153,17 @@ Options random_options() {
 template <class Visitor>
 struct Parts {
   template <class Part>
-  void part(const char*, Part& field) {
-    each_field(field, static_cast<Visitor&>(*this));
+  void optional(const char*, Part& field) {
+    if (field.num_heads == 0)
+      field = {};
+    else
+      each_field(field, static_cast<Visitor&>(*this));
   }
   void either(const char*, const char*, ExpertsPlan& experts, DensePlan& dense) {
-    if (experts.num_experts > 0)
-      part("", experts);
-    else
-      part("", dense);
+    if (experts.num_experts != 0)
+      each_field(experts, static_cast<Visitor&>(*this));
+    else if (dense.width != 0)
+      each_field(dense, static_cast<Visitor&>(*this));
   }
 };
 
@@ -182,7 +230,7 @@ void load_all(Model& model) {
   }
 }
 
-constexpr int kSlots = 3;
+constexpr int kSlots = 3, kStates = 14;
 
 // Put an adapter of a random choice of modules into a slot; each module has its own random rank.
 void put_random_adapter(Model& model, int slot) {
@@ -204,20 +252,36 @@ void put_random_adapter(Model& model, int slot) {
 
 struct RandomBatch {
   std::vector<int32_t> token_ids, positions, row_offsets{0}, context_lengths, block_tables, output_rows, adapters;
+  std::vector<int32_t> states, types;
   std::unique_ptr<float[]> logits;
   Batch batch{};
 
-  // A block that is written belongs to one sequence, since threads write without locks. The first `num_shared` blocks
-  // are only read, by any sequence.
-  RandomBatch(int vocab_size, int num_blocks, int block_size) {
-    const int num_shared = between(0, num_blocks - 1);
-    std::vector<int> own(num_blocks - num_shared);
+  // A block that is written belongs to one sequence's table, since threads write without locks. The first `num_shared`
+  // blocks are only read, by any sequence.
+  RandomBatch(const DecoderPlan& plan, const Cache& cache) {
+    const int vocab_size = plan.vocab_size, block_size = cache.block_size;
+    const int num_shared = between(0, cache.num_blocks - cache.num_groups);
+    std::vector<int> own(cache.num_blocks - num_shared);
     std::iota(own.begin(), own.end(), num_shared);
     std::shuffle(own.begin(), own.end(), random_bits);
+    batch.num_groups = cache.num_groups;
     batch.max_blocks = between(1, 9);
-    for (int i = between(1, 6); i > 0 && !own.empty(); --i) {
+    std::vector<int> slots(kStates);
+    std::iota(slots.begin(), slots.end(), 0);
+    std::shuffle(slots.begin(), slots.end(), random_bits);
+    const int common = slots.back();  // a state from which several sequences may start
+    slots.pop_back();
+    const auto take = [&] {
+      const int slot = slots.back();
+      slots.pop_back();
+      return slot;
+    };
+    std::vector<std::vector<int32_t>> tables(cache.num_groups);
+    for (int i = between(1, 6); i > 0; --i) {
+      const int most_own = static_cast<int>(own.size()) / cache.num_groups;
+      if (most_own == 0) break;
       const int num_read = num_shared == 0 ? 0 : between(0, batch.max_blocks - 1);
-      const int num_own = between(1, std::min(batch.max_blocks - num_read, static_cast<int>(own.size())));
+      const int num_own = between(1, std::min(batch.max_blocks - num_read, most_own));
       const int read = num_read * block_size;
       const int length = read + between((num_own - 1) * block_size + 1, num_own * block_size);
       const int count = one_in(2) ? 1 : between(1, length - read);
@@ -229,17 +293,27 @@ struct RandomBatch {
       row_offsets.push_back(static_cast<int32_t>(token_ids.size()));
       context_lengths.push_back(length);
       adapters.push_back(between(-1, kSlots - 1));
-      for (int j = 0; j < batch.max_blocks; ++j) {
-        const bool is_own = j >= num_read && j < num_read + num_own;
-        block_tables.push_back(j < num_read ? between(0, num_shared - 1) : is_own ? own.back() : between(-5, 1 << 30));
-        if (is_own) own.pop_back();
+      const int slot = take(), num_last = one_in(2) ? 0 : between(0, count == length ? count - 1 : count);
+      const bool writes = num_last < count;
+      for (const int number : {writes && one_in(2) ? slot : common, slot, num_last, num_last > 0 ? take() : -1})
+        states.push_back(number);
+      for (int group = 0; group < cache.num_groups; ++group) {
+        const int window = cache.windows[group], first = length - count;
+        const int visible = window > 0 && first >= window ? (first - window + 1) / block_size : 0;
+        for (int j = 0; j < batch.max_blocks; ++j) {
+          const bool is_own = j >= num_read && j < num_read + num_own, is_unused = j < visible || !(is_own || j < num_read);
+          tables[group].push_back(is_unused ? between(-5, 1 << 30) : is_own ? own.back() : between(0, num_shared - 1));
+          if (is_own) own.pop_back();
+        }
       }
     }
+    for (const std::vector<int32_t>& each : tables) block_tables.insert(block_tables.end(), each.begin(), each.end());
     const int tokens = static_cast<int>(token_ids.size());
     for (int i = between(0, 5); i > 0; --i) output_rows.push_back(between(0, tokens - 1));
     batch.num_tokens = tokens;
     batch.num_rows = static_cast<int>(output_rows.size());
-    logits.reset(new float[output_rows.size() * vocab_size]);
+    for (int i = 0; i < tokens && plan.num_types > 0; ++i) types.push_back(between(0, plan.num_types - 1));
+    logits.reset(new float[output_rows.size() * (plan.has_head ? vocab_size : plan.hidden_size)]);
     point();
   }
 
@@ -251,14 +325,17 @@ struct RandomBatch {
     batch.block_tables = block_tables.data();
     batch.output_rows = output_rows.data();
     batch.adapters = one_in(3) ? nullptr : adapters.data();
+    batch.states = states.data();
+    batch.types = types.empty() || one_in(3) ? nullptr : types.data();
     batch.logits = logits.get();
   }
 
   void spoil() {
     std::vector<int32_t>* const arrays[] = {&token_ids,    &positions,   &row_offsets, &context_lengths,
-                                            &block_tables, &output_rows, &adapters};
+                                            &block_tables, &output_rows, &adapters,    &types,
+                                            &states};
     for (int i = between(1, 3); i > 0; --i) {
-      std::vector<int32_t>& array = *arrays[between(0, 6)];
+      std::vector<int32_t>& array = *arrays[between(0, 8)];
       if (!array.empty())
         array[between(0, static_cast<int>(array.size()) - 1)] =
             one_in(2) ? between(-3, 300) : static_cast<int32_t>(random_bits());
@@ -292,17 +369,36 @@ int main(int argc, char** argv) {
   for (int round = 0; round < rounds; ++round) {
     Model model(valid_options(num_rejected_plans));
     load_all(model);
-    const int num_blocks = between(1, 12), block_size = 16 * between(1, 3);
-    model.allocate(num_blocks, block_size);
+    std::vector<int> groups;
+    for (int layer = 0, most = 0; layer < model.options().plan.num_layers && !one_in(4); ++layer) {
+      groups.push_back(between(0, most));
+      most = std::max(most, groups.back() + 1);
+    }
+    if (groups.size() < model.options().layers.size()) groups.clear();
+    std::shuffle(groups.begin(), groups.end(), random_bits);
+    const int num_blocks = between(3, 14), block_size = 16 * between(1, 3);
+    const DecoderPlan& plan = model.options().plan;
+    const int all_visible = 0;
+    Cache blocks;  // of a plan without a head, which has no cache
+    blocks.num_blocks = num_blocks;
+    blocks.block_size = block_size;
+    blocks.num_groups = 1;
+    blocks.windows = &all_visible;
+    if (plan.has_head) model.allocate(num_blocks, block_size, groups);
+    if (model.bytes_per_state() > 0) model.allocate_states(kStates);
     for (int slot = 0; slot < kSlots; ++slot) put_random_adapter(model, slot);
     for (int i = 0; i < 12; ++i) {
       if (one_in(4)) put_random_adapter(model, between(0, kSlots - 1));
-      RandomBatch random(model.options().plan.vocab_size, num_blocks, block_size);
+      RandomBatch random(plan, plan.has_head ? model.cache() : blocks);
       const bool is_valid = !one_in(3);
       if (!is_valid) random.spoil();
       try {
-        model.step(random.batch, is_valid ? between(0, 4) : 1);  // an invalid one may give two sequences one block
-        sample_all(model, random, scratch);
+        if (plan.has_head) {
+          model.step(random.batch, is_valid ? between(0, 4) : 1);  // an invalid one may give two sequences one block
+          sample_all(model, random, scratch);
+        } else {
+          model.encode(random.batch, between(0, 4));
+        }
         ++num_steps;
       } catch (const BadArgument& error) {
         if (is_valid) {

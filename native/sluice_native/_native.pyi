@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 class Model:
-    """A decoder with packed weights and a paged cache of keys and values.
+    """A decoder with packed weights and a paged cache of keys and values, or an encoder without a cache.
 
     An invalid argument raises a ValueError whose text begins with the argument's name, or with the path of a field of
     the plan.
@@ -38,7 +38,9 @@ class Model:
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Return the names and shapes of all tensors.
 
-        The names are those of Llama's checkpoints, and of GLM-4's for the norms of a part's results.
+        The names are those of Llama's checkpoints, and of GLM-4's for the norms of a part's results. Encoders also have
+        `model.embed_positions`, `model.embed_types`, `model.embed_norm` and, in a layer, `attention_sum_norm` and
+        `mlp_sum_norm`.
         """
 
     def load(self, name: str, tensor: Any) -> None:
@@ -47,8 +49,16 @@ class Model:
     def missing(self) -> list[str]:
         """Return the names of the tensors that are not loaded yet."""
 
-    def allocate(self, num_blocks: int, block_size: int) -> None:
-        """Create the cache; physical memory is allocated on first write. `block_size` is a multiple of 16."""
+    def allocate(self, num_blocks: int, block_size: int, groups: Sequence[int] = ()) -> None:
+        """Create the cache; physical memory is allocated on first write. `block_size` is a multiple of 16.
+
+        `groups` has the group of each layer, from 0 on; by default all layers are in one group. A block holds the keys
+        and values of one group's layers, and each group has its own block tables. In a group whose layers all have a
+        window, entries before the blocks that a step's tokens attend to are not read.
+        """
+
+    def allocate_states(self, num_states: int) -> None:
+        """Create slots for the states of sequences in recurrent layers, `bytes_per_state` each."""
 
     def put_adapter(self, slot: int, modules: Sequence[tuple[str, NDArray[np.float32], NDArray[np.float32]]]) -> None:
         """Store a LoRA adapter in a slot, any number of at least 0, replacing the slot's adapter.
@@ -72,19 +82,44 @@ class Model:
         logits: NDArray[np.float32] | None = None,
         num_threads: int = 0,
         adapters: NDArray[np.int32] | None = None,
+        states: NDArray[np.int32] | None = None,
     ) -> NDArray[np.float32]:
         """Compute the new tokens of a batch of prefills and decodes with the GIL released.
 
         `token_ids`, `positions` [tokens]; `row_offsets` [sequences + 1], where each sequence's new tokens begin;
-        `context_lengths` [sequences], the number of tokens after the step; `block_tables` [sequences, blocks], of which
-        only the entries that cover the context are read; `output_rows` [rows], the tokens whose logits are returned, in
+        `context_lengths` [sequences], the number of tokens after the step; `block_tables` [sequences, blocks], or
+        [groups, sequences, blocks] if the cache has several groups, of which only the entries that cover the visible
+        context are read; `output_rows` [rows], the tokens whose logits are returned, in
         any order. A token's cache slot follows from `context_lengths`; `positions` only rotate queries and keys.
         `adapters` [sequences] are the slots of the sequences' adapters, -1 for none.
+
+        A model with recurrent layers needs `states` [sequences, 4]: the slot of the state that a sequence starts from,
+        which is ignored at position 0; the slot for its new state, which may be the same; the number of the sequence's
+        last tokens whose state goes to another slot; and that slot. The second slot then gets the state before these
+        tokens, unless they are all of the sequence's new tokens. A slot that is written can't be used twice.
 
         Return the logits [rows, vocabulary]. They are written to `logits` if it is given, which saves the time to
         allocate memory. `num_threads` 0 is the model's own number. A row's bits depend only on its sequence, its
         adapter, the model and the instruction set. Concurrent calls run one after another. Raises RuntimeError before
         all tensors are loaded and the cache is allocated.
+        """
+
+    def encode(
+        self,
+        token_ids: NDArray[np.int32],
+        row_offsets: NDArray[np.int32],
+        output_rows: NDArray[np.int32],
+        types: NDArray[np.int32] | None = None,
+        num_threads: int = 0,
+    ) -> NDArray[np.float32]:
+        """Compute whole texts with a plan without a head, with the GIL released; nothing is kept afterwards.
+
+        `token_ids` [tokens] are those of all texts; `row_offsets` [texts + 1], where each text begins; `output_rows`
+        [rows], the tokens whose states are returned, in any order; `types` [tokens], the token types, 0 if omitted.
+
+        Return the states [rows, hidden size] after the last layer and the plan's final norm. A text's bits depend only
+        on the text, the model and the instruction set. Raises RuntimeError before all tensors are loaded, or for a plan
+        with a head.
         """
 
     def read_weights(self, num_threads: int = 0) -> float:
@@ -97,8 +132,12 @@ class Model:
         """
 
     @property
-    def bytes_per_slot(self) -> int:
-        """Bytes of cache per token, in all layers."""
+    def bytes_per_slot(self) -> list[int]:
+        """Bytes of cache per token, in each layer."""
+
+    @property
+    def bytes_per_state(self) -> int:
+        """Bytes of a sequence's state in all recurrent layers; 0 if there are none."""
 
     @property
     def weight_bytes(self) -> int:

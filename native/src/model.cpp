@@ -9,6 +9,32 @@
 
 namespace sluice {
 
+namespace {
+
+// Return the window of each group of layers, 0 if a layer of the group has none. Throws BadArgument.
+std::vector<int> windows_of(const Options& options, const std::vector<int>& groups) {
+  const size_t num_layers = options.layers.size();
+  if (!groups.empty() && groups.size() != num_layers)
+    throw BadArgument("groups must have " + std::to_string(num_layers) + " elements, one for each layer");
+  std::vector<int> windows(groups.empty() ? 1 : 0), counts(windows.size());
+  for (size_t i = 0; i < num_layers; ++i) {
+    const int group = groups.empty() ? 0 : groups[i], window = options.layers[i].attention.window;
+    if (group < 0 || group >= static_cast<int>(num_layers))
+      throw BadArgument("groups[" + std::to_string(i) + "] must be 0 to " + std::to_string(num_layers - 1));
+    const size_t needed = static_cast<size_t>(group) + 1;
+    windows.resize(std::max(windows.size(), needed));
+    counts.resize(windows.size());
+    int& of_group = windows[group];
+    of_group = window == 0 || (counts[group] > 0 && of_group == 0) ? 0 : std::max(of_group, window);
+    ++counts[group];
+  }
+  for (const int count : counts)
+    if (count == 0) throw BadArgument("groups must number all groups from 0 on; one has no layer");
+  return windows;
+}
+
+}  // namespace
+
 Model::Model(const Options& options)
     : options_(options), extent_(extent_of(options)), layers_(options.layers.size()), rotary_(options.rotary.size()) {
   const DecoderPlan& plan = options_.plan;
@@ -29,6 +55,11 @@ Model::Model(const Options& options)
         std::make_unique<ExpertLayer>(layer.plan.experts, options_.type, options_.plan.hidden_size));
     layer.experts = &expert_layers_.back()->experts;
     expert_buffers_.include(layer.plan.experts);
+  }
+  for (Layer& layer : layers_) {
+    if (!layer.plan.has_recurrent()) continue;
+    layer.recurrent.state = state_numbers_;
+    state_numbers_ += round_up(layer.plan.recurrent.state_numbers(), 16);
   }
   weight_memory_ = Arena(sluice::weight_bytes(options_, weights_, layers_));
   place_weights(options_, weights_, layers_, weight_memory_.data());
@@ -52,6 +83,8 @@ const Destination* Model::find(const std::string& name) const {
 }
 
 std::vector<size_t> Model::shape_of(const Destination& destination) {
+  if (destination.width > 0)
+    return {static_cast<size_t>(destination.count / destination.width), static_cast<size_t>(destination.width)};
   std::vector<size_t> shape{static_cast<size_t>(destination.count)};
   if (destination.matrix != nullptr) shape.push_back(static_cast<size_t>(destination.matrix->cols));
   return shape;
@@ -92,34 +125,52 @@ std::vector<std::string> Model::missing() const {
   return names;
 }
 
-size_t Model::bytes_per_slot() const {
-  size_t bytes = 0;
+std::vector<size_t> Model::bytes_per_slot() const {
+  std::vector<size_t> bytes;
   for (const LayerPlan& layer : options_.layers)
-    bytes += bytes_of(options_.cache_type) * 2 * layer.attention.padded_head_dim() * layer.attention.num_kv_heads;
+    bytes.push_back(bytes_of(options_.cache_type) * 2 * layer.attention.padded_head_dim() *
+                    layer.attention.num_kv_heads);
   return bytes;
 }
 
-void Model::allocate(int num_blocks, int block_size) {
+void Model::allocate(int num_blocks, int block_size, const std::vector<int>& groups) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (!options_.plan.has_head) throw std::logic_error("allocate() of a plan without a head, which needs no cache");
   if (num_blocks < 1) throw BadArgument("num_blocks must be at least 1");
   if (block_size < kRows || block_size % kRows != 0) throw BadArgument("block_size must be a multiple of 16");
+  const std::vector<int> windows = windows_of(options_, groups);
   Cache cache;
   cache.type = options_.cache_type;
   cache.num_blocks = num_blocks;
   cache.block_size = block_size;
-  for (Layer& layer : layers_) {
-    const AttentionPlan& attention = layer.plan.attention;
-    layer.cache.offset = cache.block_bytes;
-    layer.cache.part_bytes = bytes_of(cache.type) * kRows * attention.padded_head_dim();
-    layer.cache.head_bytes = 2 * layer.cache.part_bytes * (block_size / kRows);
-    cache.block_bytes += layer.cache.head_bytes * attention.num_kv_heads;
+  cache.num_groups = static_cast<int>(windows.size());
+  std::vector<size_t> used(windows.size());
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const AttentionPlan& attention = layers_[i].plan.attention;
+    CachePart& part = layers_[i].cache;
+    part.group = groups.empty() ? 0 : groups[i];
+    part.offset = used[part.group];
+    part.part_bytes = bytes_of(cache.type) * kRows * attention.padded_head_dim();
+    part.head_bytes = 2 * part.part_bytes * (block_size / kRows);
+    used[part.group] += part.head_bytes * attention.num_kv_heads;
   }
+  cache.block_bytes = *std::max_element(used.begin(), used.end());
+  windows_ = windows;
+  cache.windows = windows_.data();
   ahead_.reset();
   cache_memory_ = Arena();
   cache_memory_ = Arena(cache.block_bytes * num_blocks);
   cache.data = cache_memory_.data();
   cache_ = cache;
   ahead_ = std::make_unique<Ahead>(cache.data, cache.block_bytes * num_blocks);
+}
+
+void Model::allocate_states(int num_states) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (num_states < 1) throw BadArgument("num_states must be at least 1");
+  state_memory_ = Arena();
+  state_memory_ = Arena(bytes_per_state() * static_cast<size_t>(num_states));
+  states_ = {reinterpret_cast<float*>(state_memory_.data()), state_numbers_, num_states};
 }
 
 // Reserve buffers for the batch. They grow by half their size at least, and never shrink.
@@ -132,8 +183,8 @@ void Model::reserve(const Batch& batch, int num_threads) {
   const auto stride = [](int width) { return padded(width) % 1024 == 0 ? padded(width) + kPad : padded(width); };
   const int hidden = options_.plan.hidden_size;
   step_.residual_stride = stride(hidden);
-  step_.input_stride = stride(std::max(hidden, extent_.query_width));
-  step_.wide_stride = stride(std::max(extent_.qkv_width, options_.type == Type::Int8 ? extent_.inner_width : 0));
+  step_.input_stride = stride(std::max(hidden, extent_.mixed_width));
+  step_.wide_stride = stride(std::max(extent_.wide_width, options_.type == Type::Int8 ? extent_.inner_width : 0));
   step_.inner_stride = stride(extent_.inner_width);
   const size_t piece_rows = std::max(kPieceRows, extent_.group_size) + 16, width = extent_.padded_head_dim;
   const size_t attention_bytes = piece_rows * (8 * width + 8 * 64 + 64 + 8) + 7 * 64;
@@ -187,14 +238,21 @@ void Model::step(const Batch& batch, int num_threads) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!wanted_.empty()) throw std::logic_error("step() before " + tensors_[*wanted_.begin()].name + " was loaded");
   if (cache_.data == nullptr) throw std::logic_error("step() before allocate()");
-  check_batch(batch, options_.plan.vocab_size, cache_, adapters_);
+  if (state_numbers_ > 0 && states_.data == nullptr) throw std::logic_error("step() before allocate_states()");
+  check_batch(batch, options_.plan.vocab_size, cache_, state_numbers_ > 0 ? &states_ : nullptr, adapters_);
   if (num_threads <= 0) num_threads = options_.num_threads;
-  ahead_->begin(cache_.block_bytes * static_cast<size_t>(lowest_block(batch, cache_.block_size)));
+  ahead_->begin(cache_.block_bytes * static_cast<size_t>(lowest_block(batch, cache_)));
+  compute(batch, num_threads);
+  ahead_->end();
+}
+
+void Model::compute(const Batch& batch, int num_threads) {
   reserve(batch, num_threads);
   cut_into_pieces(batch);
   step_.plan = &options_.plan;
   step_.weights = &weights_;
   step_.cache = &cache_;
+  step_.states = &states_;
   step_.batch = batch;
   step_.pieces = pieces_.data();
   step_.num_pieces = static_cast<int>(pieces_.size());
@@ -205,7 +263,6 @@ void Model::step(const Batch& batch, int num_threads) {
   step_.phases = &phases_;
   phases_.reset(num_threads);
   Pool::shared().run(num_threads, [&](int thread) { options_.set->run(step_, thread); });
-  ahead_->end();
 }
 
 double Model::time_chunks(int num_threads, int count, const std::function<void(int)>& body) {

@@ -12,13 +12,20 @@ from typing import Any, Final, get_args
 from service.engine.device.memory import CPU_CACHE_FRACTION, available_host_bytes
 from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import ComputeDtype
+from service.engine.loading.encoder import reject_unsupported_quantization
 from service.engine.loading.model_folder import find_folder
 from service.engine.loading.model_plan import ModelPlan, plan_model
 from service.engine.loading.model_source import architecture_of, choose_device, choose_max_text_len
 from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
 from service.engine.models.checkpoint.encoders.pair_files import PairFiles, is_cross_encoder, unsupported_head
 from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles, is_encoder
+from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.text_part import text_config
+from service.engine.models.native.backend import QUANTIZATIONS
+from service.engine.models.native.cache_groups import max_cache_bytes
+from service.engine.models.native.encoder import native_encoder_unsupported_reason
+from service.engine.models.plans.families.table import plan_of
+from service.engine.models.plans.sizes import cache_bytes_per_token, state_bytes
 from service.engine.models.selection.backends import preferred_reasons
 from service.engine.models.torch.shard import num_rank_parameters
 from service.generation.errors import ModelLoadError
@@ -34,44 +41,57 @@ def check_model(model: str, config: EngineConfig, dtype: Any, device: str) -> di
         return _encoder(folder, config, dtype, device)
     if (head := unsupported_head(folder)) is not None:
         raise ModelLoadError(f"{folder}: a {head} can't be served: it neither generates nor makes vectors nor ranks")
-    return _report(plan_model(model, config, dtype, device))
+    return _report(plan_model(model, config, dtype, device), config.max_batch_tokens)
 
 
 def _encoder(folder: Path, config: EngineConfig, dtype: Any, device: str) -> dict[str, Any]:
     """Report an encoder or a cross-encoder: names and shapes of its weights are compared with its modules."""
     from service.engine.models.encoders.encoder_plan import plan_encoder  # noqa: PLC0415  torch and transformers take seconds
 
-    if config.quantization:
-        raise ModelLoadError(f"{folder}: an encoder has no {config.quantization} weights (engine.quantization)")
     ranks = is_cross_encoder(folder)
     files: PairFiles | SentenceFiles = PairFiles.read(folder) if ranks else SentenceFiles.read(folder)
     max_length = files.max_length if isinstance(files, PairFiles) else files.max_seq_length
     plan = plan_encoder(files.body, is_cross_encoder=ranks)
     target = choose_device(device)
-    weight_type = choose_compute_dtype(dtype, plan.checkpoint.dtype, target)
+    compute_dtype = choose_compute_dtype(dtype, plan.checkpoint.dtype, target)
+    reason = native_encoder_unsupported_reason(
+        read_model_config(files.body), compute_dtype, target, None if isinstance(files, PairFiles) else files
+    )
+    reject_unsupported_quantization(folder, config.quantization, reason)
+    weight_type = config.quantization or compute_dtype
     weights = int(plan.checkpoint.num_parameters * _BYTES[weight_type])
     report: dict[str, Any] = {
         "model": str(folder),
         "task": "rank" if ranks else "embed",
         "architecture": architecture_of(plan.config),
+        "backend": "native" if reason is None else "modules",
         "device": target,
         "parameters": plan.checkpoint.num_parameters,
         "weights": weight_type,
         "weight_bytes": weights,
         "max_model_len": choose_max_text_len(files.body, max_length, plan.max_positions, config.max_model_len),
+        "same_answer_in_any_batch": reason is None,
+        "quantizations": sorted(QUANTIZATIONS) if reason is None else [],
     }
+    if reason is not None:
+        report["not_native"] = reason
     if target == "cpu":
         report["fits"] = weights < available_host_bytes()
     return report
 
 
-def _report(plan: ModelPlan) -> dict[str, Any]:
-    """Report the architecture, the backend, the memory, and the syntax of tools and reasoning."""
+def _report(plan: ModelPlan, max_chunk: int) -> dict[str, Any]:
+    """Report the architecture, the backend, the memory, and the syntax of tools and reasoning.
+
+    `max_chunk` is the number of tokens of a sequence that a step computes at most.
+    """
     spec = plan.spec
     num_parameters = spec.checkpoint.num_parameters
     weight_type = spec.quantization or spec.dtype
     weights = int(num_parameters * _BYTES[weight_type])
     per_token = _cache_bytes_per_token(text_config(spec.config), _BYTES[spec.cache_dtype])
+    if state := _state_bytes(plan):
+        per_token = cache_bytes_per_token(plan_of(spec.config), int(_BYTES[spec.cache_dtype]))
     by_rank: dict[str, Any] = {}
     if (num_ranks := spec.tensor_parallel) > 1:
         own_weights = int(num_rank_parameters(spec.config, num_ranks) * _BYTES[weight_type])
@@ -97,6 +117,12 @@ def _report(plan: ModelPlan) -> dict[str, Any]:
         **_promises(plan),
         **by_rank,
     }
+    if state:
+        report["state_bytes_per_sequence"] = state
+    elif plan.backend.name == "native":  # sliding layers keep only what their windows reach
+        report["cache_bytes_per_sequence"] = max_cache_bytes(
+            plan_of(spec.config), spec.max_positions, max_chunk, spec.block_size, _BYTES[spec.cache_dtype]
+        )
     if spec.device == "cpu":
         headroom = max(0, available_host_bytes() - weights)
         num_tokens = int(headroom * CPU_CACHE_FRACTION / per_token) if per_token else None
@@ -123,6 +149,11 @@ def _promises(plan: ModelPlan) -> dict[str, Any]:
     }
 
 
+def _state_bytes(plan: ModelPlan) -> int:
+    """Bytes of a sequence's state in recurrent layers on the native backend; 0 without them."""
+    return state_bytes(plan_of(plan.spec.config)) if plan.backend.name == "native" else 0
+
+
 def _cache_bytes_per_token(config: Any, num_bytes: float, num_ranks: int = 1) -> int | None:
     """Bytes of one token's keys and values in all layers, on one rank; None if the configuration is incomplete."""
     layers, heads = getattr(config, "num_hidden_layers", None), getattr(config, "num_attention_heads", None)
@@ -138,7 +169,7 @@ def _text(report: dict[str, Any]) -> str:
     rows = []
     for name, value in report.items():
         text = "unknown" if value is None else str(value)
-        if name.startswith("weight_bytes"):
+        if name.startswith(("weight_bytes", "cache_bytes_per_sequence")):
             text = f"{value / 2**20:,.0f} MiB"
         elif isinstance(value, bool):
             text = "yes" if value else "no"

@@ -19,7 +19,7 @@ CACHE_BYTES = 256 * MIB
 
 
 def num_blocks_in(model: sluice_native.Model, num_bytes: int) -> int:
-    return num_bytes // (model.bytes_per_slot * BLOCK_SIZE)
+    return num_bytes // (sum(model.bytes_per_slot) * BLOCK_SIZE)
 
 
 def step(model: sluice_native.Model, block: int) -> None:

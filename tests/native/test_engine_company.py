@@ -2,74 +2,21 @@
 
 from __future__ import annotations
 
-import queue
-import time
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.engine.core.generator_core import GeneratorCore
-from service.engine.interface.config import EngineConfig
-from service.engine.interface.messages import Abort, Add, Compile, Report
-from service.engine.loading.generator import load_generator
+from service.engine.interface.messages import Abort
 from service.generation.formats.constraint import Constraint, Grammar
-from service.generation.outputs.output import GenerationOutput
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 from tests.engine.tiny_models import tokens
-from tests.waiting import GUARD_S
+from tests.native.stepped_engine import SAID, Engine
 
-FOLDER = Path(__file__).parents[2] / "demo" / "model"
 GRAMMARS = (r"start: /[a-z]{3,9}( [a-z]{2,8}){2,5}/", 'start: "[" /[0-9]+/ ("," /[0-9]+/)~3..9 "]"')
-SAID = ("token_ids", "text_ends", "logprobs", "prompt_logprobs")
-
-
-class Engine:
-    """An engine's core over the bundled model, stepped manually; it collects reports in `outputs`."""
-
-    def __init__(self, dtype: Any, **sizes: Any) -> None:
-        config = EngineConfig(backend="native", max_queue_wait_s=600.0, **sizes)
-        made = load_generator(
-            str(FOLDER), config, compute_dtype=dtype, device="cpu", cache_share=1, control_token_ids={}
-        )
-        assert isinstance(made.core, GeneratorCore)
-        self.core = made.core
-        self.outputs: dict[int, list[GenerationOutput]] = {}
-        self._compiled: queue.Queue[Report] = queue.Queue()
-        self.core.open(self._compiled.put)
-
-    def add(self, serial: int, request: GenerationRequest) -> None:
-        constraint_serial = None
-        if request.constraint:
-            constraint_serial = 1000 + serial
-            self.core.receive(Compile(constraint_serial, request.constraint))
-            while not (report := self._compiled.get(timeout=GUARD_S)).outputs:
-                assert not report.errors
-        self.outputs[serial] = []
-        self.core.receive(Add(serial, request, time.monotonic(), constraint_serial=constraint_serial))
-
-    def step(self) -> None:
-        self.core.step()
-        report = self.core.report()
-        assert not report.errors
-        for serial, output in report.outputs:
-            assert isinstance(output, GenerationOutput)
-            self.outputs[serial].append(output)
-
-    def answers(self, serial: int) -> dict[int, dict[str, Any]]:
-        """Return the collected output of each choice of a request."""
-        by_choice: dict[int, dict[str, Any]] = {}
-        for output in self.outputs[serial]:
-            said = by_choice.setdefault(output.choice_index, {"text": "", "end": None} | {name: [] for name in SAID})
-            for name in SAID:
-                said[name] += getattr(output, name)
-            said["text"] += output.text
-            said["end"] = output.finish_reason
-        return by_choice
 
 
 @cache

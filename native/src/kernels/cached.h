@@ -25,7 +25,8 @@ struct Head {
 
 inline Head head_of(const Step& step, int layer, int sequence, int kv_head) {
   const CachePart& cache = step.weights->layers[layer].cache;
-  return {step.cache, step.batch.block_tables + static_cast<size_t>(sequence) * step.batch.max_blocks,
+  const size_t table = static_cast<size_t>(cache.group) * step.batch.num_sequences + sequence;
+  return {step.cache, step.batch.block_tables + table * step.batch.max_blocks,
           cache.offset + kv_head * cache.head_bytes, cache.part_bytes, cache.head_bytes / 2};
 }
 
@@ -35,6 +36,15 @@ SLUICE_INLINE Lanes load_some(const float* p, int count) {
   alignas(64) float some[16] = {};
   for (int i = 0; i < count; ++i) some[i] = p[i];
   return load16(some);
+}
+
+// Store 16 numbers, or the first `count` of them, as floats or in the type of a product's inputs.
+template <class Number>
+SLUICE_INLINE void store_some(Number* p, const Lanes& x, int count) {
+  if (count >= 16) return store_input(p, x);
+  alignas(64) float some[16];
+  store16(some, x);
+  for (int i = 0; i < count; ++i) store_input(p + i, some[i]);
 }
 
 template <class Format>

@@ -4,6 +4,7 @@
 #include "activation.h"
 #include "attention.h"
 #include "experts.h"
+#include "recurrent.h"
 #include "thread.h"
 
 namespace sluice {
@@ -20,7 +21,7 @@ struct ThreadStep : Thread<Weight> {
 
   void begin() {
     this->each_row(batch.num_tokens, [&](int token) {
-      embed(weights, plan, batch.token_ids[token], this->residual_row(token));
+      embed(token, this->residual_row(token));
       for (int i = 0; i < weights.num_rotary; ++i) {
         const Rotary& rotary = weights.rotary[i];
         float* cosines = rotation(token, rotary);
@@ -31,6 +32,17 @@ struct ThreadStep : Thread<Weight> {
         }
       }
     });
+  }
+
+  void embed(int token, float* row) const {
+    sluice::SLUICE_SET::embed(weights, plan, batch.token_ids[token], row);
+    const auto add = [&](const float* table, int index) {
+      const float* from = table + static_cast<size_t>(index) * plan.hidden_size;
+      for (int i = 0; i < plan.hidden_size; ++i) row[i] += from[i];
+    };
+    if (plan.num_positions > 0) add(weights.positions, batch.positions[token]);
+    if (plan.num_types > 0) add(weights.types, batch.types == nullptr ? 0 : batch.types[token]);
+    if (plan.has_embedding_norm) normalize_row(plan, row, weights.embedding_norm, row);
   }
 
   // A token's cosines of a table; its sines follow.
@@ -52,13 +64,14 @@ struct ThreadStep : Thread<Weight> {
       const Lanes sum = load16(sums);
       return matrix.bias == nullptr ? sum : sum + load16(matrix.bias + group * 16);
     };
+    const Lanes multiplier = all16(dense.gate_multiplier);
     const auto finish = [&](int row, int group, const float* sums, int count) {
       auto* to = inner_row(row);
       with_activation(dense.activation, layer.curve, [&](auto activation) {
         if (dense.is_gated) {
           for (int n = 0; n < count; n += 2) {
             const Lanes gate = with_bias(sums + n * 16, group + n), up = with_bias(sums + n * 16 + 16, group + n + 1);
-            store_input(to + (group + n) / 2 * 16, activation(gate) * up);
+            store_input(to + (group + n) / 2 * 16, activation(gate * multiplier) * up);
           }
         } else {
           for (int n = 0; n < count; ++n)
@@ -147,25 +160,59 @@ struct ThreadStep : Thread<Weight> {
     if constexpr (kIsInt8) this->quantize_wide(attention.query_width(), this->inputs());
   }
 
-  void layer(int index) {
+  // The results of a mixer, the inputs of its output's product; after the last one, only those of the output rows.
+  Inputs mixed(int index) {
+    const LayerPlan& parts = weights.layers[index].plan;
+    if (index != weights.last_mixer) return this->inputs();
+    return this->keep_output_rows(parts.has_attention() && parts.has_recurrent());
+  }
+
+  void run_attention(int index) {
     const Layer& layer = weights.layers[index];
     const LayerPlan& parts = layer.plan;
     this->template normalize_rows<Weight>(layer.attention_norm);
     queries_keys_values(layer, this->added(index, kQkv, layer.qkv, this->inputs()));
     rotate_and_cache(index);
     attend_all(index);
-    const Inputs attended = index + 1 == plan.num_layers ? this->keep_output_rows() : this->inputs();
+    const Inputs attended = parts.has_recurrent() ? this->inputs() : mixed(index);
     const Added to_output = this->added(index, kOutput, layer.output, attended);
-    if (!parts.is_parallel && !parts.has_attention_output_norm) {
-      this->add_to_residual(layer.output, attended, to_output);
+    if (!parts.is_parallel && !parts.has_attention_output_norm && !parts.has_recurrent())
+      return this->add_to_residual(layer.output, attended, to_output, parts.attention.output_multiplier);
+    this->to_branch(layer.output, attended, to_output, parts.attention.output_multiplier);
+    if (parts.has_attention_output_norm) this->add_normalized_branch(layer.attention_output_norm);
+  }
+
+  // If the layer has attention as well, its results are in the branch.
+  void run_recurrent(int index) {
+    const Layer& layer = weights.layers[index];
+    const Matrix &input = layer.recurrent.input, &output = layer.recurrent.output;
+    this->template normalize_rows<Weight>(layer.attention_norm);
+    this->multiply_into(
+        input, this->inputs(), this->added(index, kRecurrentInput, input, this->inputs()),
+        [&](int row) { return wide_row(row); }, [](float* to, const Lanes& sum) { store16(to, sum); });
+    RecurrentPhases<Weight>{*this, layer.recurrent, layer.plan.recurrent}.run();
+    const Inputs results = mixed(index);
+    const Added to_output = this->added(index, kRecurrentOutput, output, results);
+    const float multiplier = layer.plan.recurrent.output_multiplier;
+    if (layer.plan.has_attention()) return this->add_with_branch(output, results, to_output, multiplier);
+    this->add_to_residual(output, results, to_output, multiplier);
+  }
+
+  void layer(int index) {
+    const Layer& layer = weights.layers[index];
+    const LayerPlan& parts = layer.plan;
+    if (parts.has_attention()) run_attention(index);
+    if (parts.has_recurrent()) run_recurrent(index);
+    if (parts.has_attention_sum_norm) this->normalize_residual(layer.attention_sum_norm);
+    if (!parts.has_feed_forward()) return;
+    if (layer.experts != nullptr) {
+      run_experts(layer);
     } else {
-      this->to_branch(layer.output, attended, to_output);
-      if (parts.has_attention_output_norm) this->add_normalized_branch(layer.attention_output_norm);
+      const bool shares_norm = parts.is_parallel && !parts.has_mlp_norm;
+      this->template normalize_rows<Weight>(shares_norm ? layer.attention_norm : layer.mlp_norm);
+      feed_forward(index);
     }
-    if (layer.experts != nullptr) return run_experts(layer);
-    const bool shares_norm = parts.is_parallel && !parts.has_mlp_norm;
-    this->template normalize_rows<Weight>(shares_norm ? layer.attention_norm : layer.mlp_norm);
-    feed_forward(index);
+    if (parts.has_mlp_sum_norm) this->normalize_residual(layer.mlp_sum_norm);
   }
 
   // The router's inputs are normalized rows in Float32; the experts' phases convert them to the type of inputs.
@@ -189,10 +236,21 @@ struct ThreadStep : Thread<Weight> {
     const Inputs inner = this->inner();
     if constexpr (kIsInt8) this->quantize_wide(layer.plan.feed_forward.width, inner);
     const Added to_down = this->added(index, kDown, layer.down, inner);
-    if (layer.plan.is_parallel) return this->add_with_branch(layer.down, inner, to_down);
-    if (!layer.plan.has_mlp_output_norm) return this->add_to_residual(layer.down, inner, to_down);
-    this->to_branch(layer.down, inner, to_down);
+    const float multiplier = layer.plan.feed_forward.output_multiplier;
+    if (layer.plan.is_parallel) return this->add_with_branch(layer.down, inner, to_down, multiplier);
+    if (!layer.plan.has_mlp_output_norm) return this->add_to_residual(layer.down, inner, to_down, multiplier);
+    this->to_branch(layer.down, inner, to_down, multiplier);
     this->add_normalized_branch(layer.mlp_output_norm);
+  }
+
+  // Write the residual of the output rows, normalized.
+  void states() {
+    const int width = plan.hidden_size;
+    this->each_row(batch.num_rows, [&](int row) {
+      float* from = this->residual_row(row);
+      normalize_row(plan, from, weights.norm, from);
+      std::memcpy(batch.logits + static_cast<size_t>(row) * width, from, static_cast<size_t>(width) * sizeof(float));
+    });
   }
 
   void logits() {
@@ -219,7 +277,10 @@ void run(const Step& step, int thread) {
                                  step.residual, step.adapted == nullptr ? nullptr : &step.adapted->tokens}};
   mine.begin();
   for (int index = 0; index < step.plan->num_layers; ++index) mine.layer(index);
-  if (step.batch.num_rows > 0) mine.logits();
+  if (!step.plan->has_head)
+    mine.states();
+  else if (step.batch.num_rows > 0)
+    mine.logits();
 #if defined(SLUICE_SET_amx)
   _tile_release();  // otherwise every context switch of this thread would save the tiles
 #endif

@@ -99,7 +99,12 @@ def build_engine(
     spec = EngineSpec("service.engine.loading.generator:load_generator", arguments)
     link, description = _load_core(spec, config, model, GeneratorDescription)
     engine = GeneratorClient(
-        link, description.config, vocab_size=description.vocab_size, ranges=ranges, observer=observer
+        link,
+        description.config,
+        vocab_size=description.vocab_size,
+        ranges=ranges,
+        cache_groups=description.cache_groups,
+        observer=observer,
     )
     tokenizer = FastTokenizer.from_folder(folder)
     return BuiltEngine(engine, tokenizer, description.config, description.info, folder, description.eos_token_ids)

@@ -19,6 +19,7 @@ from service.engine.client.output_stream import OutputStream
 from service.engine.client.pending_call import PendingCall
 from service.engine.client.request_check import check_limit, check_request
 from service.engine.client.wakeups import WakeupLimiter
+from service.engine.interface.cache_group import ONE_GROUP, CacheGroup
 from service.engine.interface.config import EngineConfig, max_sequence_len
 from service.engine.interface.in_flight_limit import InFlightLimit
 from service.engine.interface.messages import Add, Compile, Compiled, Report
@@ -53,16 +54,17 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         *,
         vocab_size: int,
         ranges: Ranges | None = None,
+        cache_groups: abc.Sequence[CacheGroup] = ONE_GROUP,
         max_compile_wait_s: float = MAX_COMPILE_WAIT_S,
         observer: StepObserver | None = None,
         clock: abc.Callable[[], float] = time.monotonic,
     ) -> None:
         """Raise ValueError if `num_blocks` or `max_model_len` of `config` is None.
 
-        `ranges` has the allowed ranges of parameters, by their paths. A constraint waits for a thread for at most
-        `max_compile_wait_s`, and for its compilation for at most six times as long.
+        `ranges` has the allowed ranges of parameters, by their paths; `cache_groups` are the model's. A constraint
+        waits for a thread for at most `max_compile_wait_s`, and for its compilation for at most six times as long.
         """
-        super().__init__(link, max_model_len=max_sequence_len(config), observer=observer, clock=clock)
+        super().__init__(link, max_model_len=max_sequence_len(config, cache_groups), observer=observer, clock=clock)
         self._config = config
         self._vocab_size = vocab_size
         self._ranges = ranges or {}

@@ -22,6 +22,7 @@ from service.engine.device.device_memory import (
     require_capacity,
 )
 from service.engine.device.memory import require_host_memory
+from service.engine.interface.cache_group import ONE_GROUP, CacheGroup
 from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import ComputeDtype, GeneratorDescription, ModelInfo
 from service.engine.link.engine_spec import BuiltCore, HelperProcesses
@@ -33,7 +34,7 @@ from service.engine.models.checkpoint.adapter_files import read_adapter
 from service.engine.models.checkpoint.packed.packed_checkpoint import PackedCheckpoint
 from service.engine.models.checkpoint.progress import load_progress
 from service.engine.models.checkpoint.text_part import text_config
-from service.engine.models.interface.backend import Backend, KeepsSequenceState
+from service.engine.models.interface.backend import Backend, GroupsLayers, KeepsSequenceState
 from service.engine.models.interface.model_spec import ModelSpec
 from service.engine.runner.model_runner import ModelRunner
 from service.engine.tokens.tokenizer import FastTokenizer
@@ -66,7 +67,9 @@ class LoadedModel:
     folder: Path
     eos_token_ids: frozenset[int]
     drafter: Drafter | None  # None without speculation
+    num_states: int  # slots for recurrent states; 0 for a model without them
     adapters: AdapterTable | None  # None if adapters are disabled
+    cache_groups: abc.Sequence[CacheGroup]
 
 
 def load_generator(
@@ -80,7 +83,7 @@ def load_generator(
 ) -> BuiltCore:
     """Return a core that generates with `model`. Arguments and errors are those of `engines.build_engine`."""
     loaded = load_model(model, config, compute_dtype=compute_dtype, device=device, cache_share=cache_share)
-    eos_token_ids = loaded.eos_token_ids
+    eos_token_ids, backend = loaded.eos_token_ids, loaded.runner.backend
     core = GeneratorCore(
         loaded.runner,
         loaded.tokenizer,
@@ -96,10 +99,14 @@ def load_generator(
         ),
         speculation=Speculation(loaded.drafter) if loaded.drafter else None,
         adapters=loaded.adapters,
-        shares_blocks=not isinstance(loaded.runner.backend, KeepsSequenceState),
+        num_states=loaded.num_states,
+        state_bytes=backend.bytes_per_sequence if isinstance(backend, KeepsSequenceState) else 0,
+        shares_blocks=not isinstance(backend, KeepsSequenceState) or backend.splits_states,
+        cache_groups=loaded.cache_groups,
     )
-    description = GeneratorDescription(loaded.config, loaded.info, loaded.tokenizer.vocab_size, eos_token_ids)
-    backend = loaded.runner.backend
+    description = GeneratorDescription(
+        loaded.config, loaded.info, loaded.tokenizer.vocab_size, eos_token_ids, loaded.cache_groups
+    )
     helpers = backend if isinstance(backend, HelperProcesses) else None
     return BuiltCore(core, description, reload_arguments={"config": loaded.config}, helpers=helpers)
 
@@ -140,8 +147,14 @@ def _load(
     adapters = _adapter_table(backend, config)
     cache_bytes_left = int(available_cache_bytes(backend, plan, config, memory) * cache_share)
     cache_bytes_left -= adapter_bytes(checkpoint, config)
+    num_states = 0
     if isinstance(backend, KeepsSequenceState):
-        config, cache_bytes_left = limit_sequences(config, backend.bytes_per_sequence, cache_bytes_left, folder)
+        config, num_states = limit_sequences(config, backend, cache_bytes_left, folder)
+        cache_bytes_left -= num_states * backend.bytes_per_sequence
+    cache_groups: abc.Sequence[CacheGroup] = ONE_GROUP
+    if isinstance(backend, GroupsLayers):
+        # A draft model uses the blocks of the first group.
+        cache_groups = backend.group_layers(max_model_len, keeps_all=config.draft_model is not None)
     bytes_per_block = backend.bytes_per_block(spec.block_size)
     draft_model = None
     if config.draft_model is not None:
@@ -150,7 +163,12 @@ def _load(
         draft_model = load_draft_model(config.draft_model, config, spec, plan.tokenizer)
         bytes_per_block += draft_model.bytes_per_block(spec.block_size)
     num_blocks = config.num_blocks or choose_num_blocks(
-        config, max_model_len, bytes_per_block, cache_bytes_left, folder
+        config,
+        max_model_len,
+        cache_groups,
+        bytes_per_block=bytes_per_block,
+        cache_bytes_left=cache_bytes_left,
+        folder=folder,
     )
     resolved = replace(
         config,
@@ -167,6 +185,7 @@ def _load(
         sampler,
         num_blocks,
         spec.block_size,
+        num_states=num_states,
         num_threads=num_threads,
         adapter_slots=adapters.slots if adapters else None,
     )
@@ -185,7 +204,9 @@ def _load(
         folder=folder,
         eos_token_ids=eos_token_ids,
         drafter=_drafter(draft_model, sampler, resolved),
+        num_states=num_states,
         adapters=adapters,
+        cache_groups=cache_groups,
     )
 
 

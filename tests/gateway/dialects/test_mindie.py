@@ -248,7 +248,7 @@ def test_events_without_details() -> None:
         (chat_pb2.FINISH_REASON_LENGTH, None, "length"),
     ],
 )
-def test_whole_answer(reason: chat_pb2.FinishReason, stop_sequence: str | None, finish_reason: str) -> None:
+def test_unstreamed_answer(reason: chat_pb2.FinishReason, stop_sequence: str | None, finish_reason: str) -> None:
     """An unstreamed answer has all the text, and the details of the last event."""
     response = GenerateTextResponse(
         id="7", model="m", text="abc", finish_reason=reason, stop_sequence=stop_sequence, num_generated_tokens=3,

@@ -16,8 +16,11 @@ from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import EncoderDescription
 from service.engine.loading.encoder import load_encoder
 from service.engine.loading.generator import load_model
+from service.engine.models.interface.backend import KeepsSequenceState
 from service.generation.errors import ModelLoadError
 from service.settings.bundled_models import DEMO_FOLDER, embedding_folder
+from tests.engine.encoder_fakes import save_encoder
+from tests.models.made import made
 
 
 @pytest.mark.slow
@@ -51,6 +54,20 @@ def test_report_lists_the_guarantees_of_the_backend() -> None:
 
 
 @pytest.mark.slow
+def test_report_has_the_bytes_of_a_recurrent_state(tmp_path: Path) -> None:
+    """They are those of the loaded model, and only layers with attention have keys and values."""
+    made("lfm2", tmp_path)
+    report = check_model(str(tmp_path), EngineConfig(num_blocks=8, max_batch_sequences=3), "float32", "cpu")
+    loaded = load_model(str(tmp_path), EngineConfig(num_blocks=8, max_batch_sequences=3), compute_dtype="float32")
+    backend = loaded.runner.backend
+    assert isinstance(backend, KeepsSequenceState)
+    assert report["state_bytes_per_sequence"] == backend.bytes_per_sequence > 0
+    assert report["cache_bytes_per_token"] * 16 == backend.bytes_per_block(16)
+    assert loaded.config.max_batch_sequences == 3
+    assert loaded.num_states > 3
+
+
+@pytest.mark.slow
 def test_an_encoder_is_checked_by_its_modules_and_headers(tmp_path: Path) -> None:
     """A missing tensor, or one of another shape, is found although no weights are read."""
     source = embedding_folder()
@@ -61,6 +78,10 @@ def test_an_encoder_is_checked_by_its_modules_and_headers(tmp_path: Path) -> Non
     assert report["architecture"] == loaded.info.architecture
     assert (report["parameters"], report["weights"]) == (loaded.info.num_parameters, loaded.info.dtype)
     assert (report["max_model_len"], report["fits"]) == (loaded.info.max_model_len, True)
+    assert (report["backend"], report["same_answer_in_any_batch"]) == ("native", True)
+    assert report["quantizations"] == ["int4", "int8"]
+    report = check_model(str(source), EngineConfig(quantization="int8"), "auto", "cpu")
+    assert (report["weights"], report["weight_bytes"] < 25e6) == ("int8", True)
     folder = tmp_path / "model"
     shutil.copytree(source, folder)
     with (folder / "config.json").open() as file:
@@ -69,6 +90,16 @@ def test_an_encoder_is_checked_by_its_modules_and_headers(tmp_path: Path) -> Non
         (folder / "config.json").write_text(json.dumps({**config, field: config[field] + 1}))
         with pytest.raises(ModelLoadError, match=f"{fault} tensors"):
             check_model(str(folder), EngineConfig(), "auto", "cpu")
+
+
+def test_an_encoder_without_a_plan_has_fewer_promises(tmp_path: Path) -> None:
+    """The report says why, and so does the error of a setting that requires the native step."""
+    save_encoder("mpnet", tmp_path)
+    report = check_model(str(tmp_path), EngineConfig(), "auto", "cpu")
+    assert (report["backend"], report["same_answer_in_any_batch"], report["quantizations"]) == ("modules", False, [])
+    assert report["not_native"] == "the model_type mpnet has no layer plan"
+    with pytest.raises(ModelLoadError, match="int8 is not supported for this encoder: the model_type mpnet has no"):
+        check_model(str(tmp_path), EngineConfig(quantization="int8"), "auto", "cpu")
 
 
 def test_model_that_does_not_fit_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

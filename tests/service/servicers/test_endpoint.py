@@ -97,7 +97,7 @@ async def test_requests_are_routed_by_traffic_percentage() -> None:
 async def test_deployment_selects_an_entity_by_name() -> None:
     """`deployment` selects an entity by name, whatever its percentage.
 
-    A model's own endpoint has one of its own name.
+    A model's own endpoint has one entity, with its name.
     """
     async with serving("a", "b") as run:
         await run.create("x", ("main", "a", 100), ("trial", "b", 0))

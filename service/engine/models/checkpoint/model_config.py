@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from service.engine.models.checkpoint.families.family_config import family_config
 from service.engine.models.checkpoint.packed.packed_checkpoint import check_packing, quantization_in
-from service.engine.models.checkpoint.text_part import text_part
+from service.engine.models.checkpoint.text_part import text_part, text_part_of
 from service.generation.errors import ModelLoadError
 
 _TYPES = ("llama", "mistral", "qwen2", "qwen3")
@@ -84,13 +85,14 @@ class BertConfig:
     max_position_embeddings: int
     type_vocab_size: int
     layer_norm_eps: float
+    hidden_act: str = "gelu"
 
 
 def read_model_config(folder: Path) -> Any:
-    """Return a `DecoderConfig`, a `BertConfig` or, for other models, transformers' own. Raise ModelLoadError.
+    """Return a `DecoderConfig`, a `FamilyConfig`, a `BertConfig` or, for other models, transformers' own.
 
     For a multimodal model with a common decoder, the result is the configuration of the decoder. It does not include
-    the quantization of the weights, which the checkpoint handles.
+    the quantization of the weights, which the checkpoint handles. Raise ModelLoadError.
     """
     try:
         text = (folder / "config.json").read_text(encoding="utf-8")
@@ -99,11 +101,12 @@ def read_model_config(folder: Path) -> Any:
         raise ModelLoadError(f"{folder / 'config.json'} can't be used: {error}") from error
     if isinstance(raw, dict) and (quantization := quantization_in(raw)) is not None:
         check_packing(folder, quantization)
-    config = (_decoder_config(raw) or _bert_config(raw) or _text_part(raw)) if isinstance(raw, dict) else None
-    if config is not None:
-        return config
+    if isinstance(raw, dict):
+        config = _decoder_config(raw) or family_config(raw) or _bert_config(raw) or _text_part(raw)
+        if config is not None:
+            return config
     config = read_transformers_config(folder)
-    return _text_part({"eos_token_id": None, **config.to_dict()}) or config
+    return _text_part({"eos_token_id": None, **config.to_dict()}) or text_part_of(config) or config
 
 
 def read_transformers_config(folder: Path) -> Any:

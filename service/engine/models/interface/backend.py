@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from service.engine.core.batch import Batch
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence
+from service.engine.interface.cache_group import CacheGroup
 from service.engine.models.checkpoint.adapter_files import Adapter
 from service.generation.errors import SequenceError
 from service.generation.outputs.output import TokenLogprob
@@ -25,7 +26,7 @@ class Backend(Protocol[Logits_co]):
     """A causal language model with its weights and its cache. After the load only the engine's thread calls it."""
 
     def bytes_per_block(self, block_size: int) -> int:
-        """Return the cache bytes for the keys and values of `block_size` tokens."""
+        """Return the bytes of a block: the keys and values of `block_size` tokens."""
 
     def allocate(self, num_blocks: int, block_size: int) -> None:
         """Allocate the cache before the first step. It replaces a cache that was allocated to measure a step."""
@@ -45,14 +46,33 @@ class Backend(Protocol[Logits_co]):
 
 @runtime_checkable
 class KeepsSequenceState(Protocol):
-    """A backend that keeps state per running sequence in addition to blocks, keyed by `Batch.sequence_slots`."""
+    """A backend that keeps a state per running sequence in addition to blocks, in the slots of `Batch.states`."""
 
     @property
     def bytes_per_sequence(self) -> int:
         """The bytes of a sequence's state that do not depend on its length; `bytes_per_block` has the others."""
 
+    @property
+    def splits_states(self) -> bool:
+        """True if a step can keep the state before a sequence's last tokens; prefix caching and drafts need it."""
+
+    def allocate_states(self, num_states: int) -> None:
+        """Create the slots of states before the first step. It replaces slots that were created to measure a step."""
+
     def forget(self, slot: int) -> None:
         """Drop the state of a sequence that has ended or will be computed again from its start."""
+
+
+@runtime_checkable
+class GroupsLayers(Protocol):
+    """A backend whose layers attend to different parts of a context, and can have block tables of their own."""
+
+    def group_layers(self, max_positions: int, *, keeps_all: bool) -> abc.Sequence[CacheGroup]:
+        """Group the layers by their windows, for sequences of at most `max_positions` tokens. Return the groups.
+
+        From now on `bytes_per_block` is for the layers of one group, and batches have a block table for each group.
+        With `keeps_all` the first group keeps all tokens. Called before `allocate`.
+        """
 
 
 @runtime_checkable

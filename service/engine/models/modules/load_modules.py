@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
 
+from service.engine.models.checkpoint.families.family_config import FamilyConfig
 from service.engine.models.checkpoint.model_config import BertConfig, DecoderConfig, read_transformers_config
 from service.engine.models.checkpoint.packed.packed_checkpoint import PackedCheckpoint, quantization_of
 from service.engine.models.checkpoint.text_part import text_config
@@ -111,4 +112,5 @@ def _class_of(config: Any) -> Any:
 
 
 def _of_transformers(config: Any, folder: Path) -> Any:
-    return read_transformers_config(folder) if isinstance(config, DecoderConfig | BertConfig) else config
+    is_whole = not (isinstance(config, DecoderConfig | FamilyConfig | BertConfig) or getattr(config, "is_part", False))
+    return config if is_whole else read_transformers_config(folder)

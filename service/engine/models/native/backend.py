@@ -7,6 +7,7 @@ threads. Norm weights, biases and accumulators are float32. See `native/README.m
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.engine.core.batch import Batch
+from service.engine.interface.cache_group import CacheGroup
 from service.engine.models.checkpoint.adapter_files import Adapter
 from service.engine.models.checkpoint.checkpoint import Checkpoint
+from service.engine.models.native.cache_groups import group_plan, one_group
 from service.engine.models.plans.adapter_modules import to_step_modules
 from service.engine.models.plans.expert_sources import is_expert_tensor
 from service.engine.models.plans.families.table import FAMILIES, plan_of
@@ -43,17 +46,25 @@ class NativeBackend:
         self._model = model
         self._plan = plan
         self._tensors = tensors
+        self._groups = one_group(len(plan.layers))
         self.num_threads = 1  # for short steps and for sampling
         self._most_threads = most_threads
-        self._threads_a_token = _weights_a_token(model.tensors(), plan) / _WORK_OF_A_THREAD
+        self._threads_a_token = threads_a_token(model.tensors(), plan)
+
+    def group_layers(self, max_positions: int, *, keeps_all: bool) -> Sequence[CacheGroup]:
+        """Give layers whose windows are shorter than `max_positions` block tables of their own; return the groups."""
+        self._groups = group_plan(self._plan, max_positions, self._model.bytes_per_slot)
+        if keeps_all and self._groups.groups[0].window:
+            self._groups = one_group(len(self._plan.layers))
+        return self._groups.groups
 
     def bytes_per_block(self, block_size: int) -> int:
-        """Return the cache bytes for the keys and values of `block_size` tokens."""
-        return self._model.bytes_per_slot * block_size
+        """Return the bytes of a block: the keys and values of `block_size` tokens in the layers of a group."""
+        return self._groups.block_size(self._model.bytes_per_slot) * block_size
 
     def allocate(self, num_blocks: int, block_size: int) -> None:
         """Allocate the cache; the system commits its memory when it is first written."""
-        self._model.allocate(num_blocks, block_size)
+        self._model.allocate(num_blocks, block_size, self._groups.of_layer)
 
     def put_adapter(self, slot: int, adapter: Adapter) -> None:
         """Store an adapter in a slot, for batches that refer to the slot. Raise AdapterRejected if unsupported."""
@@ -78,10 +89,37 @@ class NativeBackend:
             batch.output_rows,
             num_threads=self._num_threads_for(len(batch.token_ids)),
             adapters=batch.adapters,
+            states=batch.states,
         )
 
     def _num_threads_for(self, num_tokens: int) -> int:
         return max(self.num_threads, min(int(num_tokens * self._threads_a_token), self._most_threads))
+
+
+class RecurrentBackend(NativeBackend):
+    """A NativeBackend of a model with recurrent layers, whose sequences have a state in a slot."""
+
+    @property
+    def bytes_per_sequence(self) -> int:
+        """The bytes of a sequence's state in all layers."""
+        return self._model.bytes_per_state
+
+    @property
+    def splits_states(self) -> bool:
+        """True: a step can keep the state before its last tokens."""
+        return True
+
+    def allocate_states(self, num_states: int) -> None:
+        """Create the slots of states; the system commits their memory when it is first written."""
+        self._model.allocate_states(num_states)
+
+    def forget(self, slot: int) -> None:
+        """Do nothing, because a sequence that starts in a slot ignores its content."""
+
+
+def threads_a_token(shapes: dict[str, tuple[int, ...]], plan: DecoderPlan) -> float:
+    """Return the number of threads that the work of a token is worth, given the shapes of the model's tensors."""
+    return _weights_a_token(shapes, plan) / _WORK_OF_A_THREAD
 
 
 def _weights_a_token(shapes: dict[str, tuple[int, ...]], plan: DecoderPlan) -> float:
@@ -97,17 +135,21 @@ def _weights_a_token(shapes: dict[str, tuple[int, ...]], plan: DecoderPlan) -> f
     return num_weights
 
 
+def native_arithmetic_unsupported_reason(dtype: str, device: str) -> str | None:
+    """Return why the native step can't compute in a type on a device, or None if it can."""
+    if find_spec("sluice_native") is None:
+        return "sluice-native is not installed"
+    if device != "cpu":
+        return f"it computes on CPUs, not on {device}"
+    return None if dtype in _WEIGHT_TYPES else f"it has no arithmetic in {dtype}"
+
+
 def native_unsupported_reason(config: Any, dtype: str, device: str, block_size: int) -> str | None:
     """Return why the native backend does not support a model, or None if it does."""
-    reasons = (
-        (find_spec("sluice_native") is None, "sluice-native is not installed"),
-        (device != "cpu", f"it computes on CPUs, not on {device}"),
-        (dtype not in _WEIGHT_TYPES, f"it has no arithmetic in {dtype}"),
-        (block_size % _SLOTS != 0, f"engine.block_size must be a multiple of {_SLOTS} for it, not {block_size}"),
-    )
-    for applies, reason in reasons:
-        if applies:
-            return reason
+    if reason := native_arithmetic_unsupported_reason(dtype, device):
+        return reason
+    if block_size % _SLOTS != 0:
+        return f"engine.block_size must be a multiple of {_SLOTS} for it, not {block_size}"
     try:
         plan_of(config)
     except PlanUnsupportedError as error:
@@ -152,4 +194,5 @@ def load_native(
     unused = tensors.unused_in((name for name, _, _ in checkpoint.describe()), plan)
     derived = (*_DERIVED, *unused)
     checkpoint.require_all_taken(known=(*derived, "lm_head.weight") if plan.is_tied else derived)
-    return NativeBackend(model, plan, tensors, most_threads)
+    backend = RecurrentBackend if model.bytes_per_state else NativeBackend
+    return backend(model, plan, tensors, most_threads)

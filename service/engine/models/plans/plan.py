@@ -1,13 +1,16 @@
-"""A decoder's plan: all that a backend computes, as data. `native/src/plan_fields.h` has the same fields."""
+"""A decoder's or encoder's plan: all that a backend computes. `native/src/plan_fields.h` has the same fields."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+LARGEST = 3.4028234663852886e38  # float32's largest number: no limit
 NormKind = Literal["rms", "layer"]
 Scores = Literal["softmax", "sigmoid", "chosen_softmax"]
 HeadNorm = Literal["none", "head", "heads", "whole"]
+Recurrence = Literal["short_convolution", "delta_net", "mamba2"]
+GateNorm = Literal["none", "norm_first", "gate_first"]
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "squared_relu", "xielu"]
 
 
@@ -27,7 +30,7 @@ class AttentionPlan:
     num_kv_heads: int
     head_dim: int
     scale: float  # on scores
-    window: int = 0  # tokens that a token attends to, including itself; 0: all
+    window: int = 0  # a token attends to tokens nearer than this, also to later ones unless it is causal; 0: to all
     rotary: int = 0  # index of the rotary table; -1: queries and keys are not rotated
     soft_cap: float = 0.0  # scores become soft_cap * tanh(score / soft_cap); 0: unchanged
     clip: float = 0.0  # queries, keys and values are limited to [-clip, clip]; 0: unlimited
@@ -37,6 +40,44 @@ class AttentionPlan:
     has_qkv_bias: bool = False
     has_output_bias: bool = False
     has_sinks: bool = False  # each head has a logit that takes part in the softmax and has no value
+    has_gate: bool = False  # each number of a head's result is multiplied by the sigmoid of a projected one
+    output_multiplier: float = 1.0
+    is_causal: bool = True  # a token attends to no later one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecurrentPlan:
+    """A mixer whose state has the same size at each position. A head's state is a matrix [key_dim, value_dim]."""
+
+    kind: Recurrence
+    value_dim: int  # of a head; of short_convolution, the number of channels
+    taps: int  # tokens that the convolution sees, including the present one
+    num_heads: int = 1
+    num_key_heads: int = 0  # each is shared by consecutive heads; 0 for short_convolution
+    key_dim: int = 0  # 0 for short_convolution
+    has_convolution_bias: bool = False
+    has_input_bias: bool = False
+    has_output_bias: bool = False
+    gate_norm: GateNorm = "none"  # how results are gated and normalized
+    norm_size: int = 1  # numbers that are normalized together
+    least_step: float = 0.0  # limits of Mamba2's steps
+    most_step: float = LARGEST
+    gate_multiplier: float = 1.0  # on mamba2's projected gates, values, keys, queries and steps
+    value_multiplier: float = 1.0
+    key_multiplier: float = 1.0
+    query_multiplier: float = 1.0
+    step_multiplier: float = 1.0
+    output_multiplier: float = 1.0
+
+    @property
+    def inner_width(self) -> int:
+        """The width of the results of all heads."""
+        return self.num_heads * self.value_dim
+
+    @property
+    def keys_width(self) -> int:
+        """The width of all keys, which is that of all queries."""
+        return self.num_key_heads * self.key_dim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +86,10 @@ class DensePlan:
 
     width: int
     activation: Activation = "silu"
-    is_gated: bool = True  # activation(gate) * up; otherwise activation(up)
+    is_gated: bool = True  # activation(gate * gate_multiplier) * up; otherwise activation(up)
     has_bias: bool = False
+    gate_multiplier: float = 1.0
+    output_multiplier: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,22 +119,49 @@ class ExpertsPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerPlan:
-    """A layer: attention, then a feed-forward part, with norms before each part or of its results."""
+    """A layer: mixers, then a feed-forward part, with norms before each part or of its results.
 
-    attention: AttentionPlan
-    feed_forward: DensePlan | ExpertsPlan
+    Attention and a recurrent part of one layer read the same inputs, and their results are added.
+    """
+
+    attention: AttentionPlan | None = None
+    recurrent: RecurrentPlan | None = None
+    feed_forward: DensePlan | ExpertsPlan | None = None
     has_attention_norm: bool = True
     has_attention_output_norm: bool = False
     has_mlp_norm: bool = True
     has_mlp_output_norm: bool = False
+    has_attention_sum_norm: bool = False  # of the residual, after a part's results were added
+    has_mlp_sum_norm: bool = False
     is_parallel: bool = (
         False  # both parts read the same residual; without a norm of its own, the second uses the first's
     )
 
+    @property
+    def heads(self) -> AttentionPlan:
+        """The attention of a layer that has one."""
+        if self.attention is None:
+            raise ValueError("the layer has no attention")
+        return self.attention
+
+    @property
+    def mixer(self) -> RecurrentPlan:
+        """The recurrent part of a layer that has one."""
+        if self.recurrent is None:
+            raise ValueError("the layer has no recurrent part")
+        return self.recurrent
+
+    @property
+    def width(self) -> int:
+        """The inner width of the feed-forward part of a layer that has one."""
+        if self.feed_forward is None:
+            raise ValueError("the layer has no feed-forward part")
+        return self.feed_forward.width
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderPlan:
-    """A decoder: embedding, layers, final norm, head."""
+    """A decoder: embedding, layers, final norm, head. An encoder has no head."""
 
     vocab_size: int
     hidden_size: int
@@ -106,6 +176,12 @@ class DecoderPlan:
     logit_multiplier: float = 1.0
     logit_soft_cap: float = 0.0  # logits become soft_cap * tanh(logit / soft_cap); 0: unchanged
     has_head_bias: bool = False
+    has_head: bool = True  # otherwise the results are states, computed from whole texts without a cache
+    has_final_norm: bool = True
+    has_embedding_norm: bool = False
+    num_positions: int = 0  # rows of the table of learned positions, which are added to the embedding; 0: none
+    first_position: int = 0  # the row of a text's first token
+    num_types: int = 0  # rows of the table of token types; 0: none
 
     def to_native(self) -> dict[str, Any]:
         """Return the plan as `sluice_native.Model` takes it."""

@@ -55,7 +55,7 @@ USUAL: dict[str, dict[str, Any]] = {
     "qwen3": {"model_type": "qwen3", "head_dim": 24, "attention_bias": True, "rope_scaling": None},
 }
 UNUSUAL: dict[str, dict[str, Any]] = {
-    "another type": {"model_type": "gpt_neox"},
+    "another type": {"model_type": "opt"},
     "windows": {"model_type": "qwen2", "sliding_window": 11, "use_sliding_window": True, "max_window_layers": 1},
     "layers of two kinds": {
         "model_type": "qwen3",
@@ -142,8 +142,8 @@ def test_unknown_model_type_is_one_line(
 def test_a_known_type_is_read_without_the_code_of_its_folder(tmp_path: Path) -> None:
     """Code of the folder is not run, although config.json names some."""
     assert isinstance(read_model_config(write(tmp_path, model_type="llama", auto_map=CODE)), DecoderConfig)
-    config = read_model_config(write(tmp_path, model_type="gpt_neox", auto_map=CODE))
-    assert isinstance(config, transformers.GPTNeoXConfig)
+    config = read_model_config(write(tmp_path, model_type="opt", auto_map=CODE))
+    assert isinstance(config, transformers.OPTConfig)
 
 
 ROPES: dict[str, dict[str, Any]] = {
