@@ -77,6 +77,11 @@ def test_sequences_that_run_longer_than_others_end_one_after_another() -> None:
     assert wait_s(settled(), {"a": KeyLoad(1, 2, 4)}, ages_s=[4.0] * 4) == pytest.approx(3.0)
 
 
+def test_no_slot_is_expected_at_once() -> None:
+    """A sequence that has run almost as long as the average still takes the average time between two ends."""
+    assert wait_s(settled(), {"a": KeyLoad(1, 0, 4)}, ages_s=[1.99] * 4) == pytest.approx(0.5)
+
+
 def test_the_measured_rate_of_starts_counts_if_it_is_faster() -> None:
     """The time between starts is measured while requests are queued, and forgotten when the queue is empty."""
     queue_wait = settled()
