@@ -16,6 +16,8 @@ namespace {
 
 std::mt19937 random_bits;
 
+constexpr int kMostTokens = 9 * 48;  // of a sequence
+
 int between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_bits); }
 bool one_in(int n) { return between(1, n) == 1; }
 
@@ -60,7 +62,8 @@ LayerPlan random_layer(const Options& options) {
                      one_in(2),
                      has_bias,
                      one_in(2),
-                     one_in(3)};
+                     one_in(3),
+                     options.plan.has_head || one_in(3)};
   for (size_t i = 0; i < options.rotary.size(); ++i)
     if (2 * options.rotary[i].inverse_frequencies.size() <= static_cast<size_t>(head_dim) && !one_in(3))
       layer.attention.rotary = static_cast<int>(i);
@@ -69,6 +72,8 @@ LayerPlan random_layer(const Options& options) {
   layer.has_attention_output_norm = !is_parallel && one_in(3);
   layer.has_mlp_norm = !one_in(3);
   layer.has_mlp_output_norm = !is_parallel && one_in(3);
+  layer.has_attention_sum_norm = !is_parallel && one_in(3);
+  layer.has_mlp_sum_norm = one_in(3);
   layer.is_parallel = is_parallel;
   if (!is_parallel && one_in(2)) {
     layer.feed_forward = {};
@@ -80,6 +85,7 @@ LayerPlan random_layer(const Options& options) {
 Options random_options() {
   Options options;
   const NormKind norm = one_in(2) ? NormKind::Rms : NormKind::Layer;
+  const bool has_head = !one_in(3);
   options.plan = {between(1, 90),
                   between(1, 70),
                   between(1, 3),
@@ -90,8 +96,15 @@ Options random_options() {
                   one_in(2) ? 1.0f : 0.5f,
                   one_in(2) ? 1.0f : 0.1f,
                   one_in(3) ? 20.0f : 0.0f,
-                  one_in(2),
-                  one_in(4)};
+                  has_head && one_in(2),
+                  has_head && one_in(4),
+                  has_head,
+                  has_head || one_in(2),
+                  one_in(4),
+                  has_head || one_in(2) ? 0 : kMostTokens + 2,
+                  0,
+                  has_head || one_in(2) ? 0 : between(1, 3)};
+  if (options.plan.num_positions > 0) options.plan.first_position = between(0, 2);
   for (int i = between(0, 3); i > 0; --i)
     options.rotary.push_back({std::vector<float>(static_cast<size_t>(between(0, 40)), 0.1f), 1});
   options.type = static_cast<Type>(between(0, 3));
@@ -203,14 +216,15 @@ void put_random_adapter(Model& model, int slot) {
 }
 
 struct RandomBatch {
-  std::vector<int32_t> token_ids, positions, row_offsets{0}, context_lengths, block_tables, output_rows, adapters;
+  std::vector<int32_t> token_ids, positions, row_offsets{0}, context_lengths, block_tables, output_rows, adapters, types;
   std::unique_ptr<float[]> logits;
   Batch batch{};
 
   // A block that is written belongs to one sequence's table, since threads write without locks. The first `num_shared`
   // blocks are only read, by any sequence.
-  RandomBatch(int vocab_size, const Cache& cache) {
-    const int block_size = cache.block_size, num_shared = between(0, cache.num_blocks - cache.num_groups);
+  RandomBatch(const DecoderPlan& plan, const Cache& cache) {
+    const int vocab_size = plan.vocab_size, block_size = cache.block_size;
+    const int num_shared = between(0, cache.num_blocks - cache.num_groups);
     std::vector<int> own(cache.num_blocks - num_shared);
     std::iota(own.begin(), own.end(), num_shared);
     std::shuffle(own.begin(), own.end(), random_bits);
@@ -248,7 +262,8 @@ struct RandomBatch {
     for (int i = between(0, 5); i > 0; --i) output_rows.push_back(between(0, tokens - 1));
     batch.num_tokens = tokens;
     batch.num_rows = static_cast<int>(output_rows.size());
-    logits.reset(new float[output_rows.size() * vocab_size]);
+    for (int i = 0; i < tokens && plan.num_types > 0; ++i) types.push_back(between(0, plan.num_types - 1));
+    logits.reset(new float[output_rows.size() * (plan.has_head ? vocab_size : plan.hidden_size)]);
     point();
   }
 
@@ -260,14 +275,15 @@ struct RandomBatch {
     batch.block_tables = block_tables.data();
     batch.output_rows = output_rows.data();
     batch.adapters = one_in(3) ? nullptr : adapters.data();
+    batch.types = types.empty() || one_in(3) ? nullptr : types.data();
     batch.logits = logits.get();
   }
 
   void spoil() {
     std::vector<int32_t>* const arrays[] = {&token_ids,    &positions,   &row_offsets, &context_lengths,
-                                            &block_tables, &output_rows, &adapters};
+                                            &block_tables, &output_rows, &adapters,    &types};
     for (int i = between(1, 3); i > 0; --i) {
-      std::vector<int32_t>& array = *arrays[between(0, 6)];
+      std::vector<int32_t>& array = *arrays[between(0, 7)];
       if (!array.empty())
         array[between(0, static_cast<int>(array.size()) - 1)] =
             one_in(2) ? between(-3, 300) : static_cast<int32_t>(random_bits());
@@ -308,16 +324,28 @@ int main(int argc, char** argv) {
     }
     if (groups.size() < model.options().layers.size()) groups.clear();
     std::shuffle(groups.begin(), groups.end(), random_bits);
-    model.allocate(between(3, 14), 16 * between(1, 3), groups);
+    const int num_blocks = between(3, 14), block_size = 16 * between(1, 3);
+    const DecoderPlan& plan = model.options().plan;
+    const int all_visible = 0;
+    Cache blocks;  // of a plan without a head, which has no cache
+    blocks.num_blocks = num_blocks;
+    blocks.block_size = block_size;
+    blocks.num_groups = 1;
+    blocks.windows = &all_visible;
+    if (plan.has_head) model.allocate(num_blocks, block_size, groups);
     for (int slot = 0; slot < kSlots; ++slot) put_random_adapter(model, slot);
     for (int i = 0; i < 12; ++i) {
       if (one_in(4)) put_random_adapter(model, between(0, kSlots - 1));
-      RandomBatch random(model.options().plan.vocab_size, model.cache());
+      RandomBatch random(plan, plan.has_head ? model.cache() : blocks);
       const bool is_valid = !one_in(3);
       if (!is_valid) random.spoil();
       try {
-        model.step(random.batch, is_valid ? between(0, 4) : 1);  // an invalid one may give two sequences one block
-        sample_all(model, random, scratch);
+        if (plan.has_head) {
+          model.step(random.batch, is_valid ? between(0, 4) : 1);  // an invalid one may give two sequences one block
+          sample_all(model, random, scratch);
+        } else {
+          model.encode(random.batch, between(0, 4));
+        }
         ++num_steps;
       } catch (const BadArgument& error) {
         if (is_valid) {

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 class Model:
-    """A decoder with packed weights and a paged cache of keys and values.
+    """A decoder with packed weights and a paged cache of keys and values, or an encoder without a cache.
 
     An invalid argument raises a ValueError whose text begins with the argument's name, or with the path of a field of
     the plan.
@@ -38,7 +38,9 @@ class Model:
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Return the names and shapes of all tensors.
 
-        The names are those of Llama's checkpoints, and of GLM-4's for the norms of a part's results.
+        The names are those of Llama's checkpoints, and of GLM-4's for the norms of a part's results. Encoders also have
+        `model.embed_positions`, `model.embed_types`, `model.embed_norm` and, in a layer, `attention_sum_norm` and
+        `mlp_sum_norm`.
         """
 
     def load(self, name: str, tensor: Any) -> None:
@@ -91,6 +93,24 @@ class Model:
         allocate memory. `num_threads` 0 is the model's own number. A row's bits depend only on its sequence, its
         adapter, the model and the instruction set. Concurrent calls run one after another. Raises RuntimeError before
         all tensors are loaded and the cache is allocated.
+        """
+
+    def encode(
+        self,
+        token_ids: NDArray[np.int32],
+        row_offsets: NDArray[np.int32],
+        output_rows: NDArray[np.int32],
+        types: NDArray[np.int32] | None = None,
+        num_threads: int = 0,
+    ) -> NDArray[np.float32]:
+        """Compute whole texts with a plan without a head, with the GIL released; nothing is kept afterwards.
+
+        `token_ids` [tokens] are those of all texts; `row_offsets` [texts + 1], where each text begins; `output_rows`
+        [rows], the tokens whose states are returned, in any order; `types` [tokens], the token types, 0 if omitted.
+
+        Return the states [rows, hidden size] after the last layer and the plan's final norm. A text's bits depend only
+        on the text, the model and the instruction set. Raises RuntimeError before all tensors are loaded, or for a plan
+        with a head.
         """
 
     def read_weights(self, num_threads: int = 0) -> float:

@@ -16,6 +16,7 @@ struct Destination {
   RowOrder order = RowOrder::Plain;
   int layer = -1;               // of a layer's matrix
   Product product = kProducts;  // that the matrix is the weight of
+  int width = 0;                // of the rows of a vector that is a table; 0: it is none
 };
 
 struct Tensor {

@@ -78,6 +78,8 @@ const Destination* Model::find(const std::string& name) const {
 }
 
 std::vector<size_t> Model::shape_of(const Destination& destination) {
+  if (destination.width > 0)
+    return {static_cast<size_t>(destination.count / destination.width), static_cast<size_t>(destination.width)};
   std::vector<size_t> shape{static_cast<size_t>(destination.count)};
   if (destination.matrix != nullptr) shape.push_back(static_cast<size_t>(destination.matrix->cols));
   return shape;
@@ -128,6 +130,7 @@ std::vector<size_t> Model::bytes_per_slot() const {
 
 void Model::allocate(int num_blocks, int block_size, const std::vector<int>& groups) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (!options_.plan.has_head) throw std::logic_error("allocate() of a plan without a head, which needs no cache");
   if (num_blocks < 1) throw BadArgument("num_blocks must be at least 1");
   if (block_size < kRows || block_size % kRows != 0) throw BadArgument("block_size must be a multiple of 16");
   const std::vector<int> windows = windows_of(options_, groups);
@@ -225,6 +228,11 @@ void Model::step(const Batch& batch, int num_threads) {
   check_batch(batch, options_.plan.vocab_size, cache_, adapters_);
   if (num_threads <= 0) num_threads = options_.num_threads;
   ahead_->begin(cache_.block_bytes * static_cast<size_t>(lowest_block(batch, cache_)));
+  compute(batch, num_threads);
+  ahead_->end();
+}
+
+void Model::compute(const Batch& batch, int num_threads) {
   reserve(batch, num_threads);
   cut_into_pieces(batch);
   step_.plan = &options_.plan;
@@ -240,7 +248,6 @@ void Model::step(const Batch& batch, int num_threads) {
   step_.phases = &phases_;
   phases_.reset(num_threads);
   Pool::shared().run(num_threads, [&](int thread) { options_.set->run(step_, thread); });
-  ahead_->end();
 }
 
 double Model::time_chunks(int num_threads, int count, const std::function<void(int)>& body) {

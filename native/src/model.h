@@ -92,6 +92,11 @@ class Model {
   // Remove the adapter of a slot and free its memory. Throws BadArgument if the slot is empty.
   void drop_adapter(int slot);
 
+  // Compute whole texts with a plan without a head, and write the states of the output rows. Of the batch, only the
+  // tokens, types, row offsets, output rows and logits are given. Throws BadArgument before anything is read out of
+  // bounds.
+  void encode(Batch batch, int num_threads);
+
   // Store the batch's keys and values and write its logits. Throws BadArgument before anything is read out of bounds.
   void step(const Batch& batch, int num_threads);
 
@@ -116,6 +121,8 @@ class Model {
   const Destination* find(const std::string& name) const;
   void reserve(const Batch& batch, int num_threads);
   void cut_into_pieces(const Batch& batch);
+  void compute(const Batch& batch, int num_threads);
+  void reserve_text_cache(int num_blocks);
 
   Options options_;
   Extent extent_;
@@ -136,6 +143,7 @@ class Model {
   std::set<size_t> wanted_;  // indices of tensors not yet loaded
   std::vector<Piece> pieces_;
   std::vector<int32_t> sequence_of_;
+  std::vector<int32_t> text_positions_, text_lengths_, text_blocks_;  // of encode()
   Step step_{};
   Phases phases_;
   std::mutex mutex_;

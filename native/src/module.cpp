@@ -10,6 +10,7 @@
 #include <optional>
 #include <sstream>
 
+#include "arrays.h"
 #include "plan_reader.h"
 #include "sampling.h"
 
@@ -18,38 +19,6 @@ using namespace nb::literals;
 
 namespace sluice {
 namespace {
-
-using Array = nb::ndarray<nb::ro, nb::device::cpu>;
-using WritableArray = nb::ndarray<nb::device::cpu>;
-
-template <class A>
-bool is_contiguous(const A& array) {
-  if (array.size() == 0) return true;  // strides of an empty array are irrelevant
-  int64_t expected = 1;
-  for (size_t i = array.ndim(); i-- > 0;) {
-    if (array.shape(i) != 1 && array.stride(i) != expected) return false;
-    expected *= static_cast<int64_t>(array.shape(i));
-  }
-  return true;
-}
-
-// Return the data of an int32 array. Throws BadArgument unless it is contiguous and has `ndim` dimensions.
-const int32_t* ints(const Array& array, const char* name, size_t ndim) {
-  const std::string argument = name;
-  if (array.dtype() != nb::dtype<int32_t>()) throw BadArgument(argument + " must be int32");
-  if (array.ndim() != ndim) throw BadArgument(argument + " must have " + std::to_string(ndim) + " dimension(s)");
-  if (!is_contiguous(array)) throw BadArgument(argument + " must be contiguous");
-  if (array.size() > INT32_MAX) throw BadArgument(argument + " is too large");
-  return static_cast<const int32_t*>(array.data());
-}
-
-const int32_t* ints_of_length(const Array& array, const char* name, size_t length) {
-  const int32_t* data = ints(array, name, 1);
-  if (array.shape(0) != length)
-    throw BadArgument(std::string(name) + " must have " + std::to_string(length) + " elements, not " +
-                      std::to_string(array.shape(0)));
-  return data;
-}
 
 Stored stored_type(const Array& array) {
   const auto type = array.dtype();
@@ -97,6 +66,25 @@ void put_adapter(Model& model, int slot, const GivenModules& given) {
   model.put_adapter(slot, modules);
 }
 
+// Set `data` to a caller's array of float32 [rows, columns], or to a new one, and return the array.
+nb::object results(const std::optional<WritableArray>& given, const char* name, int num_rows, int num_columns,
+                   float*& data) {
+  const size_t rows = static_cast<size_t>(num_rows), columns = static_cast<size_t>(num_columns);
+  if (given.has_value()) {
+    const std::string argument = name;
+    if (given->dtype() != nb::dtype<float>()) throw BadArgument(argument + " must be float32");
+    if (given->ndim() != 2 || given->shape(0) != rows || given->shape(1) != columns)
+      throw BadArgument(argument + " must have the shape [" + std::to_string(rows) + ", " + std::to_string(columns) +
+                        "]");
+    if (!is_contiguous(*given)) throw BadArgument(argument + " must be contiguous");
+    data = static_cast<float*>(given->data());
+    return nb::cast(*given);
+  }
+  data = new float[std::max<size_t>(rows * columns, 1)];
+  nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<float*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<2>>(data, {rows, columns}, owner));
+}
+
 nb::object step(Model& model, const Array& token_ids, const Array& positions, const Array& row_offsets,
                 const Array& context_lengths, const Array& block_tables, const Array& output_rows,
                 std::optional<WritableArray> logits, int num_threads, const std::optional<Array>& adapters) {
@@ -119,23 +107,27 @@ nb::object step(Model& model, const Array& token_ids, const Array& positions, co
   if (adapters.has_value()) batch.adapters = ints_of_length(*adapters, "adapters", context_lengths.shape(0));
   if (num_threads < 0 || num_threads > 1024) throw BadArgument("num_threads must be 0 to 1024");
 
-  const size_t vocab_size = static_cast<size_t>(model.options().plan.vocab_size), num_rows = output_rows.shape(0);
-  nb::object result;
-  if (logits.has_value()) {
-    if (logits->dtype() != nb::dtype<float>()) throw BadArgument("logits must be float32");
-    if (logits->ndim() != 2 || logits->shape(0) != num_rows || logits->shape(1) != vocab_size)
-      throw BadArgument("logits must have the shape [" + std::to_string(num_rows) + ", " + std::to_string(vocab_size) +
-                        "]");
-    if (!is_contiguous(*logits)) throw BadArgument("logits must be contiguous");
-    batch.logits = static_cast<float*>(logits->data());
-    result = nb::cast(*logits);
-  } else {
-    batch.logits = new float[std::max<size_t>(num_rows * vocab_size, 1)];
-    nb::capsule owner(batch.logits, [](void* p) noexcept { delete[] static_cast<float*>(p); });
-    result = nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<2>>(batch.logits, {num_rows, vocab_size}, owner));
-  }
+  const nb::object result = results(logits, "logits", batch.num_rows, model.options().plan.vocab_size, batch.logits);
   const nb::gil_scoped_release released;
   model.step(batch, num_threads);
+  return result;
+}
+
+nb::object encode(Model& model, const Array& token_ids, const Array& row_offsets, const Array& output_rows,
+                  const std::optional<Array>& types, int num_threads) {
+  Batch batch{};
+  batch.token_ids = ints(token_ids, "token_ids", 1);
+  batch.num_tokens = static_cast<int>(token_ids.shape(0));
+  batch.row_offsets = ints(row_offsets, "row_offsets", 1);
+  batch.num_sequences = static_cast<int>(row_offsets.shape(0)) - 1;
+  batch.output_rows = ints(output_rows, "output_rows", 1);
+  batch.num_rows = static_cast<int>(output_rows.shape(0));
+  if (types.has_value()) batch.types = ints_of_length(*types, "types", token_ids.shape(0));
+  if (num_threads < 0 || num_threads > 1024) throw BadArgument("num_threads must be 0 to 1024");
+  const nb::object result =
+      results(std::nullopt, "states", batch.num_rows, model.options().plan.hidden_size, batch.logits);
+  const nb::gil_scoped_release released;
+  model.encode(batch, num_threads);
   return result;
 }
 
@@ -261,6 +253,8 @@ NB_MODULE(_native, module) {
            nb::call_guard<nb::gil_scoped_release>())
       .def("step", &step, "token_ids"_a, "positions"_a, "row_offsets"_a, "context_lengths"_a, "block_tables"_a,
            "output_rows"_a, "logits"_a = nb::none(), "num_threads"_a = 0, "adapters"_a = nb::none())
+      .def("encode", &encode, "token_ids"_a, "row_offsets"_a, "output_rows"_a, "types"_a = nb::none(),
+           "num_threads"_a = 0)
       .def("put_adapter", &put_adapter, "slot"_a, "modules"_a)
       .def("drop_adapter", &Model::drop_adapter, "slot"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("read_weights", &Model::read_weights, "num_threads"_a = 0, nb::call_guard<nb::gil_scoped_release>())

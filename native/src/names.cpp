@@ -15,6 +15,11 @@ struct Names {
   void vector(const std::string& name, float* at, int count, RowOrder order = RowOrder::Plain, int first = 0) {
     if (at != nullptr) tensors.push_back({prefix + name, {nullptr, at, first, count, order}});
   }
+  void table(const std::string& name, float* at, int rows, int width) {
+    if (at == nullptr) return;
+    vector(name, at, rows * width);
+    tensors.back().destination.width = width;
+  }
   void norm(const std::string& name, const Norm& norm, int count) {
     vector(name + ".weight", norm.weight, count);
     vector(name + ".bias", norm.bias, count);
@@ -34,6 +39,8 @@ void add_layer(Names& names, Layer& layer, int hidden) {
   names.norm("post_attention_layernorm", layer.mlp_norm, hidden);
   names.norm("post_self_attn_layernorm", layer.attention_output_norm, hidden);
   names.norm("post_mlp_layernorm", layer.mlp_output_norm, hidden);
+  names.norm("attention_sum_norm", layer.attention_sum_norm, hidden);
+  names.norm("mlp_sum_norm", layer.mlp_sum_norm, hidden);
   names.rows("self_attn.q_proj", layer.qkv, kQkv, 0, queries);
   names.rows("self_attn.k_proj", layer.qkv, kQkv, queries, keys);
   names.rows("self_attn.v_proj", layer.qkv, kQkv, queries + keys, keys);
@@ -60,7 +67,10 @@ std::vector<Tensor> tensors_of(const DecoderPlan& plan, Weights& weights, Matrix
   names.rows("model.embed_tokens", plan.is_tied ? weights.head : rows, kProducts, 0, plan.vocab_size);
   if (plan.is_tied && plan.has_head_bias) tensors.back().name = "lm_head.bias";
   names.norm("model.norm", weights.norm, plan.hidden_size);
-  if (!plan.is_tied) names.rows("lm_head", weights.head, kProducts, 0, plan.vocab_size);
+  names.norm("model.embed_norm", weights.embedding_norm, plan.hidden_size);
+  names.table("model.embed_positions.weight", weights.positions, plan.num_positions, plan.hidden_size);
+  names.table("model.embed_types.weight", weights.types, plan.num_types, plan.hidden_size);
+  if (plan.has_head && !plan.is_tied) names.rows("lm_head", weights.head, kProducts, 0, plan.vocab_size);
   for (size_t i = 0; i < layers.size(); ++i) {
     Names own{tensors, "model.layers." + std::to_string(i) + ".", static_cast<int>(i)};
     add_layer(own, layers[i], plan.hidden_size);

@@ -8,6 +8,7 @@ namespace sluice {
 
 namespace {
 
+constexpr int kMostTableSize = 1 << 30;  // numbers
 constexpr int kMostInt8Columns = 65'536;  // the sum of this many products of bytes fits an int32
 
 void require(bool is_valid, const std::string& field, const std::string& rule) {
@@ -30,6 +31,7 @@ void check_layer(const Options& options, const LayerPlan& layer, const std::stri
             "have at most head_dim / 2 elements");
   require(!attention.has_head_norm_bias || options.plan.norm_kind == NormKind::Layer, name + "has_head_norm_bias",
           "be false with norm_kind rms");
+  require(attention.is_causal || !options.plan.has_head, name + "is_causal", "be true in a plan with a head");
   const ExpertsPlan& experts = layer.experts;
   if (experts.num_experts > 0) {
     check_experts(experts, at + ".feed_forward.");
@@ -37,6 +39,8 @@ void check_layer(const Options& options, const LayerPlan& layer, const std::stri
   }
   require(!layer.is_parallel || !(layer.has_attention_output_norm || layer.has_mlp_output_norm), at + ".is_parallel",
           "be false for a layer with output norms");
+  require(!layer.is_parallel || !layer.has_attention_sum_norm, at + ".is_parallel",
+          "be false for a layer with a norm after its attention");
   if (options.type == Type::Int8 || options.type == Type::Int4)
     for (const int columns : {options.plan.hidden_size, layer.feed_forward.width, experts.width, experts.shared_width,
                               attention.query_width()})
@@ -51,6 +55,16 @@ void check_plan(const Options& options) {
           "have 1 to " + std::to_string(kMostLayers) + " elements");
   require(options.rotary.size() <= static_cast<size_t>(kMostLayers), "rotary",
           "have at most " + std::to_string(kMostLayers) + " elements");
+  require(plan.has_head || !plan.is_tied, "is_tied", "be false in a plan without a head");
+  require(plan.has_head || !plan.has_head_bias, "has_head_bias", "be false in a plan without a head");
+  require(!plan.has_head || plan.has_final_norm, "has_final_norm", "be true in a plan with a head");
+  require(!plan.has_head || plan.num_types == 0, "num_types", "be 0 in a plan with a head");
+  require(!plan.has_head || plan.num_positions == 0, "num_positions", "be 0 in a plan with a head");
+  require(plan.first_position == 0 || plan.first_position < plan.num_positions, "first_position",
+          "be below num_positions");
+  for (const int rows : {plan.num_positions, plan.num_types})
+    require(static_cast<int64_t>(rows) * plan.hidden_size <= kMostTableSize, "hidden_size",
+            "be smaller for a table of positions or types of this length");
   require(!plan.has_norm_bias || plan.norm_kind == NormKind::Layer, "has_norm_bias", "be false with norm_kind rms");
   for (size_t i = 0; i < options.layers.size(); ++i)
     check_layer(options, options.layers[i], "layers[" + std::to_string(i) + "]");

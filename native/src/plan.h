@@ -1,4 +1,4 @@
-// A decoder's plan: what is computed, without weights. Plain data without behaviour, so that the kernels can include
+// A decoder's or encoder's plan: what is computed, without weights. Plain data without behaviour, so that the kernels can include
 // it. plan_fields.h lists the fields with their ranges, and plan.cpp checks that they fit each other.
 #pragma once
 
@@ -13,7 +13,7 @@ enum class Activation : int { Silu, Gelu, GeluTanh, Relu, SquaredRelu, Xielu };
 
 struct AttentionPlan {
   int num_heads, num_kv_heads, head_dim;
-  int window;      // number of keys that a token attends to, including itself; 0: all
+  int window;      // a token attends to keys nearer than this, also to later ones unless it is causal; 0: to all
   int rotary;      // index of the rotary table; -1: queries and keys are not rotated
   float scale;     // on scores
   float soft_cap;  // scores become soft_cap * tanh(score / soft_cap); 0: unchanged
@@ -23,6 +23,7 @@ struct AttentionPlan {
   bool norms_rotated;  // the head norm follows the rotation
   bool has_qkv_bias, has_output_bias;
   bool has_sinks;  // each head has a logit that takes part in the softmax and has no value
+  bool is_causal;  // a token attends to no later one
 
   int padded_head_dim() const { return (head_dim + 15) / 16 * 16; }
   int group_size() const { return num_heads / num_kv_heads; }
@@ -72,6 +73,8 @@ struct LayerPlan {
   ExpertsPlan experts;
   // Norms before each part, and of its results before they are added to the residual.
   bool has_attention_norm, has_attention_output_norm, has_mlp_norm, has_mlp_output_norm;
+  // Norms of the residual after a part's results were added.
+  bool has_attention_sum_norm, has_mlp_sum_norm;
   // Both parts read the same residual. Without a norm of its own, the feed-forward part uses attention's.
   bool is_parallel;
 };
@@ -85,6 +88,12 @@ struct DecoderPlan {
   float logit_soft_cap;  // 0: none
   bool is_tied;          // the head's weights are the embedding
   bool has_head_bias;
+  bool has_head;         // otherwise the results are states, computed from whole texts without a cache
+  bool has_final_norm;
+  bool has_embedding_norm;
+  int num_positions;     // rows of the table of learned positions, which are added to the embedding; 0: none
+  int first_position;    // the row of a text's first token
+  int num_types;         // rows of the table of token types; 0: none
 };
 
 }  // namespace sluice

@@ -9,6 +9,7 @@ namespace sluice {
 
 constexpr int kMostWidth = 1 << 20, kMostHeads = 1 << 12, kMostHeadDim = 1 << 12, kMostVocabulary = 1 << 26;
 constexpr int kMostWindow = std::numeric_limits<int>::max(), kMostLayers = 1 << 12;
+constexpr int kMostPositions = 1 << 20, kMostTypes = 1 << 12;
 constexpr int kMostExperts = 1 << 12, kMostChosen = 256, kMostExpertGroups = 256;
 constexpr double kMostNumber = std::numeric_limits<float>::max();
 
@@ -34,6 +35,7 @@ void each_field(AttentionPlan& plan, Visitor& visitor) {
   visitor.flag("has_qkv_bias", plan.has_qkv_bias);
   visitor.flag("has_output_bias", plan.has_output_bias);
   visitor.flag("has_sinks", plan.has_sinks);
+  visitor.flag("is_causal", plan.is_causal);
 }
 
 template <class Visitor>
@@ -75,6 +77,8 @@ void each_field(LayerPlan& plan, Visitor& visitor) {
   visitor.flag("has_attention_output_norm", plan.has_attention_output_norm);
   visitor.flag("has_mlp_norm", plan.has_mlp_norm);
   visitor.flag("has_mlp_output_norm", plan.has_mlp_output_norm);
+  visitor.flag("has_attention_sum_norm", plan.has_attention_sum_norm);
+  visitor.flag("has_mlp_sum_norm", plan.has_mlp_sum_norm);
   visitor.flag("is_parallel", plan.is_parallel);
 }
 
@@ -92,6 +96,12 @@ void each_field(DecoderPlan& plan, Visitor& visitor) {
   visitor.number("logit_soft_cap", plan.logit_soft_cap, 0, kMostNumber);
   visitor.flag("is_tied", plan.is_tied);
   visitor.flag("has_head_bias", plan.has_head_bias);
+  visitor.flag("has_head", plan.has_head);
+  visitor.flag("has_final_norm", plan.has_final_norm);
+  visitor.flag("has_embedding_norm", plan.has_embedding_norm);
+  visitor.number("num_positions", plan.num_positions, 0, kMostPositions);
+  visitor.number("first_position", plan.first_position, 0, kMostPositions);
+  visitor.number("num_types", plan.num_types, 0, kMostTypes);
 }
 
 }  // namespace sluice

@@ -61,6 +61,7 @@ struct Experts;
 struct Layer {
   LayerPlan plan;
   Norm attention_norm, attention_output_norm, mlp_norm, mlp_output_norm;  // [hidden]
+  Norm attention_sum_norm, mlp_sum_norm;                                  // [hidden]
   Norm query_norm, key_norm;                                              // [head_dim], or [the width of all heads]
   float* sinks;                                                           // [heads] or null
   float* curve;    // of Xielu: its factors above and below 0, of the linear term, and its limit; or null
@@ -84,7 +85,10 @@ struct Weights {
   const void* rows = nullptr;  // embedding, Float32 or BFloat16 [vocabulary, hidden]; null: the head's rows
   Type rows_type = Type::Float32;
   Matrix head;
-  Norm norm;  // [hidden]
+  Norm norm;                   // [hidden]
+  Norm embedding_norm;         // [hidden]
+  float* positions = nullptr;  // [num_positions][hidden]
+  float* types = nullptr;      // [num_types][hidden]
   Layer* layers = nullptr;
   Rotary* rotary = nullptr;
   int num_rotary = 0;
@@ -112,7 +116,8 @@ struct Batch {
   const int32_t* block_tables;     // [groups, sequences, max_blocks]
   const int32_t* output_rows;      // [rows], tokens whose logits are returned
   const int32_t* adapters;         // [sequences], the slot of each sequence's adapter, -1: none; null: none has any
-  float* logits;                   // [rows, vocabulary]
+  const int32_t* types;            // [tokens], of a plan with token types; null: all are 0
+  float* logits;                   // [rows, vocabulary]; of a plan without a head, states [rows, hidden]
 };
 
 // A unit of work of a layer's attention: consecutive new tokens of one sequence.

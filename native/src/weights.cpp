@@ -19,7 +19,10 @@ void each_part(const Options& options, Weights& weights, std::vector<Layer>& lay
     if (is_there) vector(at.weight, padded(count));
     if (is_there && has_bias) vector(at.bias, padded(count));
   };
-  norm(weights.norm, true, plan.has_norm_bias, plan.hidden_size);
+  norm(weights.norm, plan.has_final_norm, plan.has_norm_bias, plan.hidden_size);
+  norm(weights.embedding_norm, plan.has_embedding_norm, plan.has_norm_bias, plan.hidden_size);
+  if (plan.num_positions > 0) vector(weights.positions, plan.num_positions * plan.hidden_size);
+  if (plan.num_types > 0) vector(weights.types, plan.num_types * plan.hidden_size);
   for (int i = 0; i < weights.num_rotary; ++i) vector(weights.rotary[i].inverse_frequencies, weights.rotary[i].half);
   for (Layer& layer : layers) {
     const AttentionPlan& attention = layer.plan.attention;
@@ -28,6 +31,8 @@ void each_part(const Options& options, Weights& weights, std::vector<Layer>& lay
     norm(layer.attention_output_norm, layer.plan.has_attention_output_norm, plan.has_norm_bias, plan.hidden_size);
     norm(layer.mlp_norm, layer.plan.has_mlp_norm, plan.has_norm_bias, plan.hidden_size);
     norm(layer.mlp_output_norm, layer.plan.has_mlp_output_norm, plan.has_norm_bias, plan.hidden_size);
+    norm(layer.attention_sum_norm, layer.plan.has_attention_sum_norm, plan.has_norm_bias, plan.hidden_size);
+    norm(layer.mlp_sum_norm, layer.plan.has_mlp_sum_norm, plan.has_norm_bias, plan.hidden_size);
     const bool is_single = attention.head_norm == HeadNorm::Head, has_bias = attention.has_head_norm_bias;
     const bool has_norm = attention.head_norm != HeadNorm::None;
     norm(layer.query_norm, has_norm, has_bias, is_single ? attention.head_dim : attention.query_width());
@@ -43,7 +48,7 @@ void each_part(const Options& options, Weights& weights, std::vector<Layer>& lay
     matrix(layer.gate_up, dense.has_bias);
     matrix(layer.down, dense.has_bias);
   }
-  matrix(weights.head, plan.has_head_bias);
+  if (plan.has_head) matrix(weights.head, plan.has_head_bias);
 }
 
 }  // namespace
@@ -62,6 +67,7 @@ void plan_weights(const Options& options, Weights& weights, std::vector<Layer>& 
     layer.gate_up = plan_matrix(options.type, dense.is_gated ? 2 * inner : dense.width, hidden);
     layer.down = plan_matrix(options.type, hidden, dense.width);
   }
+  if (!options.plan.has_head) return;
   // The head has eight bits, since it determines the token and is also the embedding if both are tied.
   const Type head = options.type == Type::Int4 ? Type::Int8 : options.type;
   weights.head = plan_matrix(head, options.plan.vocab_size, hidden);

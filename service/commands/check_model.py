@@ -12,14 +12,18 @@ from typing import Any, Final, get_args
 from service.engine.device.memory import CPU_CACHE_FRACTION, available_host_bytes
 from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import ComputeDtype
+from service.engine.loading.encoder import reject_unsupported_quantization
 from service.engine.loading.model_folder import find_folder
 from service.engine.loading.model_plan import ModelPlan, plan_model
 from service.engine.loading.model_source import architecture_of, choose_device, choose_max_text_len
 from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
 from service.engine.models.checkpoint.encoders.pair_files import PairFiles, is_cross_encoder, unsupported_head
 from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles, is_encoder
+from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.text_part import text_config
+from service.engine.models.native.backend import QUANTIZATIONS
 from service.engine.models.native.cache_groups import max_cache_bytes
+from service.engine.models.native.encoder import native_encoder_unsupported_reason
 from service.engine.models.plans.families.table import plan_of
 from service.engine.models.selection.backends import preferred_reasons
 from service.engine.models.torch.shard import num_rank_parameters
@@ -43,25 +47,33 @@ def _encoder(folder: Path, config: EngineConfig, dtype: Any, device: str) -> dic
     """Report an encoder or a cross-encoder: names and shapes of its weights are compared with its modules."""
     from service.engine.models.encoders.encoder_plan import plan_encoder  # noqa: PLC0415  torch and transformers take seconds
 
-    if config.quantization:
-        raise ModelLoadError(f"{folder}: an encoder has no {config.quantization} weights (engine.quantization)")
     ranks = is_cross_encoder(folder)
     files: PairFiles | SentenceFiles = PairFiles.read(folder) if ranks else SentenceFiles.read(folder)
     max_length = files.max_length if isinstance(files, PairFiles) else files.max_seq_length
     plan = plan_encoder(files.body, is_cross_encoder=ranks)
     target = choose_device(device)
-    weight_type = choose_compute_dtype(dtype, plan.checkpoint.dtype, target)
+    compute_dtype = choose_compute_dtype(dtype, plan.checkpoint.dtype, target)
+    reason = native_encoder_unsupported_reason(
+        read_model_config(files.body), compute_dtype, target, None if isinstance(files, PairFiles) else files
+    )
+    reject_unsupported_quantization(folder, config.quantization, reason)
+    weight_type = config.quantization or compute_dtype
     weights = int(plan.checkpoint.num_parameters * _BYTES[weight_type])
     report: dict[str, Any] = {
         "model": str(folder),
         "task": "rank" if ranks else "embed",
         "architecture": architecture_of(plan.config),
+        "backend": "native" if reason is None else "modules",
         "device": target,
         "parameters": plan.checkpoint.num_parameters,
         "weights": weight_type,
         "weight_bytes": weights,
         "max_model_len": choose_max_text_len(files.body, max_length, plan.max_positions, config.max_model_len),
+        "same_answer_in_any_batch": reason is None,
+        "quantizations": sorted(QUANTIZATIONS) if reason is None else [],
     }
+    if reason is not None:
+        report["not_native"] = reason
     if target == "cpu":
         report["fits"] = weights < available_host_bytes()
     return report

@@ -31,3 +31,9 @@ class EngineStats(NamedTuple):
     num_prefix_query_tokens: int = 0  # prompt tokens that were looked up in the cache
     num_prefix_hit_tokens: int = 0  # prompt tokens that were found in the cache
     num_replays: int = 0  # steps that a device replayed from a recording
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """The number of tokens of prompts that were computed, approximately: the last one gives a generated token."""
+        num_decodes = self.num_generated_tokens - self.num_accepted_draft_tokens
+        return max(self.num_computed_tokens - self.num_draft_tokens - num_decodes, 0)

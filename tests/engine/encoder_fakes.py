@@ -66,6 +66,7 @@ CONFIGS: dict[str, Any] = {
     "distilbert": lambda: transformers.DistilBertConfig(
         vocab_size=101, dim=32, hidden_dim=48, n_layers=2, n_heads=4, max_position_embeddings=40
     ),
+    "modernbert": lambda: transformers.ModernBertConfig(**_SIZES, pad_token_id=0, local_attention=8),
     "qwen3": lambda: transformers.Qwen3Config(**_SIZES, num_key_value_heads=2, head_dim=8, pad_token_id=0),
 }
 

@@ -229,7 +229,7 @@ class Bench:
     clock: Clock = field(default_factory=Clock)
     runner: PagedRunner = field(default_factory=PagedRunner)  # with the rule and the block size given here
     drafter: Drafter | None = None
-    groups: abc.Sequence[CacheGroup] = ONE_GROUP
+    cache_groups: abc.Sequence[CacheGroup] = ONE_GROUP
     outputs: dict[tuple[int, int], list[GenerationOutput]] = field(default_factory=dict)
     errors: dict[int, list[EngineError]] = field(default_factory=dict)
     started: list[int] = field(default_factory=list)
@@ -237,8 +237,8 @@ class Bench:
     def __post_init__(self) -> None:
         assert self.config.num_blocks is not None
         self.runner.rule, self.runner.block_size = self.rule, self.config.tokens_per_block
-        self.runner.groups = self.groups
-        self.pool = BlockPool(self.config.num_blocks, self.config.tokens_per_block, groups=self.groups)
+        self.runner.groups = self.cache_groups
+        self.pool = BlockPool(self.config.num_blocks, self.config.tokens_per_block, groups=self.cache_groups)
         speculation = Speculation(self.drafter, self.clock) if self.drafter else None
         self.scheduler = Scheduler(self.config, self.pool, speculation)
         self.core = EngineCore(self.scheduler, self.runner, self.clock)

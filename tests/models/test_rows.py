@@ -29,7 +29,7 @@ KINDS = {
     "lfm2": "a convolution's last inputs",
     "mamba2": "a state and nothing else",
     "minimax": "a cache of its own in addition to keys and values",
-    "qwen3_next": "a state whose pieces of prompts go on from it",
+    "qwen3_next": "a state from which a prompt's next chunk continues",
     "rwkv": "a state that is handed on, not written into",
     "xlstm": "a cache of its own and nothing else",
 }
@@ -45,7 +45,7 @@ async def test_answers_equal_transformers(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bloom", "qwen3_next"])
-async def test_preempted_sequences_begin_anew(kind: str, tmp_path: Path) -> None:
+async def test_preempted_sequences_start_again(kind: str, tmp_path: Path) -> None:
     """A preempted sequence loses its state with its blocks, and its answer stays the same."""
     model = made(kind, tmp_path)
     crowded = replace(CONFIG, num_blocks=7, max_model_len=96)

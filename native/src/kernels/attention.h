@@ -188,16 +188,27 @@ void take_values(const Rows<Format>& rows, int num_rows, int width, const Slots&
   });
 }
 
-// The first and last slot of a piece's tokens, and the earliest slot that is visible to any of them.
+// The first slot of a piece's tokens, and the earliest and the last slot that are visible to any of them.
 struct Span {
-  int first, last, earliest;
+  int first, earliest, last;
 };
+
+// The earliest and the last of the slots that the token of a slot attends to.
+inline int earliest_of(const AttentionPlan& plan, int slot) {
+  return plan.window > 0 && slot >= plan.window ? slot - plan.window + 1 : 0;
+}
+inline int latest_of(const AttentionPlan& plan, int slot, int length) {
+  if (plan.is_causal) return slot;
+  return plan.window > 0 && length - slot > plan.window ? slot + plan.window - 1 : length - 1;
+}
 
 inline Span span_of(const Step& step, int layer, const Piece& piece) {
   const Batch& batch = step.batch;
-  const int window = step.weights->layers[layer].plan.attention.window;
-  const int first = batch.context_lengths[piece.sequence] - batch.row_offsets[piece.sequence + 1] + piece.first_token;
-  return {first, first + piece.num_tokens - 1, window > 0 && first >= window ? first - window + 1 : 0};
+  const AttentionPlan& plan = step.weights->layers[layer].plan.attention;
+  const int length = batch.context_lengths[piece.sequence];
+  const int first = length - batch.row_offsets[piece.sequence + 1] + piece.first_token;
+  const int last = first + piece.num_tokens - 1;
+  return {first, earliest_of(plan, first), latest_of(plan, last, length)};
 }
 
 // Compute attention of one piece's tokens with one kv head. Queries are read from step.wide; results are written to
@@ -208,7 +219,8 @@ void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, 
   const float* sinks = step.weights->layers[layer].sinks;
   const Piece& piece = step.pieces[unit / plan.num_kv_heads];
   const int kv_head = unit % plan.num_kv_heads;
-  const int group_size = plan.group_size(), width = plan.padded_head_dim(), dim = plan.head_dim, window = plan.window;
+  const int group_size = plan.group_size(), width = plan.padded_head_dim(), dim = plan.head_dim;
+  const int length = step.batch.context_lengths[piece.sequence];
   const int num_rows = piece.num_tokens * group_size;
 #if defined(SLUICE_SET_amx)
   if constexpr (std::is_same_v<Format, BFloat16Format>) begin_attention_on_unit();
@@ -251,8 +263,8 @@ void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, 
     meet_keys<Format>(rows, num_rows, width, slots, ahead);
     for (int row = 0; row < num_rows; ++row) {
       const int slot = span.first + row / group_size;
-      const int lowest = window > 0 && slot >= window ? slot - window + 1 : 0;
-      const int from = lowest > base ? lowest - base : 0, to = slot + 1 - base < kKeys ? slot + 1 - base : kKeys;
+      const int lowest = earliest_of(plan, slot), end = latest_of(plan, slot, length) + 1;
+      const int from = lowest > base ? lowest - base : 0, to = end - base < kKeys ? end - base : kKeys;
       if (plan.soft_cap > 0) cap_scores(rows.scores + static_cast<size_t>(row) * kKeys, plan.scale, plan.soft_cap);
       weigh<Format>(rows, row, from, to, plan.soft_cap > 0 ? 1.0f : plan.scale);
     }

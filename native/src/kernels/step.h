@@ -20,7 +20,7 @@ struct ThreadStep : Thread<Weight> {
 
   void begin() {
     this->each_row(batch.num_tokens, [&](int token) {
-      embed(weights, plan, batch.token_ids[token], this->residual_row(token));
+      embed(token, this->residual_row(token));
       for (int i = 0; i < weights.num_rotary; ++i) {
         const Rotary& rotary = weights.rotary[i];
         float* cosines = rotation(token, rotary);
@@ -31,6 +31,17 @@ struct ThreadStep : Thread<Weight> {
         }
       }
     });
+  }
+
+  void embed(int token, float* row) const {
+    sluice::SLUICE_SET::embed(weights, plan, batch.token_ids[token], row);
+    const auto add = [&](const float* table, int index) {
+      const float* from = table + static_cast<size_t>(index) * plan.hidden_size;
+      for (int i = 0; i < plan.hidden_size; ++i) row[i] += from[i];
+    };
+    if (plan.num_positions > 0) add(weights.positions, batch.positions[token]);
+    if (plan.num_types > 0) add(weights.types, batch.types == nullptr ? 0 : batch.types[token]);
+    if (plan.has_embedding_norm) normalize_row(plan, row, weights.embedding_norm, row);
   }
 
   // A token's cosines of a table; its sines follow.
@@ -162,10 +173,15 @@ struct ThreadStep : Thread<Weight> {
       this->to_branch(layer.output, attended, to_output);
       if (parts.has_attention_output_norm) this->add_normalized_branch(layer.attention_output_norm);
     }
-    if (layer.experts != nullptr) return run_experts(layer);
-    const bool shares_norm = parts.is_parallel && !parts.has_mlp_norm;
-    this->template normalize_rows<Weight>(shares_norm ? layer.attention_norm : layer.mlp_norm);
-    feed_forward(index);
+    if (parts.has_attention_sum_norm) this->normalize_residual(layer.attention_sum_norm);
+    if (layer.experts != nullptr) {
+      run_experts(layer);
+    } else {
+      const bool shares_norm = parts.is_parallel && !parts.has_mlp_norm;
+      this->template normalize_rows<Weight>(shares_norm ? layer.attention_norm : layer.mlp_norm);
+      feed_forward(index);
+    }
+    if (parts.has_mlp_sum_norm) this->normalize_residual(layer.mlp_sum_norm);
   }
 
   // The router's inputs are normalized rows in Float32; the experts' phases convert them to the type of inputs.
@@ -195,6 +211,16 @@ struct ThreadStep : Thread<Weight> {
     this->add_normalized_branch(layer.mlp_output_norm);
   }
 
+  // Write the residual of the output rows, normalized.
+  void states() {
+    const int width = plan.hidden_size;
+    this->each_row(batch.num_rows, [&](int row) {
+      float* from = this->residual_row(row);
+      normalize_row(plan, from, weights.norm, from);
+      std::memcpy(batch.logits + static_cast<size_t>(row) * width, from, static_cast<size_t>(width) * sizeof(float));
+    });
+  }
+
   void logits() {
     const Lanes factor = all16(plan.logit_multiplier);
     const float cap = plan.logit_soft_cap;
@@ -219,7 +245,10 @@ void run(const Step& step, int thread) {
                                  step.residual, step.adapted == nullptr ? nullptr : &step.adapted->tokens}};
   mine.begin();
   for (int index = 0; index < step.plan->num_layers; ++index) mine.layer(index);
-  if (step.batch.num_rows > 0) mine.logits();
+  if (!step.plan->has_head)
+    mine.states();
+  else if (step.batch.num_rows > 0)
+    mine.logits();
 #if defined(SLUICE_SET_amx)
   _tile_release();  // otherwise every context switch of this thread would save the tiles
 #endif

@@ -130,6 +130,10 @@ struct Thread {
     });
   }
 
+  void normalize_residual(const Norm& norm) {
+    each_row(num_rows, [&](int row) { normalize_row(plan, residual_row(row), norm, residual_row(row)); });
+  }
+
   // Quantize the first `width` columns of each row of step.wide to inputs.
   void quantize_wide(int width, const Inputs& to) {
     each_row(num_rows, [&](int row) {

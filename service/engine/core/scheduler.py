@@ -163,9 +163,12 @@ class Scheduler:
         """Raise RuntimeError if a block is lost or owned twice."""
         self.pool.check(self._running)
 
-    def _continue(self, sequence: Sequence, plan: StepPlan) -> None:
-        """Schedule tokens of a running sequence; preempt sequences after it in the order if blocks are lacking."""
-        num_new = share_of(sequence, plan.num_left)
+    def _continue(self, sequence: Sequence, plan: StepPlan, limit: int | None = None) -> None:
+        """Schedule tokens of a running sequence, at most `limit`.
+
+        Preempt sequences after it in the order if blocks are lacking.
+        """
+        num_new = share_of(sequence, plan.num_left if limit is None else limit)
         if num_new == 0 or sequence not in self._running:
             return
         while not self.pool.extend(sequence, num_new):
@@ -226,11 +229,11 @@ class Scheduler:
         turns = Turns(prefills, self._queue, is_wanted, may_start=not plan.preempted)
         while plan.num_left > 0 and (key := turns.next()) is not None:
             if (sequence := turns.take(key)) is not None:
-                self._continue(sequence, plan)
-            elif not key.waiting or plan.preempted or not self._admit(key, plan, now):
+                self._continue(sequence, plan, turns.limit(key, sequence, plan.num_left))
+            elif not key.waiting or plan.preempted or not self._admit(key, plan, turns, now):
                 turns.end(key)
 
-    def _admit(self, key: KeyQueue, plan: StepPlan, now: float) -> bool:
+    def _admit(self, key: KeyQueue, plan: StepPlan, turns: Turns, now: float) -> bool:
         """Start the first queued sequence of a key. Return False if no slot or block is free for it."""
         capacity = self._capacity
         if not capacity.has_slot(key) and not self._displace(capacity.displaced(key, plan.admitted), plan):
@@ -254,7 +257,7 @@ class Scheduler:
         if sequence.scheduled is None:
             sequence.scheduled = now
             self._record_start(sequence, plan)
-        num_new = share_of(sequence, plan.num_left)
+        num_new = share_of(sequence, turns.limit(key, sequence, plan.num_left))
         if not self.pool.extend(sequence, num_new):
             raise RuntimeError("blocks that were counted as free are not free")
         self._schedule_tokens(sequence, num_new, plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import abc
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,13 +26,21 @@ from service.engine.models.checkpoint.encoders.sentence_files import SentenceFil
 from service.engine.models.checkpoint.model_config import read_model_config, read_transformers_config
 from service.engine.models.checkpoint.packed.packed_checkpoint import reject_packed
 from service.engine.models.checkpoint.progress import load_progress
-from service.engine.models.encoders.bert import load_bert
+from service.engine.models.native.backend import native_arithmetic
+from service.engine.models.native.encoder import (
+    load_native_cross_encoder,
+    load_native_encoder,
+    native_encoder_unsupported_reason,
+)
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
-# MiniLM is fastest at 1024. At 256 it computes 8 % fewer tokens per second, and at 512 from 2 to 5 % fewer (one core,
-# 12 to 200 tokens per text).
-_CPU_BATCH_TOKENS = 512
+_log = logging.getLogger(__name__)
+
+# Tokens of a batch on a CPU. The native step computes as many tokens per second at 256 as at 1024, within 3 % (BERT of
+# base size, one core, 20 and 200 tokens per text). With torch's modules MiniLM computes 8 % fewer at 256 than at 1024,
+# and at 512 from 2 to 5 % fewer.
+_NATIVE_BATCH_TOKENS, _MODULES_BATCH_TOKENS = 256, 512
 
 
 class LoadedEncoder(EncoderRunner, Protocol):
@@ -65,6 +74,12 @@ class _Source:
     dtype: str
     device: str
     num_threads: int
+    quantization: str | None
+
+    @property
+    def weight_type(self) -> str:
+        """The type of the weights in memory."""
+        return self.quantization or self.dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +99,9 @@ def load_encoder(folder: Path, config: EngineConfig, *, compute_dtype: ComputeDt
     """Return a core that embeds with the encoder of `folder`. See `engines.build_encoder`."""
     files = SentenceFiles.read(folder)
 
-    def load(source: _Source) -> LoadedEncoder:
-        is_small = (source.device, source.dtype, source.num_threads) == ("cpu", "float32", 1) and not files.dense
-        bert = load_bert(source.config, source.checkpoint, files) if is_small else None
-        return bert or _load_vectors(files, source)
-
     dense = [Checkpoint(each.folder) for each in files.dense]
     parts = _EncoderFolder(folder, files.body, files.max_seq_length, dense)
-    loaded = _load(parts, config, compute_dtype, device, load)
+    loaded = _load(parts, config, compute_dtype, device, files)
     return loaded.build(
         EncoderDescription(
             config=loaded.config,
@@ -110,7 +120,7 @@ def load_cross_encoder(folder: Path, config: EngineConfig, *, compute_dtype: Com
     """Return a core that scores pairs with the cross-encoder of `folder`. See `engines.build_cross_encoder`."""
     files = PairFiles.read(folder)
     parts = _EncoderFolder(folder, files.body, files.max_length)
-    loaded = _load(parts, config, compute_dtype, device, lambda source: _load_scores(files, source))
+    loaded = _load(parts, config, compute_dtype, device, files)
     return loaded.build(CrossEncoderDescription(loaded.config, loaded.info, files.body, files.activation))
 
 
@@ -119,11 +129,9 @@ def _load(
     config: EngineConfig,
     compute_dtype: ComputeDtype,
     device: str,
-    load: abc.Callable[[_Source], LoadedEncoder],
+    files: SentenceFiles | PairFiles,
 ) -> _Loaded:
     folder, body, layers = parts.folder, parts.body, parts.layers
-    if config.quantization:
-        raise ModelLoadError(f"{folder}: engine.quantization {config.quantization} is not supported for encoders")
     reject_packed(body)
     target = choose_device(device)
     model_config = read_model_config(body)
@@ -135,51 +143,73 @@ def _load(
     checkpoint = Checkpoint(body)
     config_files = sorted({*folder.glob("*.json"), *folder.glob("*/config.json")})
     dtype = choose_compute_dtype(compute_dtype, checkpoint.dtype, target)
+    reason = native_encoder_unsupported_reason(
+        model_config, dtype, target, files if isinstance(files, SentenceFiles) else None
+    )
+    if reason is not None:
+        _log.info("%s: not supported by the native step: %s", folder, reason)
+    reject_unsupported_quantization(folder, config.quantization, reason)
     num_threads = config.num_threads or choose_num_threads(checkpoint, target)
     with load_progress(str(folder), checkpoint.num_bytes) as on_read:
         checkpoint.on_read = on_read
-        runner = load(_Source(model_config, checkpoint, dtype, target, num_threads))
+        source = _Source(model_config, checkpoint, dtype, target, num_threads, config.quantization)
+        runner = _load_native(files, source) if reason is None else _load_modules(files, source)
     max_model_len = choose_max_text_len(body, parts.max_length, runner.max_positions, config.max_model_len)
     resolved = replace(
         config,
-        max_batch_tokens=_max_batch_tokens(config, target),
+        max_batch_tokens=_max_batch_tokens(config, target, is_native=reason is None),
         max_model_len=max_model_len,
         num_threads=num_threads,
     )
+    described = [*(layer.digest() for layer in layers), *([native_arithmetic()] if reason is None else [])]
     info = ModelInfo(
         architecture=architecture_of(model_config),
         max_model_len=max_model_len,
         vocab_size=model_config.vocab_size,
-        dtype=dtype,
+        dtype=source.weight_type,
         device=target,
         num_parameters=checkpoint.num_parameters + sum(layer.num_parameters for layer in layers),
-        is_invariant=False,
-        fingerprint=fingerprint(checkpoint, dtype, *config_files, backend=" ".join(layer.digest() for layer in layers)),
+        is_invariant=reason is None,
+        fingerprint=fingerprint(checkpoint, source.weight_type, *config_files, backend=" ".join(described)),
     )
     return _Loaded(runner, resolved, info)
 
 
-def _load_vectors(files: SentenceFiles, source: _Source) -> LoadedEncoder:
-    # Imported here, because these modules import torch and transformers' models.
-    from service.engine.models.encoders.encoder import load_encoder  # noqa: PLC0415
-    from service.engine.runner.encoder_runner import BatchEncoder  # noqa: PLC0415
+def reject_unsupported_quantization(folder: Path, quantization: str | None, reason: str | None) -> None:
+    """Raise ModelLoadError for a quantized encoder that the native step does not support for `reason`."""
+    if quantization and reason is not None:
+        raise ModelLoadError(
+            f"{folder}: engine.quantization {quantization} is not supported for this encoder: {reason}"
+        )
 
-    config = read_transformers_config(files.body)
-    return BatchEncoder(load_encoder(config, files, source.dtype, source.device), num_threads=source.num_threads)
+
+def _load_native(files: SentenceFiles | PairFiles, source: _Source) -> LoadedEncoder:
+    config, checkpoint, weight_type = source.config, source.checkpoint, source.weight_type
+    if isinstance(files, SentenceFiles):
+        return load_native_encoder(config, checkpoint, files, weight_type, source.num_threads)
+    return load_native_cross_encoder(
+        config, checkpoint, weight_type, source.num_threads, has_segments=files.has_segments
+    )
 
 
-def _load_scores(files: PairFiles, source: _Source) -> LoadedEncoder:
+def _load_modules(files: SentenceFiles | PairFiles, source: _Source) -> LoadedEncoder:
     # Imported here, because these modules import torch and transformers' models.
     from service.engine.models.encoders.cross_encoder import load_cross_encoder  # noqa: PLC0415
-    from service.engine.runner.encoder_runner import BatchEncoder  # noqa: PLC0415
+    from service.engine.models.encoders.encoder import load_encoder  # noqa: PLC0415
+    from service.engine.runner.encoder_runner import BatchEncoder, PaddedEncoder  # noqa: PLC0415
 
     config = read_transformers_config(files.body)
-    encoder = load_cross_encoder(config, files, source.dtype, source.device)
+    encoder: PaddedEncoder
+    if isinstance(files, SentenceFiles):
+        encoder = load_encoder(config, files, source.dtype, source.device)
+    else:
+        encoder = load_cross_encoder(config, files, source.dtype, source.device)
     return BatchEncoder(encoder, num_threads=source.num_threads)
 
 
-def _max_batch_tokens(config: EngineConfig, device: str) -> int:
+def _max_batch_tokens(config: EngineConfig, device: str, *, is_native: bool) -> int:
     """Return the batch limit. On a CPU it is just large enough to be efficient, because requests wait for a batch."""
     if device != "cpu":
         return config.max_batch_tokens
-    return min(config.max_batch_tokens, max(_CPU_BATCH_TOKENS, config.max_batch_sequences))
+    enough = _NATIVE_BATCH_TOKENS if is_native else _MODULES_BATCH_TOKENS
+    return min(config.max_batch_tokens, max(enough, config.max_batch_sequences))

@@ -152,13 +152,18 @@ def test_folder_decides_the_length(settings: dict[str, int], wanted: int | None,
 
 
 @pytest.mark.parametrize(
-    ("sizes", "expected"),
-    [({}, 512), ({"max_batch_tokens": 300}, 300), ({"max_batch_sequences": 700}, 700)],
-    ids=["default", "fewer are wanted", "as many as the settings allow"],
+    ("kind", "sizes", "expected"),
+    [
+        ("bert", {}, 256),
+        ("mpnet", {}, 512),
+        ("bert", {"max_batch_tokens": 200}, 200),
+        ("bert", {"max_batch_sequences": 700}, 700),
+    ],
+    ids=["native", "modules", "fewer are wanted", "as many as the settings allow"],
 )
-def test_batches_on_a_cpu_are_short(sizes: dict[str, Any], expected: int, tmp_path: Path) -> None:
+def test_batches_on_a_cpu_are_short(kind: str, sizes: dict[str, Any], expected: int, tmp_path: Path) -> None:
     """Larger batches would hardly increase throughput and delay other requests."""
-    save_encoder("bert", tmp_path)
+    save_encoder(kind, tmp_path)
     config = replace(EngineConfig(worker="thread"), **sizes)
     assert build_encoder(tmp_path, config, device="cpu").config.max_batch_tokens == expected
 
@@ -168,7 +173,13 @@ def test_length_above_the_folders_is_refused(tmp_path: Path) -> None:
     save_encoder("bert", tmp_path)
     with pytest.raises(ModelLoadError, match=r"max_model_len 41 exceeds the maximum length of .*, 40"):
         build_encoder(tmp_path, EngineConfig(max_model_len=41, worker="thread"), device="cpu")
-    with pytest.raises(ModelLoadError, match=r"engine\.quantization int8 is not supported for encoders"):
+
+
+def test_quantization_needs_the_native_step(tmp_path: Path) -> None:
+    """An encoder without a layer plan has no smaller weights; the error says why."""
+    save_encoder("mpnet", tmp_path)
+    problem = r"engine\.quantization int8 is not supported for this encoder: the model_type mpnet has no layer plan"
+    with pytest.raises(ModelLoadError, match=problem):
         build_encoder(tmp_path, EngineConfig(quantization="int8", worker="thread"), device="cpu")
 
 

@@ -18,6 +18,7 @@ from service.engine.loading.encoder import load_encoder
 from service.engine.loading.generator import load_model
 from service.generation.errors import ModelLoadError
 from service.settings.bundled_models import DEMO_FOLDER, embedding_folder
+from tests.engine.encoder_fakes import save_encoder
 
 
 @pytest.mark.slow
@@ -61,6 +62,10 @@ def test_an_encoder_is_checked_by_its_modules_and_headers(tmp_path: Path) -> Non
     assert report["architecture"] == loaded.info.architecture
     assert (report["parameters"], report["weights"]) == (loaded.info.num_parameters, loaded.info.dtype)
     assert (report["max_model_len"], report["fits"]) == (loaded.info.max_model_len, True)
+    assert (report["backend"], report["same_answer_in_any_batch"]) == ("native", True)
+    assert report["quantizations"] == ["int4", "int8"]
+    report = check_model(str(source), EngineConfig(quantization="int8"), "auto", "cpu")
+    assert (report["weights"], report["weight_bytes"] < 25e6) == ("int8", True)
     folder = tmp_path / "model"
     shutil.copytree(source, folder)
     with (folder / "config.json").open() as file:
@@ -69,6 +74,16 @@ def test_an_encoder_is_checked_by_its_modules_and_headers(tmp_path: Path) -> Non
         (folder / "config.json").write_text(json.dumps({**config, field: config[field] + 1}))
         with pytest.raises(ModelLoadError, match=f"{fault} tensors"):
             check_model(str(folder), EngineConfig(), "auto", "cpu")
+
+
+def test_an_encoder_without_a_plan_has_fewer_promises(tmp_path: Path) -> None:
+    """The report says why, and so does the error of a setting that requires the native step."""
+    save_encoder("mpnet", tmp_path)
+    report = check_model(str(tmp_path), EngineConfig(), "auto", "cpu")
+    assert (report["backend"], report["same_answer_in_any_batch"], report["quantizations"]) == ("modules", False, [])
+    assert report["not_native"] == "the model_type mpnet has no layer plan"
+    with pytest.raises(ModelLoadError, match="int8 is not supported for this encoder: the model_type mpnet has no"):
+        check_model(str(tmp_path), EngineConfig(quantization="int8"), "auto", "cpu")
 
 
 def test_model_that_does_not_fit_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,6 +85,7 @@ class BertConfig:
     max_position_embeddings: int
     type_vocab_size: int
     layer_norm_eps: float
+    hidden_act: str = "gelu"
 
 
 def read_model_config(folder: Path) -> Any:

@@ -49,7 +49,7 @@ class NativeBackend:
         self._groups = one_group(len(plan.layers))
         self.num_threads = 1  # for short steps and for sampling
         self._most_threads = most_threads
-        self._threads_a_token = _weights_a_token(model.tensors(), plan) / _WORK_OF_A_THREAD
+        self._threads_a_token = threads_a_token(model.tensors(), plan)
 
     def group_layers(self, max_positions: int, *, keeps_all: bool) -> Sequence[CacheGroup]:
         """Give layers whose windows are shorter than `max_positions` block tables of their own; return the groups."""
@@ -95,6 +95,11 @@ class NativeBackend:
         return max(self.num_threads, min(int(num_tokens * self._threads_a_token), self._most_threads))
 
 
+def threads_a_token(shapes: dict[str, tuple[int, ...]], plan: DecoderPlan) -> float:
+    """Return the number of threads that the work of a token is worth, given the shapes of the model's tensors."""
+    return _weights_a_token(shapes, plan) / _WORK_OF_A_THREAD
+
+
 def _weights_a_token(shapes: dict[str, tuple[int, ...]], plan: DecoderPlan) -> float:
     """Return the number of weights that a token is multiplied with: of experts, only those of the chosen ones."""
     num_weights = 0.0
@@ -108,17 +113,21 @@ def _weights_a_token(shapes: dict[str, tuple[int, ...]], plan: DecoderPlan) -> f
     return num_weights
 
 
+def native_arithmetic_unsupported_reason(dtype: str, device: str) -> str | None:
+    """Return why the native step can't compute in a type on a device, or None if it can."""
+    if find_spec("sluice_native") is None:
+        return "sluice-native is not installed"
+    if device != "cpu":
+        return f"it computes on CPUs, not on {device}"
+    return None if dtype in _WEIGHT_TYPES else f"it has no arithmetic in {dtype}"
+
+
 def native_unsupported_reason(config: Any, dtype: str, device: str, block_size: int) -> str | None:
     """Return why the native backend does not support a model, or None if it does."""
-    reasons = (
-        (find_spec("sluice_native") is None, "sluice-native is not installed"),
-        (device != "cpu", f"it computes on CPUs, not on {device}"),
-        (dtype not in _WEIGHT_TYPES, f"it has no arithmetic in {dtype}"),
-        (block_size % _SLOTS != 0, f"engine.block_size must be a multiple of {_SLOTS} for it, not {block_size}"),
-    )
-    for applies, reason in reasons:
-        if applies:
-            return reason
+    if reason := native_arithmetic_unsupported_reason(dtype, device):
+        return reason
+    if block_size % _SLOTS != 0:
+        return f"engine.block_size must be a multiple of {_SLOTS} for it, not {block_size}"
     try:
         plan_of(config)
     except PlanUnsupportedError as error:

@@ -1,4 +1,4 @@
-"""A decoder's plan: all that a backend computes, as data. `native/src/plan_fields.h` has the same fields."""
+"""A decoder's or encoder's plan: all that a backend computes. `native/src/plan_fields.h` has the same fields."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AttentionPlan:
     num_kv_heads: int
     head_dim: int
     scale: float  # on scores
-    window: int = 0  # tokens that a token attends to, including itself; 0: all
+    window: int = 0  # a token attends to tokens nearer than this, also to later ones unless it is causal; 0: to all
     rotary: int = 0  # index of the rotary table; -1: queries and keys are not rotated
     soft_cap: float = 0.0  # scores become soft_cap * tanh(score / soft_cap); 0: unchanged
     clip: float = 0.0  # queries, keys and values are limited to [-clip, clip]; 0: unlimited
@@ -37,6 +37,7 @@ class AttentionPlan:
     has_qkv_bias: bool = False
     has_output_bias: bool = False
     has_sinks: bool = False  # each head has a logit that takes part in the softmax and has no value
+    is_causal: bool = True  # a token attends to no later one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,8 @@ class LayerPlan:
     has_attention_output_norm: bool = False
     has_mlp_norm: bool = True
     has_mlp_output_norm: bool = False
+    has_attention_sum_norm: bool = False  # of the residual, after a part's results were added
+    has_mlp_sum_norm: bool = False
     is_parallel: bool = (
         False  # both parts read the same residual; without a norm of its own, the second uses the first's
     )
@@ -91,7 +94,7 @@ class LayerPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderPlan:
-    """A decoder: embedding, layers, final norm, head."""
+    """A decoder: embedding, layers, final norm, head. An encoder has no head."""
 
     vocab_size: int
     hidden_size: int
@@ -106,6 +109,12 @@ class DecoderPlan:
     logit_multiplier: float = 1.0
     logit_soft_cap: float = 0.0  # logits become soft_cap * tanh(logit / soft_cap); 0: unchanged
     has_head_bias: bool = False
+    has_head: bool = True  # otherwise the results are states, computed from whole texts without a cache
+    has_final_norm: bool = True
+    has_embedding_norm: bool = False
+    num_positions: int = 0  # rows of the table of learned positions, which are added to the embedding; 0: none
+    first_position: int = 0  # the row of a text's first token
+    num_types: int = 0  # rows of the table of token types; 0: none
 
     def to_native(self) -> dict[str, Any]:
         """Return the plan as `sluice_native.Model` takes it."""

@@ -87,7 +87,7 @@ _PERSIMMON: Final = {
 
 
 def _gemma(fields: Fields) -> None:
-    if fields["hidden_act"] == "gelu":  # in the first files; the tanh kind is meant
+    if fields["hidden_act"] == "gelu":  # in the first files, whose models were trained with the tanh kind
         fields["hidden_act"] = "gelu_pytorch_tanh"
 
 

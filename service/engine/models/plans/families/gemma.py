@@ -33,7 +33,6 @@ def _gemma(config: Any) -> DecoderPlan:
 
 def _later(config: Any, *, has_output_norms: bool = True, **options: Any) -> list[LayerPlan]:
     """Return the layers of Gemma 2 and 3; `options` are those of attention."""
-    require(config, "use_bidirectional_attention", None, False)
     has_bias = bool(config.attention_bias)
     usual = {
         "scale": config.query_pre_attn_scalar**-0.5,
@@ -59,6 +58,7 @@ def _rotary_by_layer(config: Any) -> list[dict[str, int]]:
 
 
 def _gemma2(config: Any) -> DecoderPlan:
+    require(config, "use_bidirectional_attention", None, False)
     return decoder_of(
         config,
         _later(config, soft_cap=config.attn_logit_softcapping or 0.0),
@@ -68,6 +68,7 @@ def _gemma2(config: Any) -> DecoderPlan:
 
 
 def _vault_gemma(config: Any) -> DecoderPlan:
+    require(config, "use_bidirectional_attention", None, False)
     return decoder_of(
         config,
         _later(config, has_output_norms=False, soft_cap=config.attn_logit_softcapping or 0.0),
@@ -77,10 +78,11 @@ def _vault_gemma(config: Any) -> DecoderPlan:
 
 
 def _gemma3(config: Any) -> DecoderPlan:
-    # transformers' Gemma 3 ignores attn_logit_softcapping.
+    # transformers' Gemma 3 ignores attn_logit_softcapping. Its sliding_window is already the distance that the plan's
+    # window is, also with attention to later tokens (EmbeddingGemma).
     return decoder_of(
         config,
-        _later(config, head_norm="head"),
+        _later(config, head_norm="head", is_causal=not config.use_bidirectional_attention),
         rotary=tuple(rotary_of(config, config.rope_parameters[kind]) for kind in _TABLES),
         embedding_multiplier=config.hidden_size**0.5,
         logit_soft_cap=config.final_logit_softcapping or 0.0,

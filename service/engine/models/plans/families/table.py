@@ -55,7 +55,15 @@ def plan_of(config: Any) -> DecoderPlan:
     """Return the plan of a configuration. Raise PlanUnsupportedError for one that no plan describes."""
     if config.model_type not in FAMILIES:
         raise PlanUnsupportedError(f"the model_type {config.model_type} has no layer plan")
+    plan = family_plan(FAMILIES[config.model_type], config)
+    if not all(layer.attention.is_causal for layer in plan.layers):
+        raise PlanUnsupportedError("its tokens attend to later ones (use_bidirectional_attention), so it only embeds")
+    return plan
+
+
+def family_plan(family: Family, config: Any) -> DecoderPlan:
+    """Return a family's plan of a configuration. Raise PlanUnsupportedError for one that no plan describes."""
     try:
-        return FAMILIES[config.model_type].plan(config)
+        return family.plan(config)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise PlanUnsupportedError(f"the configuration can't be read: {error!r}") from error

@@ -1,0 +1,1 @@
+"""Families of encoders: a file each, data only."""
