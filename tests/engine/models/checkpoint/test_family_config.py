@@ -13,7 +13,7 @@ import transformers
 from service.engine.models.checkpoint.families.family_config import FAMILY_DEFAULTS, FamilyConfig, family_config
 from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.rope import max_stable_positions
-from service.engine.models.plans.families.table import FAMILIES, RECURRENT, plan_of
+from service.engine.models.plans.families.table import FAMILIES, plan_of
 from service.engine.models.plans.plan import DecoderPlan, PlanUnsupportedError
 from tests.models.shapes import small
 
@@ -128,11 +128,9 @@ def test_other_files_are_left_to_transformers(name: str) -> None:
     assert family_config({"model_type": "granite", **SIZES, **BY_TRANSFORMERS[name]}) is None
 
 
-def test_every_type_with_a_plan_is_read_without_transformers(tmp_path: Path) -> None:
-    """No type in the table of families needs transformers for a common file, except those with recurrent layers."""
-    for kind in set(FAMILIES) - RECURRENT:
-        config = small(kind)
-        (tmp_path / "config.json").write_text(json.dumps(config.to_dict()), encoding="utf-8")
-        if kind not in {"llama", "mistral", "qwen2", "qwen3"}:
-            assert isinstance(read_model_config(tmp_path), FamilyConfig), kind
-    assert set(FAMILIES) - set(FAMILY_DEFAULTS) - RECURRENT == {"llama", "mistral", "qwen2", "qwen3"}
+def test_the_types_with_defaults_have_plans(tmp_path: Path) -> None:
+    """A common file of each type is read without transformers."""
+    assert set(FAMILY_DEFAULTS) <= set(FAMILIES)
+    for kind in FAMILY_DEFAULTS:
+        (tmp_path / "config.json").write_text(json.dumps(small(kind).to_dict()), encoding="utf-8")
+        assert isinstance(read_model_config(tmp_path), FamilyConfig), kind
