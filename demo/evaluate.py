@@ -70,7 +70,7 @@ SKILLS = (
     Skill("repeat several times", strings.several, aimed(0.9)),
     Skill("first or last word", strings.pick),
     Skill("JSON", structured.json_object, (("parseable", 0.97), ("values", None))),
-    Skill("JSON value, not asked for", structured.unasked, (("begins", None),)),
+    Skill("JSON value, not requested", structured.unasked, (("begins", None),)),
     Skill("tool calls", tools.tool_call, (("parseable", 0.97), ("names", 0.9), ("arguments", 0.9))),
     Skill("tool calls, thinking", tools.tool_call, (("names", None), ("arguments", None)), thinking=True),
     Skill("no tool needed", tools.no_tool),

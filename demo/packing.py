@@ -20,7 +20,7 @@ OPEN_ROWS = 48
 """Rows waiting for a conversation that fits; more of them waste fewer places."""
 
 TAUGHT_MULTIPLE = 128
-"""Taught positions are filled up to a multiple of this: matrix kernels are made anew for every size they meet."""
+"""Taught positions are filled up to a multiple of this: matrix kernels are compiled for every new size."""
 
 IGNORED = -100
 """The target of a filled-up position; `functional.cross_entropy` leaves it out."""
@@ -49,7 +49,7 @@ class Row:
     taught: list[bool] = field(default_factory=list)
 
     def add(self, token_ids: list[int], taught: list[bool]) -> None:
-        """Append one conversation as a document of its own."""
+        """Append one conversation as a separate document."""
         number = self.documents[-1] + 1 if self.documents else 0
         self.token_ids += token_ids
         self.documents += [number] * len(token_ids)

@@ -144,7 +144,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--no-copying", action="store_true", help="start from noise instead of the written circuit")
     beginning = parser.add_mutually_exclusive_group()
     beginning.add_argument("--start", type=Path, help="model folder whose weights to begin with, as a new run")
-    beginning.add_argument("--resume", action="store_true", help="go on from the run's checkpoint")
+    beginning.add_argument("--resume", action="store_true", help="continue from the run's checkpoint")
     parser.add_argument("--force", action="store_true", help="overwrite finished weights")
     return parser.parse_args(arguments)
 

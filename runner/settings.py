@@ -69,6 +69,11 @@ class Settings(BaseSettings):
         None,
         description="file that stores the endpoints created through the API; null: `endpoints.json` in state_folder",
     )
+    store_responses: bool = Field(
+        False,
+        description="store responses of requests with `store: true`, and the requests, in `responses.sqlite3` in "
+        "state_folder",
+    )
     keys_file: Path | None = Field(
         None, description="file of API keys, written by `sluice keys`; null: clients need no key"
     )
@@ -160,6 +165,10 @@ class Settings(BaseSettings):
     def endpoints(self) -> Path:
         """Return the absolute path of the endpoints' file."""
         return self.state() / "endpoints.json" if self.endpoints_file is None else self.endpoints_file.resolve()
+
+    def responses(self) -> Path | None:
+        """Return the absolute path of the file of stored responses; None if none are stored."""
+        return self.state() / "responses.sqlite3" if self.store_responses else None
 
     def certs(self) -> Path:
         """Return the absolute path of the folder of development certificates."""

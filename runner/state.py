@@ -1,4 +1,4 @@
-"""The state of a run: the folder of what outlives it, which one run uses at a time."""
+"""The state of a run: the folder of files that outlive the run; one run uses it at a time."""
 
 from __future__ import annotations
 

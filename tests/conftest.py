@@ -78,7 +78,8 @@ def collector() -> Iterator[Collector]:
 def stack(collector: Collector) -> Iterator[Stack]:
     """Service, gateway and Envoy on the bundled model, ready."""
     environment = HOLDABLE | {"OTEL_BSP_SCHEDULE_DELAY": "200"}  # milliseconds until spans are exported
-    with started(f"--otlp-endpoint=http://127.0.0.1:{collector.port}", environment=environment) as stack:
+    options = ("--store-responses", f"--otlp-endpoint=http://127.0.0.1:{collector.port}")
+    with started(*options, environment=environment) as stack:
         yield stack
 
 

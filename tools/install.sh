@@ -134,7 +134,7 @@ zig_part() {
     touch .cache/zig/.installed
 }
 
-tool_part() {  # tool_part EXTRA: a tool in an environment of its own, for the target of its name
+tool_part() {  # tool_part EXTRA: a tool in a separate environment, for the target of its name
     local folder=.venvs/tool-$1
     python_environment  # without the product's packages
     [ "$folder/.installed" -nt constraints.txt ] && return

@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def limits() -> dict[str, int]:
-    """Return each parameter's limit by name: parameters of the draw, and those with an effect of their own."""
+    """Return each parameter's limit by name: draw parameters, and parameters with an effect."""
     names = [each.name for each in fields(SamplingParams) if each.name not in NOUNS]
     return {name: DRAW_LIMIT if name in DRAW_PARAMETERS else EFFECT_LIMIT for name in [*names, "min_tokens"]}
 

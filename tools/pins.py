@@ -1,8 +1,8 @@
 """Pins: the exact version of each package, and the hashes of its files.
 
     pins.py install PYTHON EXTRAS [OPTION...]   install what these extras (a,b) of pyproject.toml need for that Python
-    pins.py uv ARGUMENT...                      run uv with the package sources of pip's configuration
-    pins.py lock                                write constraints.txt, tests/clients/requirements/ and npm's pins anew
+    pins.py uv ARGUMENT...                      run uv with the package sources of pip's configuration pins.py lock
+    write constraints.txt, tests/clients/requirements/ and npm's pins
 
 uv resolves and installs. It decides which packages a machine needs, since that differs: PyPI's torch for Linux needs
 CUDA's libraries, a build for CPUs doesn't. constraints.txt holds the versions, and the hashes without which nothing is

@@ -1,8 +1,8 @@
 """Simulate fleets of replicas.
 
-`python -m bench.fleet loads sizes fronts failures autoscaling parts classes` simulates and prints tables, and draws
-them with --plots FOLDER. `calibrate` measures step times for --table. `validate` runs the same traffic on a simulated
-and a real fleet.
+`python -m bench.fleet loads sizes fronts failures autoscaling parts classes tails` simulates and prints tables, and
+draws them with --plots FOLDER. `calibrate` measures step times for --table. `validate` runs the same traffic on a
+simulated and a real fleet.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ from bench.fleet.classes import class_rows
 from bench.fleet.parts import need
 from bench.fleet.plots import line_plot
 from bench.fleet.scenarios import Scenarios, Table
-from bench.fleet.simulated.step_model import EXAMPLE, StepModel, load_table
+from bench.fleet.simulated.step_model import CPU_EXAMPLE, EXAMPLE, StepModel, load_table
+from bench.fleet.tails import tail_rows
 from service.engine.interface.config import EngineConfig
 
 _LOADS = (4.0, 8.0, 12.0, 16.0, 20.0)
 _CLASS_LOADS = (16.0, 20.0, 24.0, 28.0)
+_TAIL_LOADS = (0.5, 0.8, 1.0, 2.0, 4.0, 8.0)  # of the capacity
 
 
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m bench.fleet", description=__doc__.partition(".")[0])
     parser.add_argument(
-        "what", nargs="+", help="loads, sizes, fronts, failures, autoscaling, parts, classes, calibrate, validate"
+        "what",
+        nargs="+",
+        help="loads, sizes, fronts, failures, autoscaling, parts, classes, tails, calibrate, validate",
     )
     parser.add_argument("--model", default="demo/model", help="calibrate: a folder or hub id")
     parser.add_argument(
@@ -53,6 +57,7 @@ def main() -> None:
         "autoscaling": lambda: scenarios.autoscaling(options.load),
         "parts": lambda: [dict(asdict(need(number, 8.0, 180.0))) for number in (3, 10, 30, 100, 300, 1000)],
         "classes": lambda: class_rows(StepModel(steps), options.seed, _CLASS_LOADS),
+        "tails": lambda: tail_rows(StepModel(steps if options.table else CPU_EXAMPLE), options.seed, _TAIL_LOADS),
         "calibrate": lambda: _calibrate(options.model, options.output),
         "validate": lambda: _validate(options.seed, options.ways, options.loads),
     }

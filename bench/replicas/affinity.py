@@ -101,7 +101,7 @@ async def load(door: str, num: int, num_turns: int, at_a_time: int) -> Found:
 def measure(name: str, num_services: int, change: Callable[[dict[str, Any]], None], given: argparse.Namespace) -> None:
     """Measure and print one row of the table."""
     with Replicas(num_services=num_services, change=change) as replicas:
-        found = asyncio.run(load(replicas.door, given.conversations, given.turns, given.at_a_time))
+        found = asyncio.run(load(replicas.url, given.conversations, given.turns, given.at_a_time))
         calls = [count for each, count in replicas.num_calls().items() if each in replicas.services]
     cached, whole = found.cached_tokens / found.prompt_tokens, found.num_whole / found.num_turns
     spread = max(calls) / statistics.mean(calls)

@@ -40,7 +40,7 @@ def busy_s(stack: Stack) -> float:
 def measure(stack: Stack, name: str, *load: str) -> float:
     """Print the row of one load; return the step time per request."""
     before = busy_s(stack)
-    options = ["--url", stack.door, "-m", MODEL, "--warm-up", f"{WARM_UP}", "--seconds", f"{SECONDS}", "--json"]
+    options = ["--url", stack.url, "-m", MODEL, "--warm-up", f"{WARM_UP}", "--seconds", f"{SECONDS}", "--json"]
     done = subprocess.run([sys.executable, "-m", "cli", "bench", *options, *load], check=True, capture_output=True)
     found: dict[str, Any] = json.loads(done.stdout)
     cost_s: float = (busy_s(stack) - before) / (found["requests"] + WARM_UP)

@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def post(stack: Stack, path: str, body: Mapping[str, object]) -> None:
-    httpx.post(stack.door + path, json=body, timeout=200).raise_for_status()
+    httpx.post(stack.url + path, json=body, timeout=200).raise_for_status()
 
 
 def report(stack: Stack, when: str) -> None:

@@ -1,10 +1,10 @@
 """Send streamed chats at random times, or from callers that come back at once, with little processor time of its own.
 
-It reads a JSON object: port, keys (one for each address), tokens (of each answer), seconds, lead_in_s, and either rate
-(requests per second) or callers. It writes the outcome of each request that was sent after the lead-in as a JSON list
-of objects: sent, late_s (after its time), first_s and took_s (after it was sent), status (0: the connection failed),
-is_whole, and source, the hop that rejected it. Each request has a connection of its own, from one of twenty loopback
-addresses. Nothing is parsed but the status line and the end.
+It reads a JSON object: port, model, fields (further ones of the body), keys (one for each address), tokens (of each
+answer), seconds, lead_in_s, and either rate (requests per second) or callers. It writes the outcome of each request as
+a JSON list of objects: due and sent (since the start), late_s (the difference), first_s and took_s (after it was sent),
+status (0: the connection failed), is_whole, and source, the hop that rejected it. Each request has a connection of its
+own, from one of twenty loopback addresses. Nothing is parsed but the status line and the end.
 
 Run as `python -m bench.replicas.open_load`.
 """
@@ -102,7 +102,8 @@ class Load:
         number, self._num_sent = self._num_sent % NUM_ADDRESSES, self._num_sent + 1
         message = self._message(self._job["keys"][number % len(self._job["keys"])])
         sent = time.perf_counter()
-        outcome: dict[str, Any] = {"sent": self._now(), "late_s": self._now() - at, "status": 0, "is_whole": False}
+        outcome: dict[str, Any] = {"due": at, "sent": self._now(), "status": 0, "is_whole": False}
+        outcome["late_s"] = outcome["sent"] - at
         chat = Chat(message)
         try:
             loop = asyncio.get_running_loop()
@@ -118,14 +119,13 @@ class Load:
                 "source": "envoy" if is_envoys else "service",
                 "has_retry": b"\nretry-after" in chat.head.lower(),
             }
-        if at >= self._job["lead_in_s"]:
-            self.outcomes.append(outcome | {"took_s": took_s})
+        self.outcomes.append(outcome | {"took_s": took_s})
 
     def _message(self, key: str) -> bytes:
         content = " ".join(self._draw.choices(WORDS, k=PROMPT_WORDS))
         body = json.dumps({
-            "model": "bench", "stream": True, "max_tokens": self._job["tokens"], "temperature": 0,
-            "messages": [{"role": "user", "content": content}],
+            "model": self._job["model"], "stream": True, "max_tokens": self._job["tokens"], "temperature": 0,
+            "messages": [{"role": "user", "content": content}], **self._job["fields"],
         })  # fmt: skip
         credential = f"authorization: Bearer {key}\r\n" if key else ""
         head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{self._job['port']}\r\n{credential}"

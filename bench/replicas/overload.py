@@ -1,11 +1,12 @@
 """Measure the server under overload: random arrivals at multiples of its capacity, and callers that come back at once.
 
-Run as `python -m bench.replicas.overload [--model demo|0.5b] [--tokens N] [--lead-in S] [--seconds S] [--loads 0.5 1 2
-4 8] [--callers 200 500 2000] [--set KEY=VALUE …]`; a setting is the service's. The whole product is called through
-Envoy, with a connection for each request, from twenty addresses without a key. An answer is in time if it is whole
-within twice its time on an idle server, the median of sequential answers. The capacity is the number of whole answers
-per second that 32 callers get who come back at once, measured before the other loads. Requests of the lead-in, in which
-overload begins, aren't counted.
+Run as `python -m bench.replicas.overload [--models demo 0.5b] [--servers sluice llama.cpp transformers] [--loads 0.5 1
+2 4 8] [--callers 200 500 2000] [--floods 16 48 120]`; a server may have settings, as in `sluice:KEY=VALUE`. The whole
+product is called through Envoy, with a connection for each request, from twenty addresses without a key. An answer is
+in time if it is whole within twice its time on an idle server, the median of sequential answers. The capacity is the
+number of whole answers per second that 32 callers get who come back at once, measured before the other loads. Whole
+answers are those that end in the counted time. Requests of the lead-in, in which overload begins, aren't counted
+otherwise.
 
 Then a key sends one request after another, while those of a second key come back at once. The last table has the
 processor time of each process for each rejection, during the load with the most of them.
@@ -21,12 +22,23 @@ import sys
 import tempfile
 from collections import abc
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench import shapes
 from bench.serving.servers import ROOT, Server, command_of, serving
 
-MODELS: dict[str, abc.Callable[[], Path]] = {"demo": shapes.demo_without_end, "0.5b": shapes.qwen2_5_0_5b}
+
+class Model(NamedTuple):
+    """A model to measure: the tokens of its answers, and the seconds of the lead-in and of the counted time."""
+
+    folder: abc.Callable[[], Path]
+    tokens: int
+    lead_in_s: float
+    seconds: float
+
+
+MODELS = {"demo": Model(shapes.demo_without_end, 100, 6, 8), "0.5b": Model(shapes.qwen2_5_0_5b, 32, 12, 24)}
+SLOTS = 64  # of other servers; this server's default
 LATE = 2.0  # an answer is late after this multiple of the unloaded time
 GENERATOR = [sys.executable, "-m", "bench.replicas.open_load"]
 Outcomes = list[dict[str, Any]]
@@ -35,14 +47,15 @@ Outcomes = list[dict[str, Any]]
 class Bench:
     """A server, and loads of it."""
 
-    def __init__(self, server: Server, options: argparse.Namespace) -> None:
+    def __init__(self, server: Server, model: Model) -> None:
         self.server = server
-        self._options = options
+        self.model = model
 
     def start(self, *keys: str, seconds: float, lead_in_s: float = 0.0, **load: float) -> subprocess.Popen[str]:
         """Start to send a load with these keys in turn: a `rate`, or a number of `callers`."""
-        job = {"port": self.server.command.port, "keys": keys or [""], "tokens": self._options.tokens, **load}
-        job |= {"seconds": seconds, "lead_in_s": lead_in_s}
+        command = self.server.command
+        job = {"port": command.port, "model": command.model, "fields": command.fields, "keys": keys or [""], **load}
+        job |= {"tokens": self.model.tokens, "seconds": seconds, "lead_in_s": lead_in_s}
         with tempfile.TemporaryFile("w+") as given:
             json.dump(job, given)
             given.seek(0)
@@ -50,7 +63,12 @@ class Bench:
 
     def counted(self, **load: float) -> Outcomes:
         """Send a load with a lead-in; return the outcomes."""
-        return outcomes(self.start(seconds=self._options.seconds, lead_in_s=self._options.lead_in, **load))
+        return outcomes(self.start(seconds=self.model.seconds, lead_in_s=self.model.lead_in_s, **load))
+
+    def num_ended(self, answers: Outcomes) -> int:
+        """Return the number of whole answers that ended in the counted time."""
+        began, until = self.model.lead_in_s, self.model.lead_in_s + self.model.seconds
+        return sum(each["is_whole"] and began <= each["sent"] + each["took_s"] < until for each in answers)
 
     def unloaded_s(self, *keys: str) -> float:
         """Return the median time of one answer after another on an idle server."""
@@ -76,15 +94,18 @@ def percentile(values: list[float], percent: int) -> str:
     return f"{1e3 * statistics.quantiles(values, n=100, method='inclusive')[percent - 1]:.0f}"
 
 
-def print_row(name: str, answers: Outcomes, unloaded_s: float, seconds: float) -> None:
+def print_row(name: str, bench: Bench, answers: Outcomes, unloaded_s: float) -> None:
     """Print the row of one load."""
+    seconds = bench.model.seconds
+    num_ended = bench.num_ended(answers)
+    answers = [each for each in answers if each["due"] >= bench.model.lead_in_s]
     whole, rejected = times(answers), [each for each in answers if each["status"] in {429, 503}]
     waits = [each["took_s"] for each in rejected]
     firsts = [each["first_s"] for each in answers if each["is_whole"]]
     by_envoy = sum(each["source"] == "envoy" for each in rejected)
     others = len(answers) - len(whole) - sum(each["has_retry"] for each in rejected)
     in_time = sum(time <= LATE * unloaded_s for time in whole)
-    rates = [f"{count / seconds:.1f}" for count in (len(answers), len(whole), in_time, len(rejected))]
+    rates = [f"{count / seconds:.1f}" for count in (len(answers), num_ended, in_time, len(rejected))]
     cells = [*rates[:3], percentile(whole, 50), percentile(whole, 95), percentile(firsts, 95), rates[3]]
     cells += [f"{by_envoy / max(len(rejected), 1):.2f}", percentile(waits, 50), percentile(waits, 99), str(others)]
     cells.append(percentile([each["late_s"] for each in answers], 99))
@@ -126,13 +147,11 @@ def make_keys(folder: Path) -> dict[str, str]:
     return keys
 
 
-def without_keys(server: Server, options: argparse.Namespace) -> None:
+def without_keys(name: str, bench: Bench, options: argparse.Namespace) -> None:
     """Print the tables of loads without a key, and of the processor time of rejections."""
-    bench = Bench(server, options)
     unloaded_s = bench.unloaded_s()
-    burst = outcomes(bench.start(seconds=options.seconds, lead_in_s=2, callers=32))
-    capacity = len(times(burst)) / options.seconds
-    print(f"{options.model}, answers of {options.tokens} tokens, {' '.join(options.set) or 'default settings'}:")
+    capacity = bench.num_ended(bench.counted(callers=32)) / bench.model.seconds
+    print(f"{name}, answers of {bench.model.tokens} tokens:")
     print(f"unloaded {1e3 * unloaded_s:.0f} ms, capacity {capacity:.1f} answers per second\n")
     heads = ["load", "per second", "whole", f"within {LATE:g} times unloaded", "answered, median, ms", "95 %"]
     heads += ["first token, 95 %", "rejected", "by Envoy", "rejected, median, ms", "99 %", "neither", "generator late"]
@@ -140,43 +159,49 @@ def without_keys(server: Server, options: argparse.Namespace) -> None:
     most, cost = 0, ""
     loads = [(f"{multiple:g} times", {"rate": multiple * capacity}) for multiple in options.loads]
     loads += [(f"{number} callers", {"callers": number}) for number in options.callers]
-    for name, load in loads:
-        before = processor_s(server)
+    for load_name, load in loads:
+        before = processor_s(bench.server)
         answers = bench.counted(**load)
-        after = processor_s(server)
-        print_row(name, answers, unloaded_s, options.seconds)
+        after = processor_s(bench.server)
+        print_row(load_name, bench, answers, unloaded_s)
         num_rejected = sum(each["status"] in {429, 503} for each in answers)
         if num_rejected > most:
-            share = options.seconds / (options.seconds + options.lead_in)
-            spent = {key: 1e6 * share * (after[key] - before[key]) / num_rejected for key in before if key}
+            spent = {key: 1e6 * (after[key] - before[key]) / num_rejected for key in before if key}
             most, cost = num_rejected, ", ".join(f"{key} {value:.0f}" for key, value in spent.items())
-            cost = f"{name}: {num_rejected} rejected; µs of each process per rejection, with all other work: {cost}"
-    print(f"\n{cost}\n", flush=True)
+            cost = f"{load_name}: {num_rejected} rejected; µs of each process per rejection, with other work: {cost}"
+    print(f"\n{cost}\n" if cost else "", flush=True)
+
+
+def with_keys(model: Model, settings: list[str], options: argparse.Namespace) -> None:
+    """Print the table of one key's requests during a flood of another key's."""
+    with tempfile.TemporaryDirectory(prefix="sluice-overload-") as folder:
+        keys = make_keys(Path(folder))
+        settings = [f"auth.keys_file={folder}/keys.yaml", *settings]
+        print("| callers of another key | answered | rejected | median, ms | times the unloaded | theirs | rejected |")
+        print("|--:|--:|--:|--:|--:|--:|--:|")
+        for number in options.floods:
+            with serving(command_of("sluice:" + ",".join(settings), model.folder(), 0)) as server:
+                print_polite(Bench(server, model), keys, number, model.seconds)
+        print(flush=True)
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", choices=MODELS, default="demo")
-    parser.add_argument("--tokens", type=int, default=100)
-    parser.add_argument("--lead-in", type=float, default=6)
-    parser.add_argument("--seconds", type=float, default=8)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=["demo"])
+    parser.add_argument("--servers", nargs="+", default=["sluice"], metavar="NAME[:KEY=VALUE,…]")
     parser.add_argument("--loads", nargs="*", type=float, default=[0.5, 0.8, 1, 2, 4, 8])
     parser.add_argument("--callers", nargs="*", type=int, default=[200, 500, 2000])
     parser.add_argument("--floods", nargs="*", type=int, default=[16, 48, 120])
-    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
-    model = MODELS[options.model]()
-    with serving(command_of("sluice:" + ",".join(options.set), model, 0)) as server:
-        without_keys(server, options)
-    with tempfile.TemporaryDirectory(prefix="sluice-overload-") as folder:
-        keys = make_keys(Path(folder))
-        settings = [f"auth.keys_file={folder}/keys.yaml", *options.set]
-        print("| callers of another key | answered | rejected | median, ms | times the unloaded | theirs | rejected |")
-        print("|--:|--:|--:|--:|--:|--:|--:|")
-        for number in options.floods:
-            with serving(command_of("sluice:" + ",".join(settings), model, 0)) as server:
-                print_polite(Bench(server, options), keys, number, options.seconds)
+    for model_name in options.models:
+        model = MODELS[model_name]
+        for name in options.servers:
+            with serving(command_of(name, model.folder(), SLOTS)) as server:
+                without_keys(f"{model_name}, {name}", Bench(server, model), options)
+            kind, _, settings = name.partition(":")
+            if kind == "sluice" and options.floods:
+                with_keys(model, settings.split(",") if settings else [], options)
 
 
 if __name__ == "__main__":

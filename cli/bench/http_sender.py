@@ -40,7 +40,7 @@ class Address:
 
 
 class Exchange(asyncio.Protocol):
-    """One request and its response, on a connection of its own. `sent` and `ended` are times of `perf_counter`."""
+    """One request and its response, on a separate connection. `sent` and `ended` are times of `perf_counter`."""
 
     def __init__(
         self, address: Address, path: str, headers: Mapping[str, str], body: Any, record_event: RecordEvent

@@ -1,11 +1,11 @@
-"""What a user can do about a failed TLS handshake, from the text of the library's error."""
+"""Remedies for failed TLS handshakes, by the text of the library's error."""
 
 from __future__ import annotations
 
 from typing import Final
 
 _CLOSED: Final = ("disconnected without sending", "Socket closed", "reset by peer")
-# Texts of OpenSSL and BoringSSL, and the problem with its remedy; the first match counts.
+# Texts of OpenSSL and BoringSSL, and the problem with its remedy; the first match applies.
 _PROBLEMS: Final = (
     (("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"), "the server has no TLS there; use http://{}"),
     (

@@ -174,7 +174,7 @@ def edit(
     expires: Annotated[str | None, typer.Option(help="A date, a time from now such as 90d, or never.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change the rights of a key. The key itself, and what no option names, stay."""
+    """Change the rights of a key. The key itself and all other fields stay."""
     lists = {"scopes": scope, "models": model, "endpoints": endpoint}
     values = {
         "name": name, "min_priority": min_priority, "weight": weight, "cache_group": cache_group,

@@ -1,4 +1,4 @@
-"""`sluice usage`: what the caller's own key has used, and what is left of its limits."""
+"""`sluice usage`: the usage and the remaining limits of the caller's own key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _COUNTS: Final = ("requests", "input_tokens", "output_tokens", "rejected_request
 
 
 def usage(as_json: AsJson = False, url: Url = DEFAULT, key: Key = "", ca_file: CaFile = "") -> None:
-    """Show what this key has used of each model, and what is left of its limits."""
+    """Show this key's usage of each model, and its remaining limits."""
     with connected(url, key, ca_file) as server:
         found = server.get("/v1/usage")
         if as_json:

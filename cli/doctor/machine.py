@@ -45,11 +45,11 @@ def check_instruction_set() -> Finding:
     except PackageNotFoundError:
         return Finding(_NATIVE, Status.WARNING, "not installed; CPUs use the slower torch backend")
     command = [sys.executable, "-c", _INSTRUCTION_SETS]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  the same Python
-    if done.returncode:
-        reason = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
+    result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  the same Python
+    if result.returncode:
+        reason = result.stderr.strip().rpartition("\n")[2] or f"exit code {result.returncode}"
         return Finding(_NATIVE, Status.FAILED, f"{installed} can't be loaded: {reason}")
-    used, *others = done.stdout.split()
+    used, *others = result.stdout.split()
     rest = f"; also {', '.join(others)}" if others else ""
     return Finding(_NATIVE, Status.OK, f"{installed} uses {used}{rest}")
 
@@ -75,7 +75,7 @@ def check_ports(settings: Settings) -> Iterator[Finding]:
     for name, port in settings.ports().items():
         address = host_port(settings.host, port)
         if used.setdefault(port, name) != name:
-            yield Finding(name, Status.FAILED, f"{port} is {used[port]}'s, too; choose another one")
+            yield Finding(name, Status.FAILED, f"port {port} is also used by {used[port]}; choose another one")
             continue
         try:
             probe_port(settings.host, port)

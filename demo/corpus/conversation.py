@@ -21,9 +21,9 @@ TOOLS_SENTENCE = "You can call these tools:"
 class Conversation:
     """Messages in the form of the REST API, ending with the assistant's answer.
 
-    `raw` holds text outside any template (then there are no messages). `accepted` lists further answers as good as
-    the last one; `thinking` says whether the answer was asked for with reasoning. `masked` marks the pieces of the
-    answer as taught or given; together they are the answer.
+    `raw` holds text outside any template (then there are no messages). `accepted` lists further answers as good as the
+    last one; `thinking` is whether the answer was requested with reasoning. `masked` marks the pieces of the answer as
+    taught or given; together they are the answer.
     """
 
     messages: tuple[Message, ...] = ()

@@ -12,7 +12,7 @@ from starlette.types import Receive
 from gateway.dialects.seam.failure import Failure, Reason
 
 
-class CallerLeft(Exception):  # noqa: N818  a name states the condition
+class ClientDisconnected(Exception):  # noqa: N818  a name states the condition
     """The client closed the connection before the response was complete."""
 
 
@@ -29,13 +29,16 @@ def declared_length(headers: Mapping[str, str], max_bytes: int) -> int | None:
 
 
 async def body_parts(receive: Receive, max_bytes: int) -> AsyncIterator[bytes]:
-    """Yield the body's parts. Raise Failure (413), and CallerLeft if the client disconnects before the last one."""
+    """Yield the body's parts.
+
+    Raise Failure (413), and ClientDisconnected if the client disconnects before the last one.
+    """
     num_bytes = 0
     is_last = False
     while not is_last:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise CallerLeft
+            raise ClientDisconnected
         part: bytes = message.get("body", b"")
         num_bytes += len(part)
         if num_bytes > max_bytes:

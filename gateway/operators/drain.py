@@ -43,7 +43,7 @@ class Drain:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    async def leave(self, delay_s: float, timeout_s: float) -> None:
+    async def drain(self, delay_s: float, timeout_s: float) -> None:
         """Fail health checks, keep serving for `delay_s`, then return when no request runs, or after `timeout_s`."""
         self.phase = GatewayPhase.LEAVING
         await asyncio.sleep(delay_s)

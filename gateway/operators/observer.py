@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure
-from gateway.http.body import CallerLeft
+from gateway.http.body import ClientDisconnected
 from gateway.http.cost import collect_cost
 from gateway.http.headers import headers_of
 from gateway.http.rate_limits import collect_rate_limits
@@ -114,7 +114,7 @@ class RequestObserver:
         """Run the application, and send an error response for exceptions that it raises."""
         try:
             await self._app(scope, receive, exchange.send)
-        except CallerLeft:
+        except ClientDisconnected:
             exchange.status = CALLER_LEFT_STATUS
         except asyncio.CancelledError:  # the drain time has ended; uvicorn would log it with a traceback
             if not exchange.is_started:
@@ -141,17 +141,22 @@ class _Exchange:
         self._cost = collect_cost()
 
     async def send(self, message: Message) -> None:
-        """Send a message of the application. Raise CallerLeft if the client reads nothing for too long."""
+        """Send a message of the application. Raise ClientDisconnected if the client reads nothing for too long."""
         if message["type"] == "http.response.start":
             self.is_started = True
             self.status = message["status"]
-            own = (b"x-request-id", self.request_id.encode())
-            message["headers"] = [*message.get("headers", ()), own, *self._rate_limits.items(), *self._cost.header()]
+            request_id_header = (b"x-request-id", self.request_id.encode())
+            message["headers"] = [
+                *message.get("headers", ()),
+                request_id_header,
+                *self._rate_limits.items(),
+                *self._cost.header(),
+            ]
         try:
             async with asyncio.timeout(self._stall_timeout_s):
                 await self._send(message)
         except TimeoutError:
-            raise CallerLeft from None
+            raise ClientDisconnected from None
 
 
 def _request_id(headers: Mapping[str, str]) -> str:

@@ -52,7 +52,7 @@ async def serve(
         await asyncio.wait({*serving, stopping, exposure}, return_when=asyncio.FIRST_COMPLETED)
         if stopping.done():
             _log.info("draining", extra={"fields": {"num_running": drain.num_running}})
-            await stop.until_drained(drain.leave(stop.delay_s(settings.drain_delay_s), settings.stop_timeout_s))
+            await stop.until_drained(drain.drain(stop.delay_s(settings.drain_delay_s), settings.stop_timeout_s))
             await asyncio.gather(*(server.end_requests() for server in servers))
         for server in servers:
             server.should_exit = True

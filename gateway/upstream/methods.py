@@ -59,7 +59,7 @@ class Method:
 class MethodTable:
     """The RPCs on one channel: `whole` has the unary ones, `stream` those with streamed responses.
 
-    RPCs that load models or adapters are left out: the gateway doesn't offer them.
+    RPCs that load models or adapters are not listed: the gateway doesn't offer them.
     """
 
     def __init__(self, channel: grpc.aio.Channel, settings: Settings) -> None:

@@ -18,7 +18,7 @@ _threads: list[threading.Thread] = []  # those that have not ended
 
 
 async def run_abandonable(name: str, work: Callable[[], _Result]) -> _Result:
-    """Run `work` on a thread of its own and return its result. If the caller is cancelled, the work goes on."""
+    """Run `work` on a separate thread and return its result. If the caller is cancelled, the work continues."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_Result] = loop.create_future()
 

@@ -25,7 +25,7 @@ class StopSignal:
             asyncio.get_running_loop().add_signal_handler(number, self._on_signal, number)
 
     async def wait(self) -> None:
-        """Return when the process is asked to stop."""
+        """Return when the process receives a stop signal."""
         await self._requested.wait()
 
     async def until_drained(self, drain: Coroutine[None, None, None]) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from process.network.loopback import is_loopback
 
-MAX_ADDRESSES: Final = 256  # later addresses are not logged: the warning has been given often enough
+MAX_ADDRESSES: Final = 256  # the maximum number of logged addresses
 CREDENTIALS: Final = frozenset({"authorization", "api-key", "x-api-key"})
 
 _log = logging.getLogger(__name__)
@@ -24,8 +24,8 @@ class PlainTextCredentials:
     def check(self, peer: str, headers: Mapping[str, str], *, is_encrypted: bool) -> None:
         """Warn if a credential among `headers` (names in lower case) was sent in plain text over a network.
 
-        `peer` is the address of the connection's other end. A proxy there reports by `x-forwarded-proto` and
-        `x-forwarded-for` how it was called.
+        `peer` is the address of the connection's other end. If the peer is a proxy, `x-forwarded-proto` and
+        `x-forwarded-for` describe its own client's connection.
         """
         if CREDENTIALS.isdisjoint(headers):
             return

@@ -34,7 +34,7 @@ def mappings(kind: Any) -> Iterator[tuple[str, ...]]:
 
 
 def names_at(kind: Any, path: Path) -> list[str]:
-    """Return the names that the class `kind` has at `path`, which may lead through lists and mappings."""
+    """Return the names of the class `kind` at `path`, which may pass through lists and mappings."""
     for step in path:
         kind = _inner(kind, step)
     return list(fields_of(kind))

@@ -95,7 +95,7 @@ class ProcessTelemetry:
 
     def shutdown(self) -> None:
         """Export the rest and shut down. Blocks up to the export timeout: call it off the event loop, once, last."""
-        with ThreadPoolExecutor(2) as pool:  # concurrently: a collector that is gone costs one timeout
+        with ThreadPoolExecutor(2) as pool:  # concurrently: an unreachable collector costs one timeout
             for done in (pool.submit(self._tracers.shutdown), pool.submit(self._meters.shutdown)):
                 done.result()
 

@@ -1,1 +1,1 @@
-"""The start of a run: checks, command lines, how long it may take, whether it serves, and the greeting."""
+"""The start of a run: checks, command lines, time limit, readiness, and the greeting."""

@@ -16,6 +16,8 @@ def commands(settings: Settings, envoy_yaml: Path, operator_token: Path) -> dict
     service = [sys.executable, "-m", "service", "--host", settings.host, "--port", str(settings.service_port)]
     service += ["--metrics-port", str(settings.service_metrics_port)]
     service += ["--endpoints-file", str(settings.endpoints())]
+    if (responses := settings.responses()) is not None:
+        service += ["--stored-responses.file", str(responses)]
     service += ["--auth.operator-token-file", str(operator_token)]
     if settings.config is not None:
         service += ["--config", str(settings.config.resolve())]

@@ -138,7 +138,10 @@ class Answering:
                         observation.observe(events)
                         for message in resumable.number(events, await _render(renderer, events)):
                             yield message
-                model.engine.record_answer(answer.usage().completion_tokens // num_choices, time.monotonic() - began)
+                usage, num_prompts = answer.usage(), len(prepared.requests)
+                num_prompt_tokens = (usage.prompt_tokens - usage.cached_tokens) // num_prompts
+                num_tokens = usage.completion_tokens // num_choices
+                model.engine.record_answer(num_prompt_tokens, num_tokens, time.monotonic() - began)
 
 
 async def _event_groups(

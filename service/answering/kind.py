@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from sluice.v1 import chat_pb2, completion_pb2, response_event_pb2, response_pb2, text_generation_pb2
+from sluice.v1 import (
+    chat_pb2,
+    completion_pb2,
+    response_event_pb2,
+    response_item_pb2,
+    response_pb2,
+    text_generation_pb2,
+)
 
 from service.contract.generations import chat, completion, span_content, text_generation
 from service.contract.generations.chat_fold import ChatFold
@@ -84,9 +92,12 @@ COMPLETION: Kind[
     span_content.completion_attributes,
 )
 # The conventions have no name for responses: both of OpenAI's APIs are `chat`.
-RESPONSE: Kind[
+_ResponseKind: TypeAlias = Kind[
     response_pb2.CreateResponseRequest, response_event_pb2.StreamResponseResponse, response_pb2.CreateResponseResponse
-] = Kind("chat", response_request.to_answer_request, ResponseRenderer, ResponseFold, span_content.response_attributes)
+]
+RESPONSE: _ResponseKind = Kind(
+    "chat", response_request.to_answer_request, ResponseRenderer, ResponseFold, span_content.response_attributes
+)
 TEXT_GENERATION: Kind[
     text_generation_pb2.GenerateTextRequest,
     text_generation_pb2.StreamGenerateTextResponse,
@@ -98,3 +109,8 @@ TEXT_GENERATION: Kind[
     TextFold,
     span_content.text_attributes,
 )
+
+
+def continuing(history: Sequence[response_item_pb2.InputItem]) -> _ResponseKind:
+    """Return the kind of a response that continues others, whose items precede its own."""
+    return replace(RESPONSE, to_answer_request=partial(response_request.to_answer_request, history=history))

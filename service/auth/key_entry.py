@@ -13,7 +13,7 @@ from process.files.parse_error import parse_error_text
 from service.auth.grant import Grant, Name
 from service.auth.key import ID_PATTERN
 
-_HEADER = "# Keys of sluice. `sluice keys` writes this file anew, without other comments. It holds no secret.\n"
+_HEADER = "# Keys of sluice. `sluice keys` rewrites this file, without other comments. It holds no secret.\n"
 _FIELDS = (
     "scopes", "models", "endpoints", "limits", "limits_by_model", "min_priority", "weight", "cache_group",
     "slo_first_token_seconds", "slo_token_seconds",

@@ -227,7 +227,7 @@ class CallPayload:
         return f"{self._function.rule}_members"
 
     def _braced_value(self, parameter: Parameter, call: BracedCall) -> str:
-        """Return a parameter's value in braces; strings have quotes of their own."""
+        """Return a parameter's value in braces; strings have the family's quotes."""
         types = allowed_types(parameter.schema, self._function.parameters)
         if types == _STRING:
             texts = constant_texts(parameter.schema)

@@ -59,6 +59,6 @@ def marked_content(content: Grammar, opening: str, closing: str, token_ids: Mapp
     """Return the grammar of an answer: `content` between the markers that the family puts around answers."""
     text = (
         f"start: {literal(opening, token_ids)} marked {literal(closing, token_ids)}\n"
-        f"marked: %lark {{\n{content.text}\n}}\n"  # a grammar of its own, whose rules may refer to its start
+        f"marked: %lark {{\n{content.text}\n}}\n"  # a separate grammar, whose rules may refer to its start
     )
     return replace(content, text=text, texts=())

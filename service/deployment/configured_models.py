@@ -46,8 +46,8 @@ class ConfiguredModels:
 
     def wanted_adapters(self, changes: Changes) -> Mapping[str, LoadedAdapter | None]:
         """All wanted adapters by MODEL:NAME; the value is None for an adapter of the settings."""
-        own = {full: None for full in self.adapters(changes) if full not in changes.unloaded}
-        return own | {adapted_name(each.model, each.name): each for each in changes.adapters}
+        configured = {full: None for full in self.adapters(changes) if full not in changes.unloaded}
+        return configured | {adapted_name(each.model, each.name): each for each in changes.adapters}
 
     def unloaded(self, changes: Changes) -> Collection[str]:
         """The names of the models that clients have unloaded, and of all adapters that are therefore not served."""
@@ -58,8 +58,8 @@ class ConfiguredModels:
     def unloaded_model(self, entry: LoadedModel, changes: Changes) -> ModelSettings | None:
         """Return the settings of an unloaded model if `entry` requests its path and nothing else; otherwise None."""
         model = self._models.get(entry.name)
-        is_it = model is not None and entry == LoadedModel(name=model.name, path=model.path)
-        return model if is_it and entry.name in changes.unloaded else None
+        is_same = model is not None and entry == LoadedModel(name=model.name, path=model.path)
+        return model if is_same and entry.name in changes.unloaded else None
 
     def unloaded_adapter(self, entry: LoadedAdapter, changes: Changes) -> Path | None:
         """Return the folder of an unloaded adapter of the settings if `entry` requests it; otherwise None."""

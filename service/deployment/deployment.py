@@ -1,4 +1,4 @@
-"""The steps that change what is served: load, unload, put to sleep, wake.
+"""The steps that change the served models and adapters: load, unload, put to sleep, wake.
 
 Only the reconciler takes them, one after the other, on the event loop.
 """
@@ -89,7 +89,7 @@ class Deployment:
         return served
 
     async def load_client_model(self, model: ModelSettings) -> ServedModel:
-        """Load and serve a model that a client asked for, from a folder below `models_root`.
+        """Load and serve a model that a client requested, from a folder below `models_root`.
 
         Raise the errors of `load_model`, LoadingOff, and InvalidRequest for another folder.
         """
@@ -137,7 +137,7 @@ class Deployment:
         _log.info("adapter is ready", extra={"fields": {"model": adapter.served.name, "rank": loaded.rank}})
 
     async def load_client_adapter(self, model: str, name: str, path: str) -> None:
-        """Load and serve an adapter that a client asked for, from a folder below `adapters_root`.
+        """Load and serve an adapter that a client requested, from a folder below `adapters_root`.
 
         Raise the errors of `load_adapter`, LoadingOff, and InvalidRequest for another folder.
         """

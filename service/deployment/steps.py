@@ -89,7 +89,7 @@ class Steps:
 
     async def reload(self, name: str, target: Changes) -> None:
         """Unload a served model and reload it from its current files, with a new fingerprint."""
-        _log.warning("the files of a model have changed; it is loaded anew", extra={"fields": {"model": name}})
+        _log.warning("the files of a model have changed; it is reloaded", extra={"fields": {"model": name}})
         entry = target.wanted_models(self.configured.names)[name]
         self.models.set_loading(name)
         await self._unload(name)

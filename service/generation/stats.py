@@ -13,6 +13,9 @@ class EngineStats(NamedTuple):
     num_blocks: int = 0
     num_free_blocks: int = 0  # including cached ones, which are evicted when needed
     num_cached_blocks: int = 0  # free, and reusable for a prompt with the same prefix
+    num_states: int = 0  # slots for recurrent states, of running sequences and of cached prefixes; 0 without them
+    num_cached_states: int = 0  # slots that hold the state after a cached prefix
+    state_bytes: int = 0  # of a slot
     step_time_s: float = 0.0  # of the last step
     step_tokens: int = 0  # computed in the last step
     step_sequences: int = 0  # in the last step
@@ -31,3 +34,9 @@ class EngineStats(NamedTuple):
     num_prefix_query_tokens: int = 0  # prompt tokens that were looked up in the cache
     num_prefix_hit_tokens: int = 0  # prompt tokens that were found in the cache
     num_replays: int = 0  # steps that a device replayed from a recording
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """The number of tokens of prompts that were computed, approximately: the last one gives a generated token."""
+        num_decodes = self.num_generated_tokens - self.num_accepted_draft_tokens
+        return max(self.num_computed_tokens - self.num_draft_tokens - num_decodes, 0)

@@ -60,7 +60,7 @@ def check_url(url: str, field: str, settings: ImageSettings) -> Target:
         raise InvalidRequest(field, f"the URL's scheme must be one of {allowed}")
     query = f"?{parts.query}" if parts.query else ""
     target = Target(parts.scheme, host, port or _PORTS[parts.scheme], (parts.path or "/") + query)
-    if not any(_is_meant(target, allowed) for allowed in settings.allowed_hosts):
+    if not any(_matches(target, allowed) for allowed in settings.allowed_hosts):
         raise InvalidRequest(
             field, f"images are not fetched from the host {target.authority[:256]!r} (images.allowed_hosts)"
         )
@@ -100,7 +100,7 @@ def _split(url: str, field: str) -> tuple[SplitResult, str, int | None]:
     return parts, host, port
 
 
-def _is_meant(target: Target, allowed: str) -> bool:
+def _matches(target: Target, allowed: str) -> bool:
     """Return whether an entry of the allowed hosts, HOST or HOST:PORT, matches the target."""
     name, _, port = allowed.partition(":")
     if port and int(port) != target.port:

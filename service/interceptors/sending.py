@@ -37,11 +37,11 @@ class Sending(aio.ServerInterceptor):
         if handler is None or not handler_call_details.method.startswith(API):
             return handler
         serve = behaviour_of(handler)
-        written = _written(serve, self._stall_timeout_s) if handler.response_streaming else _answered(serve)
-        return with_behaviour(handler, written)
+        behaviour = _streaming(serve, self._stall_timeout_s) if handler.response_streaming else _unary(serve)
+        return with_behaviour(handler, behaviour)
 
 
-def _answered(serve: Behaviour) -> Behaviour:
+def _unary(serve: Behaviour) -> Behaviour:
     """Return a unary behaviour that sends metadata and trailers with the response."""
 
     async def answer(request: Any, context: Context) -> Any:
@@ -53,7 +53,7 @@ def _answered(serve: Behaviour) -> Behaviour:
     return answer
 
 
-def _written(serve: Any, stall_timeout_s: float) -> Behaviour:
+def _streaming(serve: Any, stall_timeout_s: float) -> Behaviour:
     """Return a streaming behaviour that writes each message within the time limit."""
 
     async def write(request: Any, context: Context) -> None:
@@ -65,7 +65,7 @@ def _written(serve: Any, stall_timeout_s: float) -> Behaviour:
                     is_first = False
                 try:
                     async with asyncio.timeout(stall_timeout_s):
-                        await _sent(context.write(message))
+                        await _send(context.write(message))
                 except TimeoutError:
                     raise ReaderStalled(stall_timeout_s) from None
         _set_trailers(context)
@@ -79,7 +79,7 @@ async def _send_metadata(context: Context) -> None:
     Rejected calls thus have trailers only, in which proxies look for statuses to retry.
     """
     if (call := current_call()) is not None:
-        await _sent(context.send_initial_metadata(call.metadata))
+        await _send(context.send_initial_metadata(call.metadata))
 
 
 def _set_trailers(context: Context) -> None:
@@ -87,7 +87,7 @@ def _set_trailers(context: Context) -> None:
         context.set_trailing_metadata(trailers)
 
 
-async def _sent(sending: Awaitable[None]) -> None:
+async def _send(sending: Awaitable[None]) -> None:
     """Wait until a message is sent. Raise CancelledError if the client disconnects meanwhile."""
     try:
         await sending

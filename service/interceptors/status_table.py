@@ -8,6 +8,7 @@ from typing import TypeAlias
 import grpc
 from sluice.v1 import error_pb2
 
+from service.answering.errors import ResponseNotFound, StoreUnavailable, StoringOff
 from service.auth.errors import (
     AuthOff,
     DisabledKey,
@@ -92,6 +93,8 @@ TABLE = (
     Row(ScopeMissing, Code.PERMISSION_DENIED, error_pb2.ERROR_REASON_SCOPE_MISSING),
     Row(SignersUnknown, Code.UNAVAILABLE, error_pb2.ERROR_REASON_SIGNERS_UNKNOWN),
     Row(InvalidMessage, Code.INVALID_ARGUMENT, error_pb2.ERROR_REASON_INVALID_FIELD),
+    Row(ResponseNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_RESPONSE_NOT_FOUND),
+    Row(StoringOff, Code.FAILED_PRECONDITION, error_pb2.ERROR_REASON_STORING_OFF),
     Row(PromptTooLong, Code.INVALID_ARGUMENT, error_pb2.ERROR_REASON_PROMPT_TOO_LONG),
     Row(UnsupportedModality, Code.INVALID_ARGUMENT, error_pb2.ERROR_REASON_UNSUPPORTED_MODALITY),
     Row(TemplateRejected, Code.INVALID_ARGUMENT, error_pb2.ERROR_REASON_TEMPLATE_REFUSED),
@@ -104,6 +107,7 @@ TABLE = (
     Row(ConstraintFailed, Code.INVALID_ARGUMENT, error_pb2.ERROR_REASON_CONSTRAINT_FAILED),
     Row(ModelNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_MODEL_NOT_FOUND),
     Row(ModelNotLoaded, Code.UNAVAILABLE, error_pb2.ERROR_REASON_MODEL_NOT_LOADED),
+    Row(StoreUnavailable, Code.UNAVAILABLE, error_pb2.ERROR_REASON_STORE_UNAVAILABLE),
     Row(VersionNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_VERSION_NOT_FOUND),
     Row(DeploymentNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_DEPLOYMENT_NOT_FOUND),
     Row(EndpointNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_ENDPOINT_NOT_FOUND),

@@ -63,7 +63,7 @@ class PromptEncoder:
         self._images = images
 
     async def encode(self, request: AnswerRequest, budget: PromptBudget, deadline: float | None) -> list[EncodedPrompt]:
-        """Return all prompts in order. Raw prompts are encoded as one task, each conversation as a task of its own.
+        """Return all prompts in order. Raw prompts are encoded as one task, each conversation as a separate task.
 
         Raise InvalidRequest, or a subclass of it, with the field's name, EngineOverloaded, or DeadlineExceeded.
         """

@@ -16,6 +16,7 @@ from grpc import aio
 
 from process.errors import ConfigError
 from service.answering.generation import Answering
+from service.answering.stored_responses import StoredResponses
 from service.deployment.deployment import Deployment, LoadModel
 from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
@@ -44,7 +45,7 @@ from service.registry.errors import RegistryError
 from service.registry.registry import Registry
 from service.server.listener import StartError, check_free, connection_options, listen
 from service.server.services import REQUESTS, SERVICES, add_services
-from service.server.stores import authenticator, change_store, endpoint_store, operator_access
+from service.server.stores import authenticator, change_store, endpoint_store, operator_access, response_store
 from service.settings.config import Settings
 from service.settings.endpoint_settings import EndpointSettings
 from service.settings.model_settings import ModelSettings
@@ -66,7 +67,7 @@ class Server:
     """The gRPC server with everything on it. `start`, `load`, `watch` until a stop, `drain`, `close`."""
 
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
-        """Raise StartError if the keys can't be read."""
+        """Raise StartError if the keys or the store of responses can't be read."""
         self._settings = settings
         self.health = Health(SERVICES)
         self.registry = Registry()
@@ -96,6 +97,7 @@ class Server:
             options=connection_options(settings),
         )
         self.quota = open_quota(settings.quota, telemetry)
+        self._responses = response_store(settings)
         answering = Answering(
             self.registry,
             telemetry,
@@ -107,6 +109,7 @@ class Server:
             self._server,
             health=self.health,
             answering=answering,
+            stored=StoredResponses(self._responses, settings.max_request_bytes),
             registry=self.registry,
             models=ModelChanges(self.reconciler, self.deployment, self.registry, settings.engine),
             endpoints=self.endpoints,
@@ -128,6 +131,8 @@ class Server:
         await self._server.start()
         if self._authenticator is not None:
             self._run(self._authenticator.watch())
+        if self._responses is not None:
+            self._run(self._responses.purge_regularly())
         return bound
 
     async def load(self, models: Sequence[ModelSettings], load_model: LoadModel) -> None:
@@ -247,6 +252,8 @@ class Server:
         self.readers.close()
         for task in self._tasks:
             task.cancel()
+        if self._responses is not None:
+            await self._responses.close()
         self.endpoints.wanted.close()
         self.reconciler.wanted.close()
 

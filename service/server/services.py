@@ -20,6 +20,7 @@ from sluice.v1 import (
 )
 
 from service.answering.generation import Answering
+from service.answering.stored_responses import StoredResponses
 from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
 from service.interceptors.rpcs import RPCS
@@ -53,6 +54,7 @@ def add_services(
     *,
     health: Health,
     answering: Answering,
+    stored: StoredResponses,
     registry: Registry,
     models: ModelChanges,
     endpoints: EndpointChanges,
@@ -63,7 +65,7 @@ def add_services(
     """Register all servicers with a server, and health and reflection."""
     chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering), server)
     completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering), server)
-    response_pb2_grpc.add_ResponseServiceServicer_to_server(ResponseServicer(answering), server)
+    response_pb2_grpc.add_ResponseServiceServicer_to_server(ResponseServicer(answering, stored), server)
     text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(TextGenerationServicer(answering), server)
     adapter_pb2_grpc.add_AdapterServiceServicer_to_server(AdapterServicer(models), server)
     embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(EmbeddingServicer(registry, telemetry, quota), server)
@@ -71,7 +73,7 @@ def add_services(
     model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, models, telemetry), server)
     quota_pb2_grpc.add_QuotaServiceServicer_to_server(QuotaServicer(quota), server)
     rank_pb2_grpc.add_RankServiceServicer_to_server(RankServicer(registry, telemetry, quota), server)
-    token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(registry, readers, quota), server)
+    token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(registry, readers, quota, stored), server)
     watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(registry, readers, quota), server)
     health_pb2_grpc.add_HealthServicer_to_server(health.servicer, server)
     add_reflection(server, [*SERVICES, HEALTH_SERVICE])

@@ -1,4 +1,4 @@
-"""The stores of keys, endpoints and changed models that the settings choose: files, Redis, or memory."""
+"""The stores of keys, endpoints, changed models and responses that the settings choose: files, Redis, or memory."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from service.deployment.endpoint_document import EndpointDocument
 from service.server.listener import StartError
 from service.settings.config import Settings
 from service.storage.document import DocumentStore, MemoryDocument, SharedDocument
+from service.storage.responses.port import StoreFailed, StoreLimits
+from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.store_thread import StoreThread
 from service.storage.shared_file import SharedFile
 from service.storage.shared_text import SharedText
 
@@ -41,6 +44,20 @@ def change_store(settings: Settings) -> DocumentStore[Changes]:
     if settings.loaded_models_file is not None:
         return SharedDocument(SharedFile(settings.loaded_models_file), ChangesJson())
     return MemoryDocument(Changes())
+
+
+def response_store(settings: Settings) -> StoreThread | None:
+    """The store of responses, or None if clients may store none. Raise StartError."""
+    chosen = settings.stored_responses
+    if chosen.file is None:
+        return None
+    limits = StoreLimits(
+        max_age_s=chosen.max_age_s, max_bytes_per_owner=chosen.max_bytes_per_key, max_bytes=chosen.max_bytes
+    )
+    try:
+        return StoreThread(SqliteStore(chosen.file, limits), chosen.timeout_s)
+    except StoreFailed as error:
+        raise StartError(f"stored_responses.file: {error}") from error
 
 
 def operator_access(settings: Settings) -> OperatorAccess:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sluice.v1 import endpoint_pb2, endpoint_pb2_grpc
 
 from service.calls.call import current_caller
-from service.contract.models.model import endpoint_message, to_entities
+from service.contract.models.model import endpoint_message, to_entities, to_service_level
 from service.deployment.endpoint_changes import EndpointChanges
 from service.generation.caller import Caller
 from service.registry.description import Endpoint
@@ -31,8 +31,8 @@ class EndpointServicer(endpoint_pb2_grpc.EndpointServiceServicer):
         context: object,  # noqa: ARG002
     ) -> endpoint_pb2.ListEndpointsResponse:
         visible = self._registry.visible_to(current_caller())
-        own = {model.name: Endpoint.of_model(model.description) for model in visible}
-        endpoints = {endpoint.name: endpoint for endpoint in visible.endpoints()} | own
+        model_endpoints = {model.name: Endpoint.of_model(model.description) for model in visible}
+        endpoints = {endpoint.name: endpoint for endpoint in visible.endpoints()} | model_endpoints
         messages = [endpoint_message(endpoints[name]) for name in sorted(endpoints)]
         return endpoint_pb2.ListEndpointsResponse(endpoints=messages)
 
@@ -57,7 +57,10 @@ class EndpointServicer(endpoint_pb2_grpc.EndpointServiceServicer):
         caller = current_caller()
         self._check_free(request.name, caller)
         visible = self._registry.visible_to(caller)
-        endpoint = await self._changes.add(request.name, lambda: visible.new_endpoint(request.name, entities))
+        level = to_service_level(request.service_level)
+        endpoint = await self._changes.add(
+            request.name, lambda: replace(visible.new_endpoint(request.name, entities), service_level=level)
+        )
         _log.info("endpoint was created", extra={"fields": {"endpoint": request.name}})
         return endpoint_pb2.CreateEndpointResponse(endpoint=endpoint_message(endpoint))
 
@@ -73,7 +76,10 @@ class EndpointServicer(endpoint_pb2_grpc.EndpointServiceServicer):
         def updated(found: Endpoint) -> Endpoint:
             _check_version(found, request)
             endpoint = visible.new_endpoint(request.name, entities)
-            return replace(endpoint, created_ns=found.created_ns, config_version=found.config_version + 1)
+            has_level = request.HasField("service_level")
+            level = to_service_level(request.service_level) if has_level else found.service_level
+            version = found.config_version + 1
+            return replace(endpoint, created_ns=found.created_ns, config_version=version, service_level=level)
 
         self._check_changeable(request.name, caller)
         endpoint = await self._changes.change(request.name, caller, updated)

@@ -3,25 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
-from sluice.v1 import response_event_pb2, response_pb2, response_pb2_grpc
+from sluice.v1 import response_event_pb2, response_pb2, response_pb2_grpc, stored_response_pb2
 
 from service.answering.generation import Answering, Context
-from service.answering.kind import RESPONSE
+from service.answering.kind import continuing
+from service.answering.stored_responses import StoredResponses
 
 
 class ResponseServicer(response_pb2_grpc.ResponseServiceServicer):
     """Implements ResponseService."""
 
-    def __init__(self, answering: Answering) -> None:
+    def __init__(self, answering: Answering, stored: StoredResponses) -> None:
         self._answering = answering
+        self._stored = stored
 
     async def CreateResponse(  # noqa: N802
         self, request: response_pb2.CreateResponseRequest, context: Context
     ) -> response_pb2.CreateResponseResponse:
-        return await self._answering.whole(RESPONSE, request, context)
+        self._stored.check(request)
+        kind = continuing(await self._stored.history(request))
+        answer = await self._answering.whole(kind, request, context)
+        await self._stored.keep(request, answer.response)
+        return answer
 
-    def StreamResponse(  # noqa: N802
+    async def StreamResponse(  # noqa: N802
         self, request: response_pb2.CreateResponseRequest, context: Context
     ) -> AsyncGenerator[response_event_pb2.StreamResponseResponse, None]:
-        return self._answering.stream(RESPONSE, request, context)
+        self._stored.check(request)
+        kind = continuing(await self._stored.history(request))
+        async with aclosing(self._answering.stream(kind, request, context)) as events:
+            async for event in events:
+                if event.HasField("completed"):
+                    await self._stored.keep(request, event.completed.response)
+                elif event.HasField("incomplete"):
+                    await self._stored.keep(request, event.incomplete.response)
+                yield event
+
+    async def GetResponse(  # noqa: N802
+        self,
+        request: stored_response_pb2.GetResponseRequest,
+        context: Context,  # noqa: ARG002
+    ) -> stored_response_pb2.GetResponseResponse:
+        return await self._stored.get(request.id)
+
+    async def DeleteResponse(  # noqa: N802
+        self,
+        request: stored_response_pb2.DeleteResponseRequest,
+        context: Context,  # noqa: ARG002
+    ) -> stored_response_pb2.DeleteResponseResponse:
+        await self._stored.delete(request.id)
+        return stored_response_pb2.DeleteResponseResponse()
+
+    async def ListInputItems(  # noqa: N802
+        self,
+        request: stored_response_pb2.ListInputItemsRequest,
+        context: Context,  # noqa: ARG002
+    ) -> stored_response_pb2.ListInputItemsResponse:
+        return await self._stored.input_items(request)

@@ -8,6 +8,7 @@ from sluice.v1 import token_pb2, token_pb2_grpc
 
 from service.answering.admission import admitted
 from service.answering.generation import Context
+from service.answering.stored_responses import StoredResponses
 from service.calls.call import current_caller, deadline_of, route_call
 from service.contract.generations import chat
 from service.contract.responses import response_request
@@ -23,8 +24,9 @@ from service.registry.registry import Registry
 class TokenServicer(token_pb2_grpc.TokenServiceServicer):
     """Implements TokenService for all models, embedding models included."""
 
-    def __init__(self, registry: Registry, workers: Workers, quota: Quota) -> None:
+    def __init__(self, registry: Registry, workers: Workers, quota: Quota, stored: StoredResponses) -> None:
         """`workers` are shared by all models and separate from those of generation requests."""
+        self._stored = stored
         self._registry = registry
         self._workers = workers
         self._quota = quota
@@ -113,7 +115,8 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
                 conversation = chat.to_conversation(request.chat)
             else:
                 name, deployment = request.response.model, request.response.serving.deployment
-                conversation = response_request.to_conversation(request.response)
+                history = await self._stored.history(request.response)
+                conversation = response_request.to_conversation(request.response, history)
             model = self._registry.visible_to(current_caller(), route_call).generator(name, deployment)
             async with admitted(self._quota, model.name, ()):
                 return model, await model.preparation.tokens(conversation, deadline, self._workers)

@@ -24,6 +24,7 @@ from service.settings.model_settings import Dtype, ModelSettings
 from service.settings.names import ModelName, first_duplicate
 from service.settings.quota_settings import QuotaSettings
 from service.settings.store_settings import StoreSettings
+from service.settings.stored_response_settings import StoredResponseSettings
 
 PROGRAM = "sluice-service"
 _MIB = 1 << 20
@@ -113,6 +114,9 @@ class Settings(ProcessSettings):
     drain_timeout_s: Seconds = Field(22, description="time for running calls to end, after drain_delay_s")
 
     store: StoreSettings = Field(StoreSettings(), description="the store of what replicas share")
+    stored_responses: StoredResponseSettings = Field(
+        StoredResponseSettings(), description="responses that clients store; without a file they can store none"
+    )
     auth: AuthSettings = Field(
         AuthSettings(), description="authentication of clients; without keys_file, keys_in_store and jwks it is off"
     )

@@ -28,7 +28,7 @@ TOKENS = "sluice_engine_generated_tokens_total"
 @pytest.mark.parametrize("dialect", DialectName)
 def test_each_dialect_is_measured(stack: Stack, dialect: DialectName) -> None:
     """The report has the requested number and length of requests, and no value that the dialect does not report."""
-    report = json.loads(sluice("bench", "--dialect", dialect, *SMALL, "--json", url=stack.door).stdout)
+    report = json.loads(sluice("bench", "--dialect", dialect, *SMALL, "--json", url=stack.url).stdout)
     assert (report["requests"], report["answered"], report["errors"]) == (6, 6, {})
     assert report["prompt_tokens"] == (None if dialect == DialectName.MINDIE else 6 * 60)
     assert report["are_tokens_told"]
@@ -161,7 +161,7 @@ def test_arrivals_do_not_wait_for_answers(slow: str) -> None:
 
 def test_bench_without_a_successful_request_fails(stack: Stack) -> None:
     """If no request succeeds, the table has the reason and the exit code is 1."""
-    done = sluice("bench", "--prompt-tokens", "4000", "--requests", "2", url=stack.door)
+    done = sluice("bench", "--prompt-tokens", "4000", "--requests", "2", url=stack.url)
     assert done.returncode == 1
     assert "2 by HTTP 400: messages: the prompt has 4000 tokens;" in done.stdout
 
@@ -179,7 +179,7 @@ def test_bench_without_a_successful_request_fails(stack: Stack) -> None:
 )
 def test_invalid_bench_options_are_rejected_in_one_line(stack: Stack, words: list[str], text: str) -> None:
     """The error is printed before the load starts."""
-    done = sluice("bench", *words, url=stack.door)
+    done = sluice("bench", *words, url=stack.url)
     assert (done.returncode, done.stdout) == (1, "")
     assert text in done.stderr
     assert done.stderr.startswith("sluice: ")
@@ -201,7 +201,7 @@ def test_ctrl_c_prints_the_report_so_far(stack: Stack, dialect: str) -> None:
     """Ctrl-C prints the report so far, with exit code 130, and no request is left at the server."""
     options = ["--requests", "9999", "--max-tokens", "20", "--concurrency", "2", "--dialect", dialect]
     before = stack.metric(TOKENS)
-    with Terminal("bench", *options, env={"SLUICE_URL": stack.door, "COLUMNS": "100"}) as terminal:
+    with Terminal("bench", *options, env={"SLUICE_URL": stack.url, "COLUMNS": "100"}) as terminal:
         terminal.until("━")  # the progress bar
         wait_until(lambda: stack.metric(TOKENS) >= before + 400)  # at most 20 per request, two at a time
         terminal.type("\x03")

@@ -29,7 +29,7 @@ class Administered(NamedTuple):
 
     def sluice(self, *words: str, who: str = "admin", urls: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
         """Run a command with a user's key."""
-        env = {**os.environ, "SLUICE_URL": " ".join(urls or (self.stack.door,)), "SLUICE_API_KEY": self.keys[who]}
+        env = {**os.environ, "SLUICE_URL": " ".join(urls or (self.stack.url,)), "SLUICE_API_KEY": self.keys[who]}
         command = [sys.executable, "-m", "cli", *words]
         return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=GUARD_S, check=False)
 

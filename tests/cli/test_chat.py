@@ -33,15 +33,15 @@ def sluice(*words: str, text: str | None = None, url: str) -> subprocess.Complet
 def test_answer_to_one_question_is_printed_to_standard_output(stack: Stack) -> None:
     """Only the answer is printed, whether the question is an argument or piped in."""
     for done in (
-        sluice("chat", QUESTION, *GREEDY, url=stack.door),
-        sluice("chat", *GREEDY, text=QUESTION, url=stack.door),
+        sluice("chat", QUESTION, *GREEDY, url=stack.url),
+        sluice("chat", *GREEDY, text=QUESTION, url=stack.url),
     ):
         assert (done.returncode, done.stdout, done.stderr) == (0, f"{ANSWER}\n", "")
 
 
 def test_json_option_prints_the_servers_events(stack: Stack) -> None:
     """--json prints one event per line, the last with the usage."""
-    events = [json.loads(line) for line in sluice("chat", QUESTION, "--json", url=stack.door).stdout.splitlines()]
+    events = [json.loads(line) for line in sluice("chat", QUESTION, "--json", url=stack.url).stdout.splitlines()]
     assert events[0]["object"] == "chat.completion.chunk"
     assert events[-1]["usage"]["completion_tokens"] > 0
 
@@ -58,7 +58,7 @@ def test_json_option_prints_the_servers_events(stack: Stack) -> None:
 )
 def test_errors_are_printed_in_one_line(stack: Stack, words: list[str], code: int, text: str) -> None:
     """The error names the flag or the field, without a traceback."""
-    done = sluice("chat", *words, url=stack.door)
+    done = sluice("chat", *words, url=stack.url)
     assert (done.returncode, done.stdout) == (code, "")
     assert text in done.stderr
     assert "Traceback" not in done.stderr
@@ -89,7 +89,7 @@ def test_error_about_a_missing_server_names_its_url(command: list[str], url: str
 def test_a_closed_output_causes_no_traceback(stack: Stack) -> None:
     """`sluice chat … | head -c 1` ends without an error."""
     done = subprocess.run(  # noqa: S602  as users type it
-        f"{sys.executable} -m cli chat 'Count to 1000.' --url {stack.door} --set ignore_eos=true | head -c 1",
+        f"{sys.executable} -m cli chat 'Count to 1000.' --url {stack.url} --set ignore_eos=true | head -c 1",
         shell=True, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=True,
     )  # fmt: skip
     assert len(done.stdout) == 1
@@ -98,8 +98,8 @@ def test_a_closed_output_causes_no_traceback(stack: Stack) -> None:
 
 def test_terminal_conversation_streams_and_supports_commands(stack: Stack, tmp_path: Path) -> None:
     """Answers stream, later turns have the earlier ones, and commands change the request and save the conversation."""
-    with Terminal("chat", *GREEDY, env={"SLUICE_URL": stack.door}) as terminal:
-        terminal.until(f"sluice-demo at {stack.door}; /help lists commands, Ctrl-D exits\n")
+    with Terminal("chat", *GREEDY, env={"SLUICE_URL": stack.url}) as terminal:
+        terminal.until(f"sluice-demo at {stack.url}; /help lists commands, Ctrl-D exits\n")
 
         def enter(text: str, shown: str) -> str:
             """Type a line at the prompt, and return the output up to `shown`."""
@@ -148,7 +148,7 @@ def test_terminal_conversation_streams_and_supports_commands(stack: Stack, tmp_p
 
 def test_ctrl_c_stops_the_answer_but_not_the_program(stack: Stack) -> None:
     """Ctrl-C stops the generation at the server, and the conversation continues."""
-    with Terminal("chat", *ENDLESS, env={"SLUICE_URL": stack.door}) as terminal:
+    with Terminal("chat", *ENDLESS, env={"SLUICE_URL": stack.url}) as terminal:
         terminal.until("> ")
         terminal.interrupt_until("Ctrl-D or /exit exits")
         terminal.until("> ")

@@ -18,7 +18,7 @@ def served(log_format: str) -> list[str]:
     stack = Stack(f"--log-format={log_format}")
     try:
         stack.wait_for("sluice is ready.")
-        assert httpx.get(f"{stack.door}/v1/models", timeout=GUARD_S).status_code == 200
+        assert httpx.get(f"{stack.url}/v1/models", timeout=GUARD_S).status_code == 200
         stack.wait_for("/v1/models")
     finally:
         assert stack.stop() == 0, stack.output

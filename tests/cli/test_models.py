@@ -17,28 +17,28 @@ from tests.e2e.stack import Stack
 
 def test_models_and_endpoints_are_listed(stack: Stack) -> None:
     """Both are listed as text for people and as the server's own JSON."""
-    assert sluice("models", url=stack.door).stdout.splitlines()[:2] == ["sluice-demo", "all-minilm-l6-v2"]
-    assert json.loads(sluice("models", "--json", url=stack.door).stdout)[0]["id"] == "sluice-demo"
-    heads, *rows = sluice("endpoints", url=stack.door).stdout.splitlines()
+    assert sluice("models", url=stack.url).stdout.splitlines()[:2] == ["sluice-demo", "all-minilm-l6-v2"]
+    assert json.loads(sluice("models", "--json", url=stack.url).stdout)[0]["id"] == "sluice-demo"
+    heads, *rows = sluice("endpoints", url=stack.url).stdout.splitlines()
     assert heads.split() == ["NAME", "TASK", "MODELS"]
     assert ["sluice-demo", "llm/v1/chat", "sluice-demo"] in [row.split() for row in rows]
-    assert "sluice-demo" in {each["name"] for each in json.loads(sluice("endpoints", "--json", url=stack.door).stdout)}
+    assert "sluice-demo" in {each["name"] for each in json.loads(sluice("endpoints", "--json", url=stack.url).stdout)}
 
 
 def test_complete_and_embed_accept_arguments_and_pipes(stack: Stack) -> None:
     """Texts are arguments or piped in, and the embedding model is found by its task."""
-    done = sluice("complete", "Once", "--max-tokens", "4", "--temperature", "0", url=stack.door)
+    done = sluice("complete", "Once", "--max-tokens", "4", "--temperature", "0", url=stack.url)
     assert (done.returncode, done.stderr) == (0, "")
-    piped = sluice("complete", "--max-tokens", "4", "--temperature", "0", text="Once", url=stack.door)
+    piped = sluice("complete", "--max-tokens", "4", "--temperature", "0", text="Once", url=stack.url)
     assert done.stdout == piped.stdout
-    first, second = sluice("embed", text="one\ntwo\n", url=stack.door).stdout.splitlines()
+    first, second = sluice("embed", text="one\ntwo\n", url=stack.url).stdout.splitlines()
     assert len(first.split()) == len(second.split()) == 384
-    answer = json.loads(sluice("embed", "one", "--json", url=stack.door).stdout)
+    answer = json.loads(sluice("embed", "one", "--json", url=stack.url).stdout)
     assert answer["data"][0]["embedding"] == pytest.approx([float(number) for number in first.split()], abs=1e-4)
 
 
 @pytest.mark.slow
-def test_version_is_the_distributions() -> None:
+def test_version_equals_the_distributions() -> None:
     """--version prints one line with the distribution's version."""
     done = subprocess.run([sys.executable, "-m", "cli", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"{installed_version()}\n"

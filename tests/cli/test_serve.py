@@ -26,8 +26,8 @@ def test_terminal_output_is_short_lines(tmp_path: Path) -> None:
         assert "model is ready" in before
         assert '{"' not in before.partition("Try:")[0]
         assert "  models          demo\n" in before
-        door = flags[0].partition("=")[2]
-        command = [sys.executable, "-m", "cli", "chat", "Who are you?", "--url", f"http://127.0.0.1:{door}"]
+        port = flags[0].partition("=")[2]
+        command = [sys.executable, "-m", "cli", "chat", "Who are you?", "--url", f"http://127.0.0.1:{port}"]
         subprocess.run(command, cwd=ROOT, capture_output=True, timeout=GUARD_S, check=True)
         between = terminal.until("POST /v1/chat/completions")
         assert "Try:" not in between

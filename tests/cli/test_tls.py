@@ -46,9 +46,9 @@ def test_http_to_a_server_with_tls_names_https(secure: Stack, call: tuple[str, .
 @pytest.mark.parametrize("call", CALLS)
 def test_https_to_a_server_without_tls_names_http(stack: Stack, call: tuple[str, ...]) -> None:
     """The error names the URL with http://."""
-    done = sluice(*call, url=stack.door.replace("http:", "https:"))
+    done = sluice(*call, url=stack.url.replace("http:", "https:"))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
-    assert f"the server has no TLS there; use {stack.door}" in done.stderr
+    assert f"the server has no TLS there; use {stack.url}" in done.stderr
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -75,13 +75,13 @@ def results() -> dict[str, dict[str, str | None]]:
     return {}
 
 
-def run(file: str, door: str, unavailable_url: str) -> dict[str, str | None]:
+def run(file: str, url: str, unavailable_url: str) -> dict[str, str | None]:
     """Run all checks of one file and return their results."""
     if file.endswith(".mjs"):
-        command = ["node", str(CHECKS / file), str(ROOT / ".cache/npm/node_modules"), door, unavailable_url]
+        command = ["node", str(CHECKS / file), str(ROOT / ".cache/npm/node_modules"), url, unavailable_url]
     else:
         python = ROOT / ".venvs" / environment(file) / "bin" / "python"
-        command = [str(python), str(HERE / "run_checks.py"), str(CHECKS / file), door, unavailable_url]
+        command = [str(python), str(HERE / "run_checks.py"), str(CHECKS / file), url, unavailable_url]
     timeout_s = LARGE_TIMEOUT_S if environment(file) in LARGE else GUARD_S
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     assert done.returncode == 0, done.stderr
@@ -100,7 +100,7 @@ def test_client(
     """The client's own call works as its documentation promises."""
     if file not in results:
         server: Stack = request.getfixturevalue("exact_stack" if Path(file).stem in EXACT else "stack")
-        results[file] = run(file, server.door, gateway_without_service)
+        results[file] = run(file, server.url, gateway_without_service)
     assert results[file][check] is None, results[file][check]
 
 

@@ -42,7 +42,7 @@ def results(stack: Stack) -> dict[str, dict[str, str | None]]:
     found = {}
     for name in ENVIRONMENTS:
         python = ROOT / ".venvs" / name / "bin" / "python"
-        command = [str(python), "-W", "error", str(HERE / "run_checks.py"), str(CHECKS), stack.door, ""]
+        command = [str(python), "-W", "error", str(HERE / "run_checks.py"), str(CHECKS), stack.url, ""]
         done = subprocess.run(command, capture_output=True, text=True, timeout=GUARD_S, check=False, env=source)
         assert done.returncode == 0, done.stderr
         found[name] = json.loads(done.stdout.splitlines()[-1])

@@ -42,7 +42,7 @@ def kill_service(stack: Stack) -> None:
 
 def until_ready(stack: Stack) -> None:
     """Wait until the killed service is ready again."""
-    wait_until(lambda: httpx.get(f"{stack.door}/readyz", timeout=GUARD_S).is_success, lambda: stack.output)
+    wait_until(lambda: httpx.get(f"{stack.url}/readyz", timeout=GUARD_S).is_success, lambda: stack.output)
 
 
 @pytest.fixture(scope="module")

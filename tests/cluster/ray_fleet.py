@@ -41,7 +41,7 @@ class RayFleet:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
-    def door(self) -> str:
+    def url(self) -> str:
         """Envoy's base URL."""
         return f"http://127.0.0.1:{self._ports['envoy']}"
 
@@ -119,7 +119,7 @@ class RayFleet:
     def answers(self, path: str = "healthz") -> bool:
         """Return True if Envoy and the gateway answer, and for `readyz` a service, too."""
         try:
-            with urllib.request.urlopen(f"{self.door}/{path}", timeout=5):  # noqa: S310  http, by the door
+            with urllib.request.urlopen(f"{self.url}/{path}", timeout=5):  # noqa: S310  http, through Envoy
                 return True
         except OSError:
             return False

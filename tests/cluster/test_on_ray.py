@@ -32,11 +32,11 @@ async def test_replicas_are_scaled_with_the_load() -> None:
     """Twelve clients scale the pool to three replicas, and then it returns to one; no request is lost."""
     with RayFleet([pool(1, 3, scaling=QUICK)]) as fleet:
         await until_served(fleet, 1)
-        load = Load(fleet.door, num_callers=12)
+        load = Load(fleet.url, num_callers=12)
         async with under(load):
             await until_served(fleet, 3)
             await until_num(load, 4 * load.num_callers)
-        few = Load(fleet.door, num_callers=1)
+        few = Load(fleet.url, num_callers=1)
         async with under(few):
             await until_served(fleet, 1)
     check_all_done(load)
@@ -47,7 +47,7 @@ async def test_replacing_replicas_loses_no_request() -> None:
     """A change of the file replaces the replicas under load, and another keeper takes over running ones."""
     with RayFleet([pool(2, 2)]) as fleet:
         await until_served(fleet, 2)
-        load = Load(fleet.door, num_callers=6)
+        load = Load(fleet.url, num_callers=6)
         async with under(load):
             before = fleet.hosts()
             fleet.deploy(revision="2")
@@ -70,7 +70,7 @@ async def test_death_of_a_node_ends_only_its_streams() -> None:
     """At most the streams of the node's replica are lost; others keep serving, and another replica starts elsewhere."""
     with RayFleet([pool(2, 2)], num_nodes=2) as fleet:
         await until_served(fleet, 2)
-        load = Load(fleet.door, num_callers=6)
+        load = Load(fleet.url, num_callers=6)
         async with under(load):
             before = fleet.hosts()
             fleet.cluster.remove_node(fleet.nodes[0], allow_graceful=False)
@@ -94,7 +94,7 @@ async def test_empty_pool_starts_a_replica_when_called() -> None:
     with RayFleet([pool(1, 1), {**pool(0, 1, "second", scaling=QUICK), "settings": second}]) as fleet:
         await until_served(fleet, 1)
         assert fleet.hosts("second") == []
-        async with httpx.AsyncClient(base_url=fleet.door, timeout=GUARD_S) as caller:
+        async with httpx.AsyncClient(base_url=fleet.url, timeout=GUARD_S) as caller:
             refused: set[tuple[int, str | None]] = set()
             while (answer := await ask(caller, {"model": "second", **body})).status_code != 200:
                 refused.add((answer.status_code, answer.headers.get("retry-after")))

@@ -63,7 +63,7 @@ CASES = [
 @pytest.fixture(scope="module")
 def client(stack: Stack) -> Iterator[httpx.Client]:
     """An HTTP client of Envoy."""
-    with httpx.Client(base_url=stack.door, timeout=GUARD_S) as client:
+    with httpx.Client(base_url=stack.url, timeout=GUARD_S) as client:
         yield client
 
 

@@ -22,7 +22,7 @@ BUNDLED = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
 @settings(max_examples=300, deadline=None)
 @given(st.text())
 def test_tokenizer_round_trips_any_text(text: str) -> None:
-    """Every UTF-8 text comes back byte for byte."""
+    """Every UTF-8 text is decoded byte for byte."""
     assert BUNDLED.decode(BUNDLED.encode(text).ids, skip_special_tokens=False) == text
 
 
@@ -78,7 +78,7 @@ def test_train_tokenizer_is_repeatable() -> None:
 
 
 def test_train_tokenizer_refuses_to_overwrite(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A tokenizer is not replaced unless asked for, since its weights would become useless."""
+    """A tokenizer is not replaced unless requested, since its weights would become useless."""
     (tmp_path / "tokenizer.json").write_text("{}")
     monkeypatch.setattr(sys, "argv", ["train_tokenizer", "--into", str(tmp_path)])
     with pytest.raises(SystemExit, match=r"tokenizer\.json exists; --force"):

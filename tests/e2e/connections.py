@@ -13,24 +13,24 @@ import grpc
 import httpx
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.e2e.door import Door
+from tests.e2e.envoy_process import EnvoyProcess
 from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S
 
 CHAT = {"model": "sluice-demo", "max_tokens": 4, "messages": [{"role": "user", "content": "Hello!"}]}
 
 
-def serves(door: Door) -> None:
+def serves(envoy: EnvoyProcess) -> None:
     """Check that operators' paths, REST and gRPC respond."""
     for path in ("healthz", "readyz"):
-        assert httpx.get(f"{door.url}/{path}", timeout=GUARD_S).status_code == 200
-    assert httpx.post(f"{door.url}/v1/chat/completions", json=CHAT, timeout=GUARD_S).status_code == 200
-    assert health(door) == "OK"
+        assert httpx.get(f"{envoy.url}/{path}", timeout=GUARD_S).status_code == 200
+    assert httpx.post(f"{envoy.url}/v1/chat/completions", json=CHAT, timeout=GUARD_S).status_code == 200
+    assert health(envoy) == "OK"
 
 
-def health(door: Door) -> str:
+def health(envoy: EnvoyProcess) -> str:
     """Return the status name of a health check over gRPC."""
-    with grpc.insecure_channel(door.target) as channel:
+    with grpc.insecure_channel(envoy.target) as channel:
         try:
             stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
             stub.Check(health_pb2.HealthCheckRequest(), timeout=GUARD_S)
@@ -41,12 +41,12 @@ def health(door: Door) -> str:
 
 @contextlib.contextmanager
 def connections(
-    door: Door, count: int, content: bytes = b"", address: str = "127.0.0.1"
+    envoy: EnvoyProcess, count: int, content: bytes = b"", address: str = "127.0.0.1"
 ) -> Iterator[list[socket.socket]]:
     """Open connections from a local address and send `content` on each."""
     with contextlib.ExitStack() as stack:
         opened = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", door.port), source_address=(address, 0)))
+            stack.enter_context(socket.create_connection(("127.0.0.1", envoy.port), source_address=(address, 0)))
             for _ in range(count)
         ]
         for each in opened:
@@ -67,9 +67,9 @@ def is_closed(connection: socket.socket, timeout_s: float = GUARD_S) -> bool:
     return True
 
 
-def door_with(stack: Stack, change: Callable[[dict[str, Any]], None]) -> Door:
+def envoy_with(stack: Stack, change: Callable[[dict[str, Any]], None]) -> EnvoyProcess:
     """Return an Envoy in front of the product with a changed configuration."""
-    return Door(stack.ports["gateway"], stack.ports["service"], change)
+    return EnvoyProcess(stack.ports["gateway"], stack.ports["service"], change)
 
 
 class SlowUpstream:

@@ -35,14 +35,14 @@ def openai_content(*parts: Any) -> list[dict[str, Any]]:
 
 
 def ask(vision: Stack, path: str, body: dict[str, Any], **headers: str) -> Any:
-    answer = httpx.post(f"{vision.door}{path}", json=body, headers=headers, timeout=GUARD_S)
+    answer = httpx.post(f"{vision.url}{path}", json=body, headers=headers, timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 def chat(vision: Stack, content: Any, model: str = "vision", **fields: Any) -> httpx.Response:
     body = {"model": model, "messages": [{"role": "user", "content": content}], "temperature": 0, "max_tokens": 8}
-    return httpx.post(f"{vision.door}/v1/chat/completions", json=body | fields, timeout=GUARD_S)
+    return httpx.post(f"{vision.url}/v1/chat/completions", json=body | fields, timeout=GUARD_S)
 
 
 def by_url(url: str) -> list[dict[str, Any]]:

@@ -47,7 +47,7 @@ class Replicas:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
-    def door(self) -> str:
+    def url(self) -> str:
         """The base URL of the public listener."""
         return f"http://127.0.0.1:{self._ports['envoy']}"
 

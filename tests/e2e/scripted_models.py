@@ -97,7 +97,7 @@ class ScriptedRunner:
 
 
 @dataclass(frozen=True)
-class Doors:
+class Clients:
     """Clients of the gateway and of the service."""
 
     http: httpx.AsyncClient
@@ -105,7 +105,7 @@ class Doors:
 
 
 @asynccontextmanager
-async def scripted_product(scripts: dict[str, Script]) -> AsyncIterator[Doors]:
+async def scripted_product(scripts: dict[str, Script]) -> AsyncIterator[Clients]:
     """Run the service and the gateway with a model for each script, by name."""
     telemetry = Telemetry(None, [])
     chosen = settings_of(model=dict.fromkeys(scripts, "nowhere"))
@@ -131,7 +131,7 @@ async def scripted_product(scripts: dict[str, Script]) -> AsyncIterator[Doors]:
             base = f"http://127.0.0.1:{listener.getsockname()[1]}"
             try:
                 async with httpx.AsyncClient(base_url=base, timeout=GUARD_S) as http:
-                    yield Doors(http, channel)
+                    yield Clients(http, channel)
             finally:
                 await gateway.shutdown([listener])
                 listener.close()

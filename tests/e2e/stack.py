@@ -152,7 +152,7 @@ class Stack:
             assert found(), f"{texts} not in\n{''.join(self._lines)}"
 
     @property
-    def door(self) -> str:
+    def url(self) -> str:
         """The base URL of the public listener."""
         return f"http://127.0.0.1:{self.ports['envoy']}"
 

@@ -1,6 +1,6 @@
-"""A service that answers each method by fixed messages, and writes down what it was asked and what it said.
+"""A service that answers each method by fixed messages, and records its requests and answers.
 
-It takes the methods from the contract's descriptors, so that every one of them can be scripted.
+The methods come from the contract's descriptors, so that each method can be scripted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from google.protobuf.message_factory import GetMessageClass
 from tests.gateway import fakes
 
 Answer: TypeAlias = Message | fakes.Status
-Answers: TypeAlias = Mapping[str, Sequence[Answer]]  # method name → what it says, a status last or not at all
+Answers: TypeAlias = Mapping[str, Sequence[Answer]]  # method name → its answers; a status may only be the last
 
 
 class GoldenService(grpc.GenericRpcHandler):

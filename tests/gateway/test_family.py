@@ -15,7 +15,8 @@ import pytest
 
 from gateway.dialects.seam.encoder import COMMENT
 from tests.gateway.conftest import Gateway
-from tests.gateway.golden_exchanges import ALL, EXCHANGES, RELATED, Exchange
+from tests.gateway.golden_exchange import Exchange
+from tests.gateway.golden_exchanges import ALL, EXCHANGES, RELATED
 from tests.gateway.golden_service import GoldenService, golden_service
 
 OWN_HEADERS: Final = {"date", "content-length", "x-ms-error-code"}

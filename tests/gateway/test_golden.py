@@ -1,7 +1,7 @@
-"""Exchanges of every shape, to the byte: the request, what the service is asked and says, and what comes back.
+"""Exchanges of every kind, to the byte: the request, the service's requests and answers, and the response.
 
-Each is a file of golden/exchanges, recorded over real HTTP and gRPC with fixed ids, times and seeds. After a change
-that is meant, record them anew and read the difference:
+Each is a file of golden/exchanges, recorded over real HTTP and gRPC with fixed ids, times and seeds. After an intended
+change, record them again and read the difference:
 
     RECORD_GOLDEN=1 python -m pytest tests/gateway/test_golden.py && git diff tests/gateway/golden
 """
@@ -16,7 +16,8 @@ import httpx
 import pytest
 
 from tests.gateway.conftest import Gateway
-from tests.gateway.golden_exchanges import EXCHANGES, Exchange
+from tests.gateway.golden_exchange import Exchange
+from tests.gateway.golden_exchanges import EXCHANGES
 from tests.gateway.golden_service import GoldenService, golden_service
 
 FOLDER = Path(__file__).parent / "golden" / "exchanges"

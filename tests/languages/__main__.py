@@ -15,13 +15,13 @@ def main(*names: str) -> int:
     stack = Stack()
     try:
         stack.wait_for("sluice is ready.")
-        answer = expected_answer(stack.door)
+        answer = expected_answer(stack.url)
         for example in chosen:
             if lacking := example.missing():
                 print(f"{example.name:12} is missing {', '.join(lacking)}", flush=True)
                 continue
             try:
-                wrong = faults(example.run(stack.door.removeprefix("http://")), answer)
+                wrong = faults(example.run(stack.url.removeprefix("http://")), answer)
             except ExampleError as error:
                 print(error)
                 wrong = ["runs"]

@@ -60,11 +60,11 @@ EXAMPLES = (
 )
 
 
-def expected_answer(door: str) -> str:
+def expected_answer(url: str) -> str:
     """Return the answer to the examples' first question, over REST."""
     messages = [{"role": "user", "content": "What is the capital of France?"}]
     body = {"model": "sluice-demo", "temperature": 0, "messages": messages}
-    answer = httpx.post(f"{door}/v1/chat/completions", json=body, timeout=GUARD_S).json()
+    answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=GUARD_S).json()
     return str(answer["choices"][0]["message"]["content"])
 
 

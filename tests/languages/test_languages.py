@@ -16,13 +16,13 @@ from tests.waiting import GUARD_S
 @pytest.fixture(scope="module")
 def answer(stack: Stack) -> str:
     """The answer to the examples' first question."""
-    return expected_answer(stack.door)
+    return expected_answer(stack.url)
 
 
 @pytest.fixture(scope="module")
 def said(stack: Stack) -> dict[str, Future[dict[str, str]]]:
     """The output of each example that can run here, two at a time, since compilers take most of the time."""
-    target = stack.door.removeprefix("http://")
+    target = stack.url.removeprefix("http://")
     with ThreadPoolExecutor(2) as pool:
         return {each.name: pool.submit(each.run, target) for each in EXAMPLES if not each.missing()}
 

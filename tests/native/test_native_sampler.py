@@ -107,7 +107,7 @@ def test_a_rows_result_does_not_depend_on_its_neighbours_or_its_index() -> None:
     assert some == [alone[index] for index in order]
 
 
-def test_counts_are_kept_from_step_to_step_and_made_anew_after_a_release() -> None:
+def test_counts_are_kept_between_steps_and_reset_after_a_release() -> None:
     rng = random.Random(4)
     kept, sequence = NativeSampler(), random_sequence(PARAMS["all"], rng)
     for step in range(150):

@@ -26,7 +26,7 @@ def test_runners_variables_are_known() -> None:
     assert variables(RunnerSettings) == RUNNER
 
 
-def test_each_process_has_its_prefix() -> None:
+def test_prefixes_equal_those_of_the_settings_classes() -> None:
     """The prefixes are those of the settings classes."""
     assert tuple(kind.model_config["env_prefix"] for kind in PROCESSES) == PREFIXES
 

@@ -124,7 +124,7 @@ class Running:
     async def until_status(self, name: str) -> None:
         """Return when the overall health status is `name`."""
         async with asyncio.timeout(GUARD_S):
-            while await self.status() != name:  # noqa: ASYNC110  the server is asked, as a prober would
+            while await self.status() != name:  # noqa: ASYNC110  polls as a prober would
                 await asyncio.sleep(0.01)
 
     async def until_idle(self) -> None:

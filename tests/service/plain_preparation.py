@@ -1,4 +1,4 @@
-"""A preparation without templates, for tests of the layers around it."""
+"""A preparation without templates, for tests of the surrounding layers."""
 
 from __future__ import annotations
 

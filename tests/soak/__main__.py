@@ -26,7 +26,7 @@ async def soak(stack: Stack, minutes: float, num_callers: int, seed: int) -> int
         "service": f"http://127.0.0.1:{stack.ports['service_metrics']}/metrics",
         "gateway": f"{stack.gateway}/metrics",
     }
-    load = Load(stack.door, num_callers, leaving=0.2, num_kept=20, seed=seed)
+    load = Load(stack.url, num_callers, leaving=0.2, num_kept=20, seed=seed)
     start = await asyncio.to_thread(read, pages)
     await loaded(load, minutes * 60 / 3)
     warm = await settled(stack, pages)

@@ -34,7 +34,7 @@ class Load:
     middle.
     """
 
-    door: str
+    url: str
     num_callers: int
     kinds: Sequence[Kind] = (*kinds.REST, *kinds.GRPC)
     leaving: float = 0.0
@@ -77,8 +77,8 @@ class Load:
     async def _connections(self) -> AsyncIterator[tuple[httpx.AsyncClient, aio.Channel]]:
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
         async with (
-            httpx.AsyncClient(base_url=self.door, timeout=GUARD_S, verify=False) as http,  # noqa: S501 plain text
-            aio.insecure_channel(self.door.removeprefix("http://"), options) as channel,
+            httpx.AsyncClient(base_url=self.url, timeout=GUARD_S, verify=False) as http,  # noqa: S501 plain text
+            aio.insecure_channel(self.url.removeprefix("http://"), options) as channel,
         ):
             yield http, channel
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tools.docs import docs_site
-from tools.docs.docs_site import DOCS, ROOT, SiteError, complete, pages, turned
+from tools.docs.docs_site import DOCS, ROOT, SiteError, complete, pages, rewritten
 
 PLACES = pages() | {ROOT / "README.md": "index.md"}
 
@@ -25,30 +25,32 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "docs" / "page.md"
 
 
-def turned_text(page: Path, text: str, place: str = "page.md") -> str:
+def rewritten_text(page: Path, text: str, site_path: str = "page.md") -> str:
     """Return the text of that page at the path `place` of the site."""
     page.write_text(text)
     root = page.parent.parent
-    return turned(page, place, {root / "docs" / "other.md": "other.md", root / "part" / "README.md": "parts/one.md"})
+    return rewritten(
+        page, site_path, {root / "docs" / "other.md": "other.md", root / "part" / "README.md": "parts/one.md"}
+    )
 
 
 def test_links_are_rewritten_for_the_site(page: Path) -> None:
     """Links get the pages' paths in the site and keep their anchors; links to other files become text."""
-    assert turned_text(page, "[a](../part/README.md#x) [b](other.md)") == "[a](parts/one.md#x) [b](other.md)"
-    assert turned_text(page, "[a](other.md)", "deep/page.md") == "[a](../other.md)"
-    assert turned_text(page, "see [`source`](../part/source.py)") == "see `source`"
+    assert rewritten_text(page, "[a](../part/README.md#x) [b](other.md)") == "[a](parts/one.md#x) [b](other.md)"
+    assert rewritten_text(page, "[a](other.md)", "deep/page.md") == "[a](../other.md)"
+    assert rewritten_text(page, "see [`source`](../part/source.py)") == "see `source`"
 
 
 def test_other_text_is_unchanged(page: Path) -> None:
     """Code, links to other hosts, and anchors of the page itself are unchanged."""
     for text in ("```sh\n[a](nothing.md)\n```\n", "[a](https://example.com/a.md)", "[a](#here)"):
-        assert turned_text(page, text) == text
+        assert rewritten_text(page, text) == text
 
 
 def test_a_broken_link_is_an_error(page: Path) -> None:
     """The error names the page and the link."""
     with pytest.raises(SiteError, match=r"docs/page\.md: the link target nothing\.md does not exist"):
-        turned_text(page, "[a](nothing.md)")
+        rewritten_text(page, "[a](nothing.md)")
 
 
 def test_each_page_has_its_own_path() -> None:

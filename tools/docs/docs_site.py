@@ -40,8 +40,8 @@ OTHERS: Final = {  # files outside docs/ that are also pages, and their paths in
 NAVIGATION: Final[Navigation] = {
     "Start": ["index", "getting_started", "command", "faq"],
     "REST": [
-        "api", "api/openai", "api/responses", "api/extensions", "api/databricks", "api/azure", "api/anthropic",
-        "api/cohere", "api/rank", "api/mindie", "api/clients", "errors", "streams", "conformance",
+        "api", "api/openai", "api/responses", "stored_responses", "api/extensions", "api/databricks", "api/azure",
+        "api/anthropic", "api/cohere", "api/rank", "api/mindie", "api/clients", "errors", "streams", "conformance",
     ],
     "gRPC": ["grpc", "grpc_reference", "clients/python", "clients/typescript", "examples"],
     "Models": [
@@ -88,8 +88,8 @@ class SiteError(Exception):
 
 def build(folder: Path = SITE) -> int:
     """Build the whole site in `folder`, which is emptied, and return the number of pages. Raise SiteError."""
-    with tempfile.TemporaryDirectory() as made:
-        work = Path(made)
+    with tempfile.TemporaryDirectory() as temporary:
+        work = Path(temporary)
         stage(work / "docs")
         sections = complete(NAVIGATION, work / "docs")
         (work / "zensical.toml").write_text(_config(sections, work / "docs"))
@@ -110,18 +110,19 @@ def build(folder: Path = SITE) -> int:
 
 def pages() -> dict[Path, str]:
     """Return each file that is a page, and its path in the site."""
-    own = {path: path.relative_to(DOCS).as_posix() for path in sorted(DOCS.rglob("*.md"))}
-    own = {path: place.replace("README.md", "index.md") for path, place in own.items()}  # the first page of a folder
-    return own | {ROOT / name: place for name, place in OTHERS.items() if name != "README.md"}
+    paths = {path: path.relative_to(DOCS).as_posix() for path in sorted(DOCS.rglob("*.md"))}
+    # A folder's README is its first page.
+    paths = {path: site_path.replace("README.md", "index.md") for path, site_path in paths.items()}
+    return paths | {ROOT / name: site_path for name, site_path in OTHERS.items() if name != "README.md"}
 
 
 def stage(folder: Path) -> None:
     """Write the pages' sources, with links for the site, and the other files of docs/."""
-    places = pages() | {ROOT / "README.md": OTHERS["README.md"]}
-    for path, place in pages().items():
-        to = folder / place
+    site_paths = pages() | {ROOT / "README.md": OTHERS["README.md"]}
+    for path, site_path in pages().items():
+        to = folder / site_path
         to.parent.mkdir(parents=True, exist_ok=True)
-        to.write_text(turned(path, place, places))
+        to.write_text(rewritten(path, site_path, site_paths))
     for path in DOCS.rglob("*"):
         if path.is_file() and path.suffix != ".md":
             to = folder / path.relative_to(DOCS)
@@ -129,20 +130,20 @@ def stage(folder: Path) -> None:
             shutil.copyfile(path, to)
 
 
-def turned(path: Path, place: str, places: Mapping[Path, str]) -> str:
+def rewritten(path: Path, site_path: str, site_paths: Mapping[Path, str]) -> str:
     """Return a page's text with its links rewritten. Raise SiteError for a link to no file."""
 
-    def turn(match: re.Match[str]) -> str:
+    def rewrite(match: re.Match[str]) -> str:
         target, _, anchor = match["target"].partition("#")
         if not target or re.match(r"[a-z]+:", target):
             return match[0]
-        there = Path(os.path.normpath(path.parent / target))
-        if not there.exists():
+        linked = Path(os.path.normpath(path.parent / target))
+        if not linked.exists():
             raise SiteError(f"{path.relative_to(ROOT)}: the link target {target} does not exist")
-        if there in places:
-            to = os.path.relpath(places[there], Path(place).parent)
-        elif there.is_relative_to(DOCS) and there.is_file():
-            to = os.path.relpath(there.relative_to(DOCS), Path(place).parent)
+        if linked in site_paths:
+            to = os.path.relpath(site_paths[linked], Path(site_path).parent)
+        elif linked.is_relative_to(DOCS) and linked.is_file():
+            to = os.path.relpath(linked.relative_to(DOCS), Path(site_path).parent)
         else:
             return "" if match["image"] else match["text"]
         return f"{match['image']}[{match['text']}]({to}{'#' * bool(anchor)}{anchor})"
@@ -150,7 +151,7 @@ def turned(path: Path, place: str, places: Mapping[Path, str]) -> str:
     # Every second part is code, which has no links; a link may have code in its text.
     text = path.read_text()
     fences = re.split(r"(^ *```.*?^ *```$)", text, flags=re.MULTILINE | re.DOTALL)
-    return "".join(part if index % 2 else _LINK.sub(turn, part) for index, part in enumerate(fences))
+    return "".join(part if index % 2 else _LINK.sub(rewrite, part) for index, part in enumerate(fences))
 
 
 def complete(sections: Navigation, folder: Path) -> dict[str, list[str]]:
@@ -158,17 +159,17 @@ def complete(sections: Navigation, folder: Path) -> dict[str, list[str]]:
 
     FOLDER/* stands for all pages of the folder that are not named.
     """
-    there = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.md")}
+    existing = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.md")}
     named = {name for names in sections.values() for name in names if not name.endswith("/*")}
-    if lost := sorted(named - there):
-        raise SiteError(f"the navigation names missing pages: {', '.join(lost)}")
+    if missing := sorted(named - existing):
+        raise SiteError(f"the navigation names missing pages: {', '.join(missing)}")
     found: dict[str, list[str]] = {}
     for title, names in sections.items():
         found[title] = []
         for name in names:
-            inside = [each for each in sorted(there - named) if each.startswith(name.removesuffix("*"))]
+            inside = [each for each in sorted(existing - named) if each.startswith(name.removesuffix("*"))]
             found[title] += inside if name.endswith("/*") else [name]
-    more = sorted(there - {name for names in found.values() for name in names})
+    more = sorted(existing - {name for names in found.values() for name in names})
     return found | ({"More": more} if more else {})
 
 

@@ -78,3 +78,13 @@ EXAMPLE = StepTable(
     context_s=4.0e-8,
     num_blocks=24_000,
 )
+
+# A 0.5 B model in bf16 on two CPU cores, in round numbers from docs/performance.md.
+CPU_EXAMPLE = StepTable(
+    "0.5b",
+    decode=((1, 0.024), (4, 0.027), (16, 0.034), (64, 0.080)),
+    prefill=((1, 0.024), (32, 0.044), (512, 0.430), (2048, 1.800)),
+    context=128,
+    context_s=3.0e-6,
+    num_blocks=24_000,
+)

@@ -12,7 +12,7 @@ const MAX_DELAY_MS = 3_000;
 /**
  * Returns an interceptor that repeats calls that failed with UNAVAILABLE or RESOURCE_EXHAUSTED, up to `maxRetries`
  * times, after the delay that the server names, otherwise after 0.2, 0.4, 0.8 s and so on. The call's deadline and
- * `signal` end the wait. Calls that change what is served are never repeated, and no stream that has started.
+ * `signal` end the wait. Calls that change models, adapters or endpoints are never repeated, and no stream that has started.
  */
 export function retrying(maxRetries: number): Interceptor {
   return (next) => async (request) => {
@@ -36,7 +36,7 @@ function isTemporary(error: unknown): boolean {
   return code === Code.Unavailable || code === Code.ResourceExhausted;
 }
 
-/** Returns a function that returns the request anew, since the messages of a streaming request can be read only once. */
+/** Returns a function that returns the request again, since the messages of a streaming request can be read only once. */
 async function copies(request: UnaryRequest | StreamRequest): Promise<() => UnaryRequest | StreamRequest> {
   if (!request.stream) return () => request;
   const messages: object[] = [];

@@ -39,7 +39,7 @@ def _known(raw: msgspec.Raw, kind: inspect.Type) -> bytes:
 def _known_of_object(text: bytes, structs: Sequence[inspect.StructType]) -> bytes:
     """Return an object without the fields that its type, one of `structs`, doesn't have."""
     given = _OBJECT.decode(text)
-    struct = structs[0] if len(structs) == 1 else next((each for each in structs if _is_meant(given, each)), None)
+    struct = structs[0] if len(structs) == 1 else next((each for each in structs if _has_tag_of(given, each)), None)
     if struct is None:  # a map of values, such as a JSON Schema, or a value that the decoder rejects
         return text
     fields = {field.encode_name: field.type for field in struct.fields}
@@ -49,7 +49,7 @@ def _known_of_object(text: bytes, structs: Sequence[inspect.StructType]) -> byte
     return msgspec.json.encode(known)
 
 
-def _is_meant(given: Mapping[str, msgspec.Raw], struct: inspect.StructType) -> bool:
+def _has_tag_of(given: Mapping[str, msgspec.Raw], struct: inspect.StructType) -> bool:
     """Return whether the object has the tag of the type."""
     tag = given.get(struct.tag_field) if struct.tag_field is not None else None
     return tag is not None and bytes(tag) == msgspec.json.encode(struct.tag)

@@ -12,6 +12,7 @@ from sluice.v1 import chat_pb2, content_pb2, sampling_pb2, tool_pb2
 
 from gateway.dialects.cohere.message import CohereMessage, Document, document_text, to_message
 from gateway.dialects.seam.caller_name import dotted, renamed
+from gateway.dialects.seam.contract_copy import copy_fields
 from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
@@ -101,6 +102,8 @@ class CohereChatBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     logprobs: bool | None = None
     thinking: Thinking | None = None
     priority: int | None = None
+    slo_first_token_seconds: float | None = None
+    slo_token_seconds: float | None = None
     output_interval_ms: int | None = None
 
     def check(self) -> None:
@@ -162,7 +165,7 @@ class CohereChatBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         put(request.stopping, "max_tokens", self.max_tokens, "max_tokens")
         check_length(sampling_pb2.StopParams, "stop", self.stop_sequences or (), "stop_sequences")
         request.stopping.stop.extend(self.stop_sequences or ())
-        put(request.serving, "priority", self.priority, "priority")
+        copy_fields(self, request.serving)
         if self.logprobs:
             request.logprobs.SetInParent()
         if self.output_interval_ms == 0:

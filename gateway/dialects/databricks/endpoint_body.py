@@ -98,7 +98,7 @@ class ConfigBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         """Return the contract's entities of the endpoint `name`. `prefix` is put before field names. Raise Failure."""
         _reject_unsupported(self, _REJECTED_OF_CONFIG, prefix)
         if self.name not in {None, name}:
-            raise Failure.of_field(f"{prefix}name", "must be the endpoint's name, or left out")
+            raise Failure.of_field(f"{prefix}name", "must be the endpoint's name, or omitted")
         field = f"{prefix}served_entities"
         check_length(endpoint_pb2.CreateEndpointRequest, "entities", self.served_entities, field)
         for i, each in enumerate(self.served_entities):

@@ -23,7 +23,7 @@ def endpoint_name(http_request: HttpRequest, model: str | None) -> str:
     if name is None:
         return model or ""
     if model not in {None, name}:
-        raise Failure.of_field("model", f"must be {name!r}, as in the path, or left out")
+        raise Failure.of_field("model", f"must be {name!r}, as in the path, or omitted")
     return name
 
 

@@ -47,6 +47,8 @@ class GenerateParameters(msgspec.Struct, forbid_unknown_fields=True):
     perf_stat: bool | None = None
     priority: Priority | None = None
     timeout: Seconds | None = None
+    slo_first_token_seconds: float | None = None
+    slo_token_seconds: float | None = None
     output_interval_ms: int | None = None
 
     def check(self) -> None:
@@ -90,6 +92,7 @@ class GenerateBody(msgspec.Struct, forbid_unknown_fields=True):
         copy_fields(given, request.sampling, "parameters.")
         copy_fields(given, request.stopping, "parameters.")
         put(request.stopping, "max_tokens", given.max_new_tokens, "parameters.max_new_tokens")
+        copy_fields(given, request.serving, "parameters.", but={"priority"})
         if given.priority is not None:
             request.serving.priority = given.priority - _LEAST_PRIORITY
         if given.output_interval_ms == 0:

@@ -33,6 +33,8 @@ _CODES: Final = {
     Reason.UNSUPPORTED_TASK: "unsupported_value",
     Reason.TASK_NOT_SERVED: "unsupported_value",
     Reason.MODEL_NOT_FOUND: "model_not_found",
+    Reason.RESPONSE_NOT_FOUND: "response_not_found",
+    Reason.STORING_OFF: "unsupported_parameter",
     Reason.LIMIT_EXCEEDED: "invalid_value",
     Reason.QUEUE_FULL: "rate_limit_exceeded",
     Reason.RATE_LIMITED: "rate_limit_exceeded",

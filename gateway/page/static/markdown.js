@@ -200,7 +200,7 @@ function list(lines, depth) {
   return made;
 }
 
-/** Elements of a text's lines; `tight`: a single paragraph, as in a list item, gets no element of its own. */
+/** Elements of a text's lines; `tight`: a single paragraph, as in a list item, gets no separate element. */
 function blocks(lines, tight = false, depth = 0) {
   if (depth > DEEPEST) return [lines.join("\n")];
   const made = [];

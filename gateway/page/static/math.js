@@ -173,7 +173,7 @@ class Reader {
   }
 }
 
-/** The element of a formula; `isBlock`: centred on lines of its own. */
+/** The element of a formula; `isBlock`: centred on separate lines. */
 export function math(text, isBlock) {
   const reader = new Reader(text);
   const made = element("math");

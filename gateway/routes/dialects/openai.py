@@ -26,6 +26,7 @@ from gateway.dialects.openai.tokens import (
     parse_tokenize,
 )
 from gateway.dialects.openai_family.responses.body import ResponseBody
+from gateway.routes.dialects.stored_responses import stored_responses
 from gateway.routes.examples.example import (
     BY_EMBEDDER,
     BY_MODEL,
@@ -55,6 +56,7 @@ def _responses(base: str) -> tuple[Operation, ...]:
         _post(f"{base}/responses", "Creates a response.", Generation(OpenAIResponseTranslator), RESPONSE, streams=True),
         _post(f"{base}/responses/input_tokens", "Counts the tokens of a response's input.",
               Inquiry(parse_input_tokens), counted),
+        *stored_responses(base),
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.sampling_defaults import MODELS_OWN, SamplingDefaults, set_defaults
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
-from gateway.http.body import CallerLeft, disconnected
+from gateway.http.body import ClientDisconnected, disconnected
 from gateway.http.cost import cost_comment
 from gateway.http.event_id import HEADER, EventMarks
 from gateway.http.headers import headers_of
@@ -79,7 +79,7 @@ class GenerationEndpoint:
             marks = EventMarks(http_request.headers)
             if parsed.stream and marks.last is not None:
                 marks.last.set_resume_options(parsed.request)
-        except CallerLeft:
+        except ClientDisconnected:
             raise
         except Exception as error:  # noqa: BLE001  unexpected errors are logged, and reported in the dialect's format
             failure = await self.replace_failure(to_failure(error, caller.request_id), caller)
@@ -150,7 +150,7 @@ class GenerationEndpoint:
         except asyncio.CancelledError:
             await fail(to_failure(_shutdown_failure(), caller.request_id))
             raise
-        except CallerLeft:
+        except ClientDisconnected:
             raise
         except Exception as error:  # noqa: BLE001  as above
             await fail(to_failure(error, caller.request_id))
@@ -159,13 +159,16 @@ class GenerationEndpoint:
 
 
 async def _answer(answer: Coroutine[Any, Any, None], receive: Receive, limit_s: float) -> None:
-    """Run `answer` until it ends or the caller disconnects. Raise CallerLeft, also if it takes `limit_s` seconds."""
+    """Run `answer` until it ends or the caller disconnects.
+
+    Raise ClientDisconnected, also if it takes `limit_s` seconds.
+    """
     answering = asyncio.create_task(answer)
     leaving = asyncio.create_task(disconnected(receive))
     try:
         await asyncio.wait({answering, leaving}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         if not answering.done():
-            raise CallerLeft
+            raise ClientDisconnected
         await answering
     finally:
         answering.cancel()

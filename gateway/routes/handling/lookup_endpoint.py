@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.dialects.seam.error_response import ToErrorResponse
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
-from gateway.http.body import CallerLeft
+from gateway.http.body import ClientDisconnected
 from gateway.http.headers import headers_of
 from gateway.http.reply import send_error_response, send_json, to_failure
 from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
@@ -45,7 +45,7 @@ class LookupEndpoint:
                 body, headers, dict(scope["path_params"]), dict(QueryParams(scope["query_string"]))
             )
             answer = await self.answer(http_request, caller)
-        except CallerLeft:
+        except ClientDisconnected:
             raise
         except Exception as error:  # noqa: BLE001  unexpected errors are logged, and reported in the dialect's format
             failure = to_failure(error, caller.request_id)

@@ -34,7 +34,7 @@ class BodyReader:
         self._shares = MemoryShares(settings.max_incoming_bytes)
 
     async def read(self, scope: Scope, receive: Receive, caller: Caller) -> bytes:
-        """Return the complete body. Raise Failure (401, 408, 413, 415, 429), and CallerLeft."""
+        """Return the complete body. Raise Failure (401, 408, 413, 415, 429), and ClientDisconnected."""
         declared = declared_length(headers_of(scope), self._max_bytes)
         with self._shares.hold(caller.authorization or _address(scope)) as holding:
             if declared is None or declared > _SMALL:

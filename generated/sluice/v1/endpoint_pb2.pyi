@@ -4,6 +4,7 @@ from buf.validate import validate_pb2 as _validate_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from sluice.v1 import model_pb2 as _model_pb2
 from sluice.v1 import rpc_pb2 as _rpc_pb2
+from sluice.v1 import serving_pb2 as _serving_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -13,7 +14,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Endpoint(_message.Message):
-    __slots__ = ("name", "task", "entities", "created", "updated", "config_version", "is_model", "parent")
+    __slots__ = ("name", "task", "entities", "created", "updated", "config_version", "is_model", "parent", "service_level")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     ENTITIES_FIELD_NUMBER: _ClassVar[int]
@@ -22,6 +23,7 @@ class Endpoint(_message.Message):
     CONFIG_VERSION_FIELD_NUMBER: _ClassVar[int]
     IS_MODEL_FIELD_NUMBER: _ClassVar[int]
     PARENT_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     name: str
     task: _model_pb2.Task
     entities: _containers.RepeatedCompositeFieldContainer[ServedEntity]
@@ -30,7 +32,8 @@ class Endpoint(_message.Message):
     config_version: int
     is_model: bool
     parent: str
-    def __init__(self, name: _Optional[str] = ..., task: _Optional[_Union[_model_pb2.Task, str]] = ..., entities: _Optional[_Iterable[_Union[ServedEntity, _Mapping]]] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., config_version: _Optional[int] = ..., is_model: _Optional[bool] = ..., parent: _Optional[str] = ...) -> None: ...
+    service_level: _serving_pb2.ServiceLevel
+    def __init__(self, name: _Optional[str] = ..., task: _Optional[_Union[_model_pb2.Task, str]] = ..., entities: _Optional[_Iterable[_Union[ServedEntity, _Mapping]]] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., config_version: _Optional[int] = ..., is_model: _Optional[bool] = ..., parent: _Optional[str] = ..., service_level: _Optional[_Union[_serving_pb2.ServiceLevel, _Mapping]] = ...) -> None: ...
 
 class ServedEntity(_message.Message):
     __slots__ = ("name", "model", "traffic_percentage")
@@ -65,12 +68,14 @@ class GetEndpointResponse(_message.Message):
     def __init__(self, endpoint: _Optional[_Union[Endpoint, _Mapping]] = ...) -> None: ...
 
 class CreateEndpointRequest(_message.Message):
-    __slots__ = ("name", "entities")
+    __slots__ = ("name", "entities", "service_level")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ENTITIES_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     name: str
     entities: _containers.RepeatedCompositeFieldContainer[ServedEntity]
-    def __init__(self, name: _Optional[str] = ..., entities: _Optional[_Iterable[_Union[ServedEntity, _Mapping]]] = ...) -> None: ...
+    service_level: _serving_pb2.ServiceLevel
+    def __init__(self, name: _Optional[str] = ..., entities: _Optional[_Iterable[_Union[ServedEntity, _Mapping]]] = ..., service_level: _Optional[_Union[_serving_pb2.ServiceLevel, _Mapping]] = ...) -> None: ...
 
 class CreateEndpointResponse(_message.Message):
     __slots__ = ("endpoint",)
@@ -79,14 +84,16 @@ class CreateEndpointResponse(_message.Message):
     def __init__(self, endpoint: _Optional[_Union[Endpoint, _Mapping]] = ...) -> None: ...
 
 class UpdateEndpointRequest(_message.Message):
-    __slots__ = ("name", "entities", "config_version")
+    __slots__ = ("name", "entities", "config_version", "service_level")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ENTITIES_FIELD_NUMBER: _ClassVar[int]
     CONFIG_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     name: str
     entities: _containers.RepeatedCompositeFieldContainer[ServedEntity]
     config_version: int
-    def __init__(self, name: _Optional[str] = ..., entities: _Optional[_Iterable[_Union[ServedEntity, _Mapping]]] = ..., config_version: _Optional[int] = ...) -> None: ...
+    service_level: _serving_pb2.ServiceLevel
+    def __init__(self, name: _Optional[str] = ..., entities: _Optional[_Iterable[_Union[ServedEntity, _Mapping]]] = ..., config_version: _Optional[int] = ..., service_level: _Optional[_Union[_serving_pb2.ServiceLevel, _Mapping]] = ...) -> None: ...
 
 class UpdateEndpointResponse(_message.Message):
     __slots__ = ("endpoint",)

@@ -96,7 +96,7 @@ class EndpointServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpdateEndpoint(self, request, context):
-        """Replaces the models of an endpoint. Running requests continue with their model.
+        """Replaces the models of an endpoint, and its service level if one is given. Running requests continue with their model.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -45,7 +45,7 @@ class EndpointServiceStub:
     CreateEndpoint: _grpc.UnaryUnaryMultiCallable[_endpoint_pb2.CreateEndpointRequest, _endpoint_pb2.CreateEndpointResponse]
     """Creates an endpoint."""
     UpdateEndpoint: _grpc.UnaryUnaryMultiCallable[_endpoint_pb2.UpdateEndpointRequest, _endpoint_pb2.UpdateEndpointResponse]
-    """Replaces the models of an endpoint. Running requests continue with their model."""
+    """Replaces the models of an endpoint, and its service level if one is given. Running requests continue with their model."""
     DeleteEndpoint: _grpc.UnaryUnaryMultiCallable[_endpoint_pb2.DeleteEndpointRequest, _endpoint_pb2.DeleteEndpointResponse]
     """Deletes an endpoint."""
 
@@ -66,7 +66,7 @@ class EndpointServiceAsyncStub(EndpointServiceStub):
     CreateEndpoint: _aio.UnaryUnaryMultiCallable[_endpoint_pb2.CreateEndpointRequest, _endpoint_pb2.CreateEndpointResponse]  # type: ignore[assignment]
     """Creates an endpoint."""
     UpdateEndpoint: _aio.UnaryUnaryMultiCallable[_endpoint_pb2.UpdateEndpointRequest, _endpoint_pb2.UpdateEndpointResponse]  # type: ignore[assignment]
-    """Replaces the models of an endpoint. Running requests continue with their model."""
+    """Replaces the models of an endpoint, and its service level if one is given. Running requests continue with their model."""
     DeleteEndpoint: _aio.UnaryUnaryMultiCallable[_endpoint_pb2.DeleteEndpointRequest, _endpoint_pb2.DeleteEndpointResponse]  # type: ignore[assignment]
     """Deletes an endpoint."""
 
@@ -108,7 +108,7 @@ class EndpointServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _endpoint_pb2.UpdateEndpointRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_endpoint_pb2.UpdateEndpointResponse, _abc.Awaitable[_endpoint_pb2.UpdateEndpointResponse]]:
-        """Replaces the models of an endpoint. Running requests continue with their model."""
+        """Replaces the models of an endpoint, and its service level if one is given. Running requests continue with their model."""
 
     @_abc_1.abstractmethod
     def DeleteEndpoint(

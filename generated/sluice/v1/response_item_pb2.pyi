@@ -72,7 +72,7 @@ class ReasoningItem(_message.Message):
     def __init__(self, text: _Optional[str] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("id", "created", "model", "system_fingerprint", "status", "incomplete_reason", "output", "usage", "sampling", "stopping", "metadata", "completed", "reasoning_effort")
+    __slots__ = ("id", "created", "model", "system_fingerprint", "status", "incomplete_reason", "output", "usage", "sampling", "stopping", "metadata", "completed", "reasoning_effort", "previous_response_id", "stored", "store_error")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -93,6 +93,9 @@ class Response(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     COMPLETED_FIELD_NUMBER: _ClassVar[int]
     REASONING_EFFORT_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_RESPONSE_ID_FIELD_NUMBER: _ClassVar[int]
+    STORED_FIELD_NUMBER: _ClassVar[int]
+    STORE_ERROR_FIELD_NUMBER: _ClassVar[int]
     id: str
     created: _timestamp_pb2.Timestamp
     model: str
@@ -106,7 +109,10 @@ class Response(_message.Message):
     metadata: _containers.ScalarMap[str, str]
     completed: _timestamp_pb2.Timestamp
     reasoning_effort: _chat_pb2.ReasoningEffort
-    def __init__(self, id: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., status: _Optional[_Union[ResponseStatus, str]] = ..., incomplete_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., output: _Optional[_Iterable[_Union[OutputItem, _Mapping]]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., completed: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reasoning_effort: _Optional[_Union[_chat_pb2.ReasoningEffort, str]] = ...) -> None: ...
+    previous_response_id: str
+    stored: bool
+    store_error: str
+    def __init__(self, id: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., status: _Optional[_Union[ResponseStatus, str]] = ..., incomplete_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., output: _Optional[_Iterable[_Union[OutputItem, _Mapping]]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., completed: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reasoning_effort: _Optional[_Union[_chat_pb2.ReasoningEffort, str]] = ..., previous_response_id: _Optional[str] = ..., stored: _Optional[bool] = ..., store_error: _Optional[str] = ...) -> None: ...
 
 class OutputItem(_message.Message):
     __slots__ = ("id", "status", "message", "function_call", "reasoning")

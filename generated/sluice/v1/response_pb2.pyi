@@ -7,6 +7,7 @@ from sluice.v1 import resume_pb2 as _resume_pb2
 from sluice.v1 import rpc_pb2 as _rpc_pb2
 from sluice.v1 import sampling_pb2 as _sampling_pb2
 from sluice.v1 import serving_pb2 as _serving_pb2
+from sluice.v1 import stored_response_pb2 as _stored_response_pb2
 from sluice.v1 import tool_pb2 as _tool_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -17,7 +18,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CreateResponseRequest(_message.Message):
-    __slots__ = ("model", "input", "instructions", "sampling", "max_output_tokens", "logprobs", "output_constraint", "tools", "tool_choice", "parallel_tool_calls", "max_tool_calls", "reasoning_effort", "metadata", "serving", "resume", "chat_template_kwargs", "default_reasoning_effort")
+    __slots__ = ("model", "input", "instructions", "sampling", "max_output_tokens", "logprobs", "output_constraint", "tools", "tool_choice", "parallel_tool_calls", "max_tool_calls", "reasoning_effort", "metadata", "serving", "resume", "chat_template_kwargs", "default_reasoning_effort", "store", "previous_response_id", "client_data")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -42,6 +43,9 @@ class CreateResponseRequest(_message.Message):
     RESUME_FIELD_NUMBER: _ClassVar[int]
     CHAT_TEMPLATE_KWARGS_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_REASONING_EFFORT_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_RESPONSE_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_DATA_FIELD_NUMBER: _ClassVar[int]
     model: str
     input: _containers.RepeatedCompositeFieldContainer[_response_item_pb2.InputItem]
     instructions: str
@@ -59,7 +63,10 @@ class CreateResponseRequest(_message.Message):
     resume: _resume_pb2.ResumeOptions
     chat_template_kwargs: str
     default_reasoning_effort: _chat_pb2.ReasoningEffort
-    def __init__(self, model: _Optional[str] = ..., input: _Optional[_Iterable[_Union[_response_item_pb2.InputItem, _Mapping]]] = ..., instructions: _Optional[str] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., max_output_tokens: _Optional[int] = ..., logprobs: _Optional[_Union[_logprobs_pb2.LogprobsOptions, _Mapping]] = ..., output_constraint: _Optional[_Union[_sampling_pb2.OutputConstraint, _Mapping]] = ..., tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_tool_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., max_tool_calls: _Optional[int] = ..., reasoning_effort: _Optional[_Union[_chat_pb2.ReasoningEffort, str]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., serving: _Optional[_Union[_serving_pb2.ServingOptions, _Mapping]] = ..., resume: _Optional[_Union[_resume_pb2.ResumeOptions, _Mapping]] = ..., chat_template_kwargs: _Optional[str] = ..., default_reasoning_effort: _Optional[_Union[_chat_pb2.ReasoningEffort, str]] = ...) -> None: ...
+    store: bool
+    previous_response_id: str
+    client_data: bytes
+    def __init__(self, model: _Optional[str] = ..., input: _Optional[_Iterable[_Union[_response_item_pb2.InputItem, _Mapping]]] = ..., instructions: _Optional[str] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., max_output_tokens: _Optional[int] = ..., logprobs: _Optional[_Union[_logprobs_pb2.LogprobsOptions, _Mapping]] = ..., output_constraint: _Optional[_Union[_sampling_pb2.OutputConstraint, _Mapping]] = ..., tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_tool_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., max_tool_calls: _Optional[int] = ..., reasoning_effort: _Optional[_Union[_chat_pb2.ReasoningEffort, str]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., serving: _Optional[_Union[_serving_pb2.ServingOptions, _Mapping]] = ..., resume: _Optional[_Union[_resume_pb2.ResumeOptions, _Mapping]] = ..., chat_template_kwargs: _Optional[str] = ..., default_reasoning_effort: _Optional[_Union[_chat_pb2.ReasoningEffort, str]] = ..., store: _Optional[bool] = ..., previous_response_id: _Optional[str] = ..., client_data: _Optional[bytes] = ...) -> None: ...
 
 class CreateResponseResponse(_message.Message):
     __slots__ = ("response",)

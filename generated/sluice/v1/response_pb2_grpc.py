@@ -5,6 +5,7 @@ import warnings
 
 from sluice.v1 import response_event_pb2 as sluice_dot_v1_dot_response__event__pb2
 from sluice.v1 import response_pb2 as sluice_dot_v1_dot_response__pb2
+from sluice.v1 import stored_response_pb2 as sluice_dot_v1_dot_stored__response__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -27,8 +28,9 @@ if _version_not_supported:
 
 
 class ResponseServiceStub:
-    """Generates responses to lists of items. Nothing is stored: to continue a conversation, the client sends all of it.
-    Errors are those of ChatService.
+    """Generates responses to lists of items, and stores those whose request has `store: true` if the server's settings allow
+    it. A stored response belongs to the API key that created it; to any other it does not exist. Errors are those of
+    ChatService, and for stored responses RESPONSE_NOT_FOUND, STORING_OFF and STORE_UNAVAILABLE.
     """
 
     def __init__(self, channel):
@@ -47,11 +49,27 @@ class ResponseServiceStub:
                 request_serializer=sluice_dot_v1_dot_response__pb2.CreateResponseRequest.SerializeToString,
                 response_deserializer=sluice_dot_v1_dot_response__event__pb2.StreamResponseResponse.FromString,
                 _registered_method=True)
+        self.GetResponse = channel.unary_unary(
+                '/sluice.v1.ResponseService/GetResponse',
+                request_serializer=sluice_dot_v1_dot_stored__response__pb2.GetResponseRequest.SerializeToString,
+                response_deserializer=sluice_dot_v1_dot_stored__response__pb2.GetResponseResponse.FromString,
+                _registered_method=True)
+        self.DeleteResponse = channel.unary_unary(
+                '/sluice.v1.ResponseService/DeleteResponse',
+                request_serializer=sluice_dot_v1_dot_stored__response__pb2.DeleteResponseRequest.SerializeToString,
+                response_deserializer=sluice_dot_v1_dot_stored__response__pb2.DeleteResponseResponse.FromString,
+                _registered_method=True)
+        self.ListInputItems = channel.unary_unary(
+                '/sluice.v1.ResponseService/ListInputItems',
+                request_serializer=sluice_dot_v1_dot_stored__response__pb2.ListInputItemsRequest.SerializeToString,
+                response_deserializer=sluice_dot_v1_dot_stored__response__pb2.ListInputItemsResponse.FromString,
+                _registered_method=True)
 
 
 class ResponseServiceServicer:
-    """Generates responses to lists of items. Nothing is stored: to continue a conversation, the client sends all of it.
-    Errors are those of ChatService.
+    """Generates responses to lists of items, and stores those whose request has `store: true` if the server's settings allow
+    it. A stored response belongs to the API key that created it; to any other it does not exist. Errors are those of
+    ChatService, and for stored responses RESPONSE_NOT_FOUND, STORING_OFF and STORE_UNAVAILABLE.
     """
 
     def CreateResponse(self, request, context):
@@ -72,6 +90,28 @@ class ResponseServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetResponse(self, request, context):
+        """Returns a stored response.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteResponse(self, request, context):
+        """Deletes a stored response with its input. When the call returns, nothing of either is left in the server's files.
+        Responses that continue it remain, but can no longer be continued themselves.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListInputItems(self, request, context):
+        """Lists the items of a stored response's own request, without those of the responses that it continues.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ResponseServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -85,6 +125,21 @@ def add_ResponseServiceServicer_to_server(servicer, server):
                     request_deserializer=sluice_dot_v1_dot_response__pb2.CreateResponseRequest.FromString,
                     response_serializer=sluice_dot_v1_dot_response__event__pb2.StreamResponseResponse.SerializeToString,
             ),
+            'GetResponse': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetResponse,
+                    request_deserializer=sluice_dot_v1_dot_stored__response__pb2.GetResponseRequest.FromString,
+                    response_serializer=sluice_dot_v1_dot_stored__response__pb2.GetResponseResponse.SerializeToString,
+            ),
+            'DeleteResponse': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteResponse,
+                    request_deserializer=sluice_dot_v1_dot_stored__response__pb2.DeleteResponseRequest.FromString,
+                    response_serializer=sluice_dot_v1_dot_stored__response__pb2.DeleteResponseResponse.SerializeToString,
+            ),
+            'ListInputItems': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListInputItems,
+                    request_deserializer=sluice_dot_v1_dot_stored__response__pb2.ListInputItemsRequest.FromString,
+                    response_serializer=sluice_dot_v1_dot_stored__response__pb2.ListInputItemsResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'sluice.v1.ResponseService', rpc_method_handlers)
@@ -94,8 +149,9 @@ def add_ResponseServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ResponseService:
-    """Generates responses to lists of items. Nothing is stored: to continue a conversation, the client sends all of it.
-    Errors are those of ChatService.
+    """Generates responses to lists of items, and stores those whose request has `store: true` if the server's settings allow
+    it. A stored response belongs to the API key that created it; to any other it does not exist. Errors are those of
+    ChatService, and for stored responses RESPONSE_NOT_FOUND, STORING_OFF and STORE_UNAVAILABLE.
     """
 
     @staticmethod
@@ -142,6 +198,87 @@ class ResponseService:
             '/sluice.v1.ResponseService/StreamResponse',
             sluice_dot_v1_dot_response__pb2.CreateResponseRequest.SerializeToString,
             sluice_dot_v1_dot_response__event__pb2.StreamResponseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetResponse(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluice.v1.ResponseService/GetResponse',
+            sluice_dot_v1_dot_stored__response__pb2.GetResponseRequest.SerializeToString,
+            sluice_dot_v1_dot_stored__response__pb2.GetResponseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteResponse(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluice.v1.ResponseService/DeleteResponse',
+            sluice_dot_v1_dot_stored__response__pb2.DeleteResponseRequest.SerializeToString,
+            sluice_dot_v1_dot_stored__response__pb2.DeleteResponseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListInputItems(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluice.v1.ResponseService/ListInputItems',
+            sluice_dot_v1_dot_stored__response__pb2.ListInputItemsRequest.SerializeToString,
+            sluice_dot_v1_dot_stored__response__pb2.ListInputItemsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from sluice.v1 import response_event_pb2 as _response_event_pb2
 from sluice.v1 import response_pb2 as _response_pb2
+from sluice.v1 import stored_response_pb2 as _stored_response_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -28,8 +29,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ResponseServiceStub:
-    """Generates responses to lists of items. Nothing is stored: to continue a conversation, the client sends all of it.
-    Errors are those of ChatService.
+    """Generates responses to lists of items, and stores those whose request has `store: true` if the server's settings allow
+    it. A stored response belongs to the API key that created it; to any other it does not exist. Errors are those of
+    ChatService, and for stored responses RESPONSE_NOT_FOUND, STORING_OFF and STORE_UNAVAILABLE.
     """
 
     @_typing.overload
@@ -46,11 +48,20 @@ class ResponseServiceStub:
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     """
+    GetResponse: _grpc.UnaryUnaryMultiCallable[_stored_response_pb2.GetResponseRequest, _stored_response_pb2.GetResponseResponse]
+    """Returns a stored response."""
+    DeleteResponse: _grpc.UnaryUnaryMultiCallable[_stored_response_pb2.DeleteResponseRequest, _stored_response_pb2.DeleteResponseResponse]
+    """Deletes a stored response with its input. When the call returns, nothing of either is left in the server's files.
+    Responses that continue it remain, but can no longer be continued themselves.
+    """
+    ListInputItems: _grpc.UnaryUnaryMultiCallable[_stored_response_pb2.ListInputItemsRequest, _stored_response_pb2.ListInputItemsResponse]
+    """Lists the items of a stored response's own request, without those of the responses that it continues."""
 
 @_typing.type_check_only
 class ResponseServiceAsyncStub(ResponseServiceStub):
-    """Generates responses to lists of items. Nothing is stored: to continue a conversation, the client sends all of it.
-    Errors are those of ChatService.
+    """Generates responses to lists of items, and stores those whose request has `store: true` if the server's settings allow
+    it. A stored response belongs to the API key that created it; to any other it does not exist. Errors are those of
+    ChatService, and for stored responses RESPONSE_NOT_FOUND, STORING_OFF and STORE_UNAVAILABLE.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -64,10 +75,19 @@ class ResponseServiceAsyncStub(ResponseServiceStub):
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     """
+    GetResponse: _aio.UnaryUnaryMultiCallable[_stored_response_pb2.GetResponseRequest, _stored_response_pb2.GetResponseResponse]  # type: ignore[assignment]
+    """Returns a stored response."""
+    DeleteResponse: _aio.UnaryUnaryMultiCallable[_stored_response_pb2.DeleteResponseRequest, _stored_response_pb2.DeleteResponseResponse]  # type: ignore[assignment]
+    """Deletes a stored response with its input. When the call returns, nothing of either is left in the server's files.
+    Responses that continue it remain, but can no longer be continued themselves.
+    """
+    ListInputItems: _aio.UnaryUnaryMultiCallable[_stored_response_pb2.ListInputItemsRequest, _stored_response_pb2.ListInputItemsResponse]  # type: ignore[assignment]
+    """Lists the items of a stored response's own request, without those of the responses that it continues."""
 
 class ResponseServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Generates responses to lists of items. Nothing is stored: to continue a conversation, the client sends all of it.
-    Errors are those of ChatService.
+    """Generates responses to lists of items, and stores those whose request has `store: true` if the server's settings allow
+    it. A stored response belongs to the API key that created it; to any other it does not exist. Errors are those of
+    ChatService, and for stored responses RESPONSE_NOT_FOUND, STORING_OFF and STORE_UNAVAILABLE.
     """
 
     @_abc_1.abstractmethod
@@ -91,5 +111,31 @@ class ResponseServiceServicer(metaclass=_abc_1.ABCMeta):
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         """
+
+    @_abc_1.abstractmethod
+    def GetResponse(
+        self,
+        request: _stored_response_pb2.GetResponseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_stored_response_pb2.GetResponseResponse, _abc.Awaitable[_stored_response_pb2.GetResponseResponse]]:
+        """Returns a stored response."""
+
+    @_abc_1.abstractmethod
+    def DeleteResponse(
+        self,
+        request: _stored_response_pb2.DeleteResponseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_stored_response_pb2.DeleteResponseResponse, _abc.Awaitable[_stored_response_pb2.DeleteResponseResponse]]:
+        """Deletes a stored response with its input. When the call returns, nothing of either is left in the server's files.
+        Responses that continue it remain, but can no longer be continued themselves.
+        """
+
+    @_abc_1.abstractmethod
+    def ListInputItems(
+        self,
+        request: _stored_response_pb2.ListInputItemsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_stored_response_pb2.ListInputItemsResponse, _abc.Awaitable[_stored_response_pb2.ListInputItemsResponse]]:
+        """Lists the items of a stored response's own request, without those of the responses that it continues."""
 
 def add_ResponseServiceServicer_to_server(servicer: ResponseServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -32,3 +32,11 @@ class ServingOptions(_message.Message):
     slo_token_seconds: float
     separate_tokens: bool
     def __init__(self, priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., error_behavior: _Optional[_Union[ErrorBehavior, str]] = ..., deployment: _Optional[str] = ..., slo_first_token_seconds: _Optional[float] = ..., slo_token_seconds: _Optional[float] = ..., separate_tokens: _Optional[bool] = ...) -> None: ...
+
+class ServiceLevel(_message.Message):
+    __slots__ = ("first_token_seconds", "token_seconds")
+    FIRST_TOKEN_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    first_token_seconds: float
+    token_seconds: float
+    def __init__(self, first_token_seconds: _Optional[float] = ..., token_seconds: _Optional[float] = ...) -> None: ...

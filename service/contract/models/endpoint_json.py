@@ -10,7 +10,7 @@ import protovalidate
 from google.protobuf import json_format
 from sluice.v1 import endpoint_pb2
 
-from service.contract.models.model import endpoint_message, to_entities
+from service.contract.models.model import endpoint_message, to_entities, to_service_level
 from service.deployment.endpoint_document import EndpointDocument, NewerEndpoint, UnreadableEndpoint
 from service.generation.errors import InvalidRequest
 from service.registry.description import Endpoint, Task
@@ -107,7 +107,9 @@ def _message(values: Any, message: Any, *, ignore_unknown: bool = False) -> Any:
 
 def _to_endpoint(endpoint: endpoint_pb2.Endpoint) -> Endpoint:
     """Return a stored endpoint as a value. Raise ValueError if it is invalid."""
-    request = endpoint_pb2.CreateEndpointRequest(name=endpoint.name, entities=endpoint.entities)
+    request = endpoint_pb2.CreateEndpointRequest(
+        name=endpoint.name, entities=endpoint.entities, service_level=endpoint.service_level
+    )
     entities = to_entities(endpoint.entities)
     try:
         protovalidate.validate(request)
@@ -125,4 +127,5 @@ def _to_endpoint(endpoint: endpoint_pb2.Endpoint) -> Endpoint:
         updated_ns=endpoint.updated.ToNanoseconds(),
         config_version=endpoint.config_version,
         is_model=endpoint.is_model,
+        service_level=to_service_level(endpoint.service_level),
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, cast
 
-from sluice.v1 import adapter_pb2, endpoint_pb2, model_pb2
+from sluice.v1 import adapter_pb2, endpoint_pb2, model_pb2, serving_pb2
 
 from service.contract.parts.answer import timestamp
 from service.deployment.changes import LoadedModel
 from service.deployment.deployment import ServedAdapter
+from service.generation.service_level import ServiceLevel
 from service.registry.description import Endpoint, Modality, ModelDescription, ServedEntity, Task
 from service.settings.model_settings import Dtype
 
@@ -89,6 +90,19 @@ def endpoint_message(endpoint: Endpoint) -> endpoint_pb2.Endpoint:
         config_version=endpoint.config_version,
         is_model=endpoint.is_model,
         parent=endpoint.parent,
+        service_level=_service_level_message(endpoint.service_level) if any(endpoint.service_level) else None,
+    )
+
+
+def _service_level_message(level: ServiceLevel) -> serving_pb2.ServiceLevel:
+    return serving_pb2.ServiceLevel(first_token_seconds=level.first_token_s, token_seconds=level.token_s)
+
+
+def to_service_level(message: serving_pb2.ServiceLevel) -> ServiceLevel:
+    """Return the limits of a message; a missing one has none."""
+    return ServiceLevel(
+        message.first_token_seconds if message.HasField("first_token_seconds") else None,
+        message.token_seconds if message.HasField("token_seconds") else None,
     )
 
 

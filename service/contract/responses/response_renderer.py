@@ -36,7 +36,10 @@ class ResponseRenderer:
 
     def __init__(self, request: response_pb2.CreateResponseRequest) -> None:
         self.response = response_item_pb2.Response(
-            status=response_item_pb2.RESPONSE_STATUS_IN_PROGRESS, metadata=request.metadata
+            status=response_item_pb2.RESPONSE_STATUS_IN_PROGRESS,
+            metadata=request.metadata,
+            previous_response_id=request.previous_response_id,
+            stored=request.store,
         )
         self._open: OpenItem | None = None
         self._early_logprobs: list[logprobs_pb2.TokenLogprob] = []  # of a message without text yet

@@ -34,12 +34,17 @@ _BETWEEN_INSTRUCTIONS = "\n\n"
 _BETWEEN_REASONING = "\n"
 
 
-def to_answer_request(request: response_pb2.CreateResponseRequest) -> AnswerRequest:
-    """Convert a validated request. Raise InvalidRequest for a system message that is not at the beginning."""
+def to_answer_request(
+    request: response_pb2.CreateResponseRequest, history: Sequence[response_item_pb2.InputItem] = ()
+) -> AnswerRequest:
+    """Convert a validated request. `history` are the items of the responses that it continues.
+
+    Raise InvalidRequest for a system message that is not at the beginning.
+    """
     has_format = request.HasField("output_constraint")
     return AnswerRequest(
         model=request.model,
-        prompts=(to_conversation(request),),
+        prompts=(to_conversation(request, history),),
         prompts_field="input",
         max_tokens_field="max_output_tokens",
         sampling=to_sampling(request.sampling),
@@ -52,10 +57,12 @@ def to_answer_request(request: response_pb2.CreateResponseRequest) -> AnswerRequ
     )
 
 
-def to_conversation(request: response_pb2.CreateResponseRequest) -> Conversation:
+def to_conversation(
+    request: response_pb2.CreateResponseRequest, history: Sequence[response_item_pb2.InputItem] = ()
+) -> Conversation:
     """Return the conversation with its tools. Raise the same errors as `to_answer_request`."""
     return Conversation(
-        messages=_to_messages(request),
+        messages=_to_messages(request, history),
         tools=to_functions(request.tools),
         tool_choice=to_tool_choice(request.tool_choice),
         parallel_tool_calls=not request.HasField("parallel_tool_calls") or request.parallel_tool_calls,
@@ -93,11 +100,15 @@ class _Turn:
         )
 
 
-def _to_messages(request: response_pb2.CreateResponseRequest) -> Sequence[Message]:
+def _to_messages(
+    request: response_pb2.CreateResponseRequest, history: Sequence[response_item_pb2.InputItem]
+) -> Sequence[Message]:
     """Return the conversation; adjacent items of the assistant are one message."""
     turns: list[_Turn] = []
     if request.instructions:
         _add_system(turns, [TextPart(request.instructions)], "instructions")
+    for item in history:
+        _add(turns, item, "previous_response_id")
     for index, item in enumerate(request.input):
         _add(turns, item, f"input[{index}]")
     return tuple(turn.to_message() for turn in turns)

@@ -14,6 +14,7 @@ from collections import abc
 from service.engine.client.in_flight_limiter import InFlightLimiter
 from service.engine.client.open_generation import OpenGeneration
 from service.engine.client.promises import Promise, Rates, shortage_s
+from service.engine.client.queue_growth import QueueGrowth
 from service.engine.client.queue_share import QueuedRequest, QueueShare
 from service.engine.client.queue_wait import KeyLoad, QueueWaitEstimator, has_small_load
 from service.engine.client.queue_wait_limit import QueueWaitLimit
@@ -25,7 +26,8 @@ from service.generation.requests.request import GenerationRequest
 from service.generation.stats import EngineStats
 
 _OVERLOAD_S = 2.0  # after the last rejection
-_MAX_OVERLOAD_WAIT_S = 0.1  # expected queue wait of an admitted request during an overload
+_MAX_OVERLOAD_WAIT_S = 0.1  # expected queue wait of an admitted request during an overload,
+_MAX_OVERLOAD_SHARE = 0.02  # or this share of the maximal queue wait, if that is longer: steps of slow models are long
 _MAX_WAIT_SHARE = 0.5  # of the time until a request's deadline that it may wait in the queue
 _LATE_S = 1.0  # during which all requests must arrive late before any is rejected for it
 
@@ -38,21 +40,33 @@ class Admission:
         self._config = config
         self._in_flight = InFlightLimiter(config.max_batch_sequences, config.overload_slowdown)
         self._wait_limit = QueueWaitLimit(config.max_queue_wait_s)
+        self._growth = QueueGrowth()
+        self._last = EngineStats()
+        self._work = 0.0  # for all requests, in tokens
         self._overloaded_until = -math.inf
         self._late_since = self._late_at = -math.inf  # arrivals of the first and last of consecutive late requests
 
-    def record_steps(self, now: float, num_open: int, steps: abc.Iterable[EngineStats], num_tokens: int) -> None:
-        """Record the engine's state after each of some steps.
+    def record_steps(self, now: float, num_open: int, steps: abc.Iterable[EngineStats], last: EngineStats) -> None:
+        """Record the engine's state after each of some steps, the `last` with all counters since the start.
 
-        `num_open` is the number of open requests, `num_tokens` that of tokens generated since the start.
+        `num_open` is the number of open requests.
         """
         for stats in steps:
             self._wait_limit.record_step(stats)
-        self._in_flight.record_step(now, num_open, num_tokens)
+        before, self._last = self._last, last
+        num_prompt_tokens = last.num_prompt_tokens - before.num_prompt_tokens
+        self._work += self._work_of(num_prompt_tokens, last.num_generated_tokens - before.num_generated_tokens)
+        self._in_flight.record_step(now, num_open, self._work)
 
-    def record_answer(self, num_tokens: int, duration_s: float) -> None:
-        """Record the tokens of each choice of a whole answer, and the seconds since the arrival of its request."""
-        self._in_flight.record_answer(num_tokens, duration_s)
+    def record_answer(self, num_prompt_tokens: int, num_tokens: int, duration_s: float) -> None:
+        """Record a whole answer: the computed tokens of its prompt, those of each choice, and its time from arrival."""
+        self._in_flight.record_answer(self._work_of(num_prompt_tokens, num_tokens), duration_s)
+
+    def _work_of(self, num_prompt_tokens: int, num_tokens: int) -> float:
+        """Return the work in tokens of a lone answer, by the measured times of steps."""
+        last = self._last
+        weight = last.prompt_token_s / last.decode_step_s if last.decode_step_s else 0.0
+        return num_tokens + weight * num_prompt_tokens
 
     def is_overloaded(self, now: float) -> bool:
         """Return whether a request was rejected in the last two seconds."""
@@ -83,15 +97,16 @@ class Admission:
         """
         caller_id, weight = key
         loads, ages_s = _loads(caller_id, weight, requests, now)
-        usual_wait_s = overload_wait_s = self._wait_limit.seconds
-        if self.is_overloaded(now):
-            overload_wait_s = min(overload_wait_s, _MAX_OVERLOAD_WAIT_S)
+        usual_wait_s = self._wait_limit.seconds
+        short_wait_s = min(usual_wait_s, max(_MAX_OVERLOAD_WAIT_S, _MAX_OVERLOAD_SHARE * usual_wait_s))
+        overload_wait_s = short_wait_s if self.is_overloaded(now) else usual_wait_s
         max_wait_s = limit_s = usual_wait_s if has_small_load(caller_id, loads) else overload_wait_s
         if deadline is not None:
             limit_s = min(limit_s, max(_MAX_WAIT_SHARE * (deadline - now), 0.0))
         max_running = self.max_running(now, stats.max_running or self._config.max_batch_sequences)
         wait_s = self.queue_wait.wait_s(caller_id, loads, max_running, ages_s)
-        if wait_s > max_wait_s:
+        has_grown = self._growth.record_arrival(now, sum(load.num_waiting for load in loads.values()), usual_wait_s)
+        if wait_s > max_wait_s or (has_grown and wait_s > _MAX_OVERLOAD_WAIT_S):
             self._overloaded_until = now + _OVERLOAD_S
         # Clients that bypass Envoy can claim any `waited_s`: their own request may be rejected for it, but it does not
         # start an overload.

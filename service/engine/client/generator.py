@@ -110,16 +110,15 @@ class GeneratorClient(EngineClient[OpenGeneration]):
             self._admission.queue_wait.record_start(self._clock(), num_begun)
         super().on_report(report)
         if report.stats:
-            num_tokens = self._stats.num_generated_tokens
-            self._admission.record_steps(self._clock(), len(self._opened), report.stats, num_tokens)
+            self._admission.record_steps(self._clock(), len(self._opened), report.stats, self._stats)
 
     def in_flight_limit(self) -> InFlightLimit | None:
         """Return the number of requests that may be in flight, or None if no answer was measured yet."""
         return self._admission.in_flight_limit(self._clock())
 
-    def record_answer(self, num_tokens: int, duration_s: float) -> None:
-        """Record the tokens of each choice of a whole answer, and the seconds since the arrival of its request."""
-        self._admission.record_answer(num_tokens, duration_s)
+    def record_answer(self, num_prompt_tokens: int, num_tokens: int, duration_s: float) -> None:
+        """Record a whole answer: the computed tokens of its prompt, those of each choice, and its time from arrival."""
+        self._admission.record_answer(num_prompt_tokens, num_tokens, duration_s)
 
     def reject_if_overloaded(
         self, caller_id: str, weight: float, deadline: float | None = None, waited_s: float | None = None

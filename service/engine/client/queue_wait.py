@@ -81,10 +81,12 @@ class QueueWaitEstimator:
     def _until_free(self, num_slots: int, max_running: int, ages_s: abc.Sequence[float]) -> float:
         """Return the time until `num_slots` slots are free, assuming the average run time for each sequence.
 
-        A sequence that has run longer is expected to run for the average time between the ends of two sequences.
+        Those that have run longer are expected to end one after another, at the average rate of all sequences.
         """
         run_s = max(self._run_s or 0.0, sum(ages_s) / max(len(ages_s), 1))
-        left_s = sorted(max(run_s - age_s, run_s / max_running) for age_s in ages_s)
+        due_s = sorted(run_s - age_s for age_s in ages_s)
+        num_late = sum(each <= 0 for each in due_s)
+        left_s = [max(each, min(index, num_late) * run_s / max_running) for index, each in enumerate(due_s, 1)]
         rounds, index = divmod(num_slots - 1, max(len(left_s), 1))
         return rounds * run_s + (left_s[index] if left_s else 0.0)
 

@@ -1,6 +1,6 @@
 """An engine's core on a thread of this process.
 
-Commands are sent through a queue, each report comes back in one `call_soon_threadsafe`, and no locks are needed.
+Commands are sent through a queue, each report is returned by one `call_soon_threadsafe`, and no locks are needed.
 """
 
 from __future__ import annotations

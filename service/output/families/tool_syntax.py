@@ -20,8 +20,8 @@ class ObjectCall:
     """A JSON object: `{"name": …, "arguments": …}`.
 
     `number_key` is the key of the call's number, a string before the name; `id_key` is the key of the call's id, which
-    may follow the arguments. The members of an `is_indented` object may be on lines of their own. A `keyed` object has
-    the name as its only key: `{"get_weather": {…}}`.
+    may follow the arguments. The members of an `is_indented` object may be on separate lines. A `keyed` object has the
+    name as its only key: `{"get_weather": {…}}`.
     """
 
     name_key: str = "name"

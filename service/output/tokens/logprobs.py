@@ -57,7 +57,7 @@ def decode_prompt_logprobs(
 
 
 def _decoded(tokenizer: Tokenizer, logprob: TokenLogprob) -> DecodedLogprob:
-    """Return a token's log probability with its bytes, and the same of its alternatives."""
+    """Return a token's log probability with its bytes, and those of its alternatives."""
     listed = dict(logprob.top).items()  # a requested token may also be one of the most likely
     top = tuple(DecodedLogprob(token_id, tokenizer.token_bytes(token_id), value) for token_id, value in listed)
     return DecodedLogprob(logprob.token_id, tokenizer.token_bytes(logprob.token_id), logprob.logprob, top)

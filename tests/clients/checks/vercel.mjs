@@ -21,7 +21,7 @@ const weather = (cities) =>
   });
 
 const checks = {
-  async check_node_text_streams_and_goes_on() {
+  async check_node_text_streams_and_continues() {
     const whole = await generateText({ ...greedy, messages: [question] });
     assert.match(whole.text, /Paris/);
     assert.ok(whole.usage.outputTokens > 0);

@@ -43,7 +43,7 @@ def ask(stack: Stack, **fields: Any) -> httpx.Response:
         "seed": 3,
         **fields,
     }
-    return httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S)
+    return httpx.post(f"{stack.url}/v1/chat/completions", json=body, timeout=GUARD_S)
 
 
 def streamed(answer: httpx.Response) -> dict[tuple[int, int], dict[str, str]]:

@@ -30,7 +30,7 @@ def grpc_request() -> chat_pb2.ChatRequest:
 @pytest.fixture(scope="module")
 def whole(stack: Stack) -> str:
     """Return the greedy answer, unstreamed, over REST."""
-    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=rest_body(), timeout=GUARD_S)
+    answer = httpx.post(f"{stack.url}/v1/chat/completions", json=rest_body(), timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     assert answer.json()["choices"][0]["finish_reason"] == "stop"
     content = answer.json()["choices"][0]["message"]["content"]
@@ -42,7 +42,7 @@ def test_rest_stream_equals_the_unstreamed_answer(stack: Stack, whole: str) -> N
     """The deltas of a streamed answer add up to the unstreamed one, and the stream ends with [DONE]."""
     pieces, last = [], ""
     with httpx.stream(
-        "POST", f"{stack.door}/v1/chat/completions", json=rest_body(stream=True), timeout=GUARD_S
+        "POST", f"{stack.url}/v1/chat/completions", json=rest_body(stream=True), timeout=GUARD_S
     ) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -58,7 +58,7 @@ def test_rest_stream_equals_the_unstreamed_answer(stack: Stack, whole: str) -> N
 def test_long_answer_is_streamed_in_several_chunks(stack: Stack) -> None:
     """A long answer arrives in several chunks, although one chunk may have several tokens."""
     body = rest_body(stream=True) | {"temperature": 2, "seed": 1, "max_tokens": 1000, "ignore_eos": True}
-    with httpx.stream("POST", f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S) as answer:
+    with httpx.stream("POST", f"{stack.url}/v1/chat/completions", json=body, timeout=GUARD_S) as answer:
         chunks = [json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: {")]
     texts = [text for chunk in chunks for each in chunk["choices"] if (text := each["delta"].get("content"))]
     assert len(texts) > 1
@@ -67,7 +67,7 @@ def test_long_answer_is_streamed_in_several_chunks(stack: Stack) -> None:
 async def test_concurrent_requests_up_to_the_batch_slots_are_served(stack: Stack) -> None:
     """Concurrent requests up to the number of batch slots are all served, in several rounds."""
     body = rest_body(stream=True) | {"max_tokens": 64, "ignore_eos": True}
-    async with httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S, limits=httpx.Limits(max_connections=64)) as http:
+    async with httpx.AsyncClient(base_url=stack.url, timeout=GUARD_S, limits=httpx.Limits(max_connections=64)) as http:
         for _ in range(3):
             answers = await asyncio.gather(*(http.post("/v1/chat/completions", json=body) for _ in range(64)))
             assert {answer.status_code for answer in answers} == {200}
@@ -100,7 +100,7 @@ def test_grpc_web_equals_rest(stack: Stack, whole: str) -> None:
     """A gRPC-web call over HTTP/1.1 receives the same text and an OK trailer."""
     message = grpc_request().SerializeToString()
     answer = httpx.post(
-        f"{stack.door}/sluice.v1.ChatService/Chat",
+        f"{stack.url}/sluice.v1.ChatService/Chat",
         content=struct.pack(">BI", 0, len(message)) + message,
         headers={"content-type": "application/grpc-web+proto", "x-grpc-web": "1"},
         timeout=GUARD_S,
@@ -115,7 +115,7 @@ def test_grpc_web_equals_rest(stack: Stack, whole: str) -> None:
 def test_request_id_is_kept(stack: Stack) -> None:
     """The response and the logs have the client's x-request-id."""
     answer = httpx.post(
-        f"{stack.door}/v1/chat/completions",
+        f"{stack.url}/v1/chat/completions",
         json=rest_body(max_tokens=1),
         headers={"x-request-id": "abc-123"},
         timeout=GUARD_S,

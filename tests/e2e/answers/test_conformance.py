@@ -19,7 +19,7 @@ def test_product_passes_all_conformance_claims(
 ) -> None:
     """All claims pass through Envoy, except the one about API keys, which this product does not require."""
     path = tmp_path / "report.json"
-    code = main(["--url", stack.door, "--dialect", dialect, "--model", "sluice-demo", "--json", str(path)])
+    code = main(["--url", stack.url, "--dialect", dialect, "--model", "sluice-demo", "--json", str(path)])
     assert code == 0, capsys.readouterr().out
     found = json.loads(path.read_text())["findings"]
     assert [each["id"] for each in found if each["result"] != "passed"] == ["errors.key"]
@@ -30,7 +30,7 @@ def test_conformance_kit_sends_a_key_in_each_dialect(
     guarded: Guarded, dialect: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The product accepts a valid key, and rejects an invalid one with the dialect's own error."""
-    where = ["--url", guarded.stack.door, "--dialect", dialect, "--model", "sluice-demo"]
+    where = ["--url", guarded.stack.url, "--dialect", dialect, "--model", "sluice-demo"]
     code = main([*where, "--key", guarded.keys["team"], "--only", "errors.key", "errors.harmless"])
     assert code == 0, capsys.readouterr().out
 
@@ -40,5 +40,5 @@ def test_conformance_kit_uses_the_served_model_by_default(
     stack: Stack, dialect: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without --model, the kit uses the served model."""
-    assert main(["--url", stack.door, "--dialect", dialect, "--only", "errors.harmless"]) == 0
-    assert f"{dialect}, sluice-demo at {stack.door}: 1 passed" in capsys.readouterr().out
+    assert main(["--url", stack.url, "--dialect", dialect, "--only", "errors.harmless"]) == 0
+    assert f"{dialect}, sluice-demo at {stack.url}: 1 passed" in capsys.readouterr().out

@@ -38,7 +38,7 @@ CALL: dict[str, Any] = {
 
 def ask(stack: Stack, path: str = "/v1/chat/completions", **fields: Any) -> httpx.Response:
     body = {"model": "sluice-demo", "temperature": 1.5, "seed": 5, **fields}
-    return httpx.post(stack.door + path, json=body, timeout=GUARD_S)
+    return httpx.post(stack.url + path, json=body, timeout=GUARD_S)
 
 
 def smallest_limit(response: httpx.Response, param: str) -> int:

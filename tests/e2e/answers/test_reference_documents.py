@@ -23,7 +23,7 @@ JSON = {"accept": "application/json"}
 
 def post(stack: Stack, path: str, body: dict[str, Any], **headers: str) -> httpx.Response:
     """Return the response of the public listener."""
-    return httpx.post(stack.door + path, json=body, headers=headers, timeout=GUARD_S)
+    return httpx.post(stack.url + path, json=body, headers=headers, timeout=GUARD_S)
 
 
 def events(answer: httpx.Response) -> list[dict[str, Any]]:
@@ -35,7 +35,7 @@ def events(answer: httpx.Response) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def thinking() -> Iterator[Stack]:
-    """The bundled model, served without settings of its own, as any model that can reason."""
+    """The bundled model, served without model settings, like any model that can reason."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLUICE_SERVICE_MODELS", json.dumps([{"name": MODEL, "path": str(DEMO_FOLDER)}]))
         stack = Stack()

@@ -109,10 +109,10 @@ class Choice:
 
 
 Answer = dict[int, Choice]
-Door = Callable[["Doors", dict[str, Any]], Awaitable[Answer]]
+Reader = Callable[["Clients", dict[str, Any]], Awaitable[Answer]]
 
 
-class Doors:
+class Clients:
     """Clients of REST and gRPC through Envoy."""
 
     def __init__(self, http: httpx.AsyncClient, channel: grpc.aio.Channel) -> None:
@@ -168,7 +168,7 @@ class Doors:
 
 
 ENDS = {chat_pb2.FINISH_REASON_STOP: "stop", chat_pb2.FINISH_REASON_LENGTH: "length"}
-DOORS: tuple[Door, ...] = (Doors.rest, Doors.sse, Doors.grpc, Doors.grpc_stream)
+READERS: tuple[Reader, ...] = (Clients.rest, Clients.sse, Clients.grpc, Clients.grpc_stream)
 
 
 def message_of(body: dict[str, Any]) -> chat_pb2.ChatRequest:
@@ -180,13 +180,13 @@ def message_of(body: dict[str, Any]) -> chat_pb2.ChatRequest:
 
 
 @asynccontextmanager
-async def doors_of(stack: Stack) -> AsyncIterator[Doors]:
+async def clients_of(stack: Stack) -> AsyncIterator[Clients]:
     limits = httpx.Limits(max_connections=NUM_AT_ONCE)
     async with (
-        httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S, limits=limits) as http,
+        httpx.AsyncClient(base_url=stack.url, timeout=GUARD_S, limits=limits) as http,
         grpc.aio.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel,
     ):
-        yield Doors(http, channel)
+        yield Clients(http, channel)
 
 
 def assert_same(body: dict[str, Any], answer: Answer, alone: Answer) -> None:
@@ -203,22 +203,22 @@ async def test_200_seeds_give_the_same_tokens_alone_and_in_a_batch(small_cache: 
     """Tokens at temperature 2 do not depend on the batch, the API, streaming, preemptions or aborted requests."""
     draw = random.Random(11)
     bodies = [random_body(draw) for _ in range(NUM_REQUESTS)]
-    async with doors_of(small_cache) as doors:
-        alone = [await doors.grpc(body) for body in bodies]
+    async with clients_of(small_cache) as clients:
+        alone = [await clients.grpc(body) for body in bodies]
         slots = asyncio.Semaphore(NUM_AT_ONCE)
 
-        async def ask(index: int, door: Door) -> None:
+        async def ask(index: int, read: Reader) -> None:
             async with slots:
-                assert_same(bodies[index], await door(doors, bodies[index]), alone[index])
+                assert_same(bodies[index], await read(clients, bodies[index]), alone[index])
 
-        async def leave(body: dict[str, Any], door: Any, after: int) -> None:
+        async def leave(body: dict[str, Any], read: Any, after: int) -> None:
             async with slots:
-                await door(doors, body | {"max_tokens": 200, "ignore_eos": True}, after)
+                await read(clients, body | {"max_tokens": 200, "ignore_eos": True}, after)
 
-        work: list[Any] = [ask(index, draw.choice(DOORS)) for index in range(NUM_REQUESTS)]
+        work: list[Any] = [ask(index, draw.choice(READERS)) for index in range(NUM_REQUESTS)]
         for _ in range(NUM_LEAVING):
-            door = draw.choice((Doors.sse, Doors.grpc_stream))
-            work.append(leave(random_body(draw), door, draw.randrange(1, 20)))
+            read = draw.choice((Clients.sse, Clients.grpc_stream))
+            work.append(leave(random_body(draw), read, draw.randrange(1, 20)))
         draw.shuffle(work)
         await asyncio.gather(*work)
     assert small_cache.metric("sluice_engine_preemptions_total") > 0

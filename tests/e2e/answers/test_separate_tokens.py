@@ -83,12 +83,12 @@ def test_each_event_has_one_token(
     stack: Stack, path: str, body: Mapping[str, Any], text_of: Callable[[Mapping[str, Any]], str]
 ) -> None:
     """The events' texts are the texts of single tokens, as /tokenize has them, and none is missing."""
-    answer = httpx.post(f"{stack.door}{path}", json=body, headers=PASS, timeout=GUARD_S)
+    answer = httpx.post(f"{stack.url}{path}", json=body, headers=PASS, timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     data = [line.removeprefix("data:").strip() for line in answer.text.splitlines() if line.startswith("data:")]
     texts = [text for each in data if each != "[DONE]" if (text := text_of(json.loads(each)))]
     prompt = {"model": MODEL, "prompt": "".join(texts), "add_special_tokens": False, "return_token_strs": True}
-    tokens = httpx.post(f"{stack.door}/tokenize", json=prompt, timeout=GUARD_S).json()["token_strs"]
+    tokens = httpx.post(f"{stack.url}/tokenize", json=prompt, timeout=GUARD_S).json()["token_strs"]
     assert [each.strip() for each in texts if each.strip()] == [each.strip() for each in tokens if each.strip()]
 
 
@@ -118,6 +118,6 @@ def test_pieces_over_grpc_have_one_token(stack: Stack) -> None:
 def test_other_intervals_are_rejected(stack: Stack, path: str, field: str) -> None:
     """Only 0 is accepted, since other intervals are the operator's setting."""
     options = {"stream_options": {"output_interval_ms": 5}} if field else {"output_interval_ms": 5}
-    answer = httpx.post(f"{stack.door}{path}", json={**CHAT, "stream": True, **options}, timeout=GUARD_S)
+    answer = httpx.post(f"{stack.url}{path}", json={**CHAT, "stream": True, **options}, timeout=GUARD_S)
     assert answer.status_code == 400
     assert f"{field}output_interval_ms: must be 0, which requests an event for each token" in answer.text

@@ -15,7 +15,7 @@ from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, tool_pb2
 from service.output.families.named_calls import HARMONY
 from service.output.families.tagged_calls import QWEN_CODER
 from service.output.families.tool_syntax import CHANNEL_MARKERS
-from tests.e2e.scripted_models import RESULT, Doors, Script, scripted_product
+from tests.e2e.scripted_models import RESULT, Clients, Script, scripted_product
 from tests.engine.constraints.fakes import tokenizer_of
 from tests.service.output.families.families import FAMILIES
 
@@ -84,7 +84,7 @@ class OpenaiFamily:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    async def ask(self, doors: Doors, model: str, earlier: Turn | None, *, streamed: bool) -> Turn:
+    async def ask(self, clients: Clients, model: str, earlier: Turn | None, *, streamed: bool) -> Turn:
         messages: list[Any] = [{"role": "user", "content": ASKED}]
         if earlier is not None:
             calls = [
@@ -94,7 +94,7 @@ class OpenaiFamily:
             messages += [{"role": "tool", "tool_call_id": i, "content": RESULT} for i, *_ in earlier.calls]
         tool = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
         body = {"model": model, "messages": messages, "tools": [tool], "stream": streamed}
-        answer = await doors.http.post(self._path.format(model), json=body)
+        answer = await clients.http.post(self._path.format(model), json=body)
         assert answer.status_code == 200, answer.text
         if not streamed:
             (choice,) = answer.json()["choices"]
@@ -126,7 +126,7 @@ class OpenaiFamily:
 class Responses:
     """OpenAI's Responses API."""
 
-    async def ask(self, doors: Doors, model: str, earlier: Turn | None, *, streamed: bool) -> Turn:
+    async def ask(self, clients: Clients, model: str, earlier: Turn | None, *, streamed: bool) -> Turn:
         items: list[Any] = [{"role": "user", "content": ASKED}]
         if earlier is not None:
             for call_id, name, arguments in earlier.calls:
@@ -134,7 +134,7 @@ class Responses:
                 items.append({"type": "function_call_output", "call_id": call_id, "output": RESULT})
         tool = {"type": "function", "name": "weather", "parameters": SCHEMA}
         body = {"model": model, "input": items, "tools": [tool], "stream": streamed}
-        answer = await doors.http.post("/v1/responses", json=body)
+        answer = await clients.http.post("/v1/responses", json=body)
         assert answer.status_code == 200, answer.text
         whole = list(_events(answer))[-1]["response"] if streamed else answer.json()
         turn = Turn()
@@ -153,7 +153,7 @@ class Responses:
 class Anthropic:
     """Anthropic's Messages."""
 
-    async def ask(self, doors: Doors, model: str, earlier: Turn | None, *, streamed: bool) -> Turn:
+    async def ask(self, clients: Clients, model: str, earlier: Turn | None, *, streamed: bool) -> Turn:
         messages: list[Any] = [{"role": "user", "content": ASKED}]
         if earlier is not None:
             blocks = [{"type": "tool_use", "id": i, "name": n, "input": json.loads(a)} for i, n, a in earlier.calls]
@@ -162,7 +162,7 @@ class Anthropic:
             messages.append({"role": "user", "content": results})
         tool = {"name": "weather", "input_schema": SCHEMA}
         body = {"model": model, "max_tokens": 400, "messages": messages, "tools": [tool], "stream": streamed}
-        answer = await doors.http.post("/v1/messages", json=body)
+        answer = await clients.http.post("/v1/messages", json=body)
         assert answer.status_code == 200, answer.text
         turn = Turn()
         if not streamed:
@@ -195,7 +195,7 @@ class Anthropic:
 class Grpc:
     """`ChatService`."""
 
-    async def ask(self, doors: Doors, model: str, earlier: Turn | None, *, streamed: bool) -> Turn:
+    async def ask(self, clients: Clients, model: str, earlier: Turn | None, *, streamed: bool) -> Turn:
         def message(role: str, text: str, **more: Any) -> content_pb2.Message:
             parts = [content_pb2.ContentPart(text=text)] if text else []
             return content_pb2.Message(role=f"ROLE_{role}", content=parts, **more)
@@ -210,7 +210,7 @@ class Grpc:
             messages += [message("TOOL", RESULT, tool_call_id=i) for i, *_ in earlier.calls]
         function = tool_pb2.FunctionDefinition(name="weather", parameters=json.dumps(SCHEMA))
         request = chat_pb2.ChatRequest(model=model, messages=messages, tools=[tool_pb2.Tool(function=function)])
-        stub = chat_pb2_grpc.ChatServiceStub(doors.channel)
+        stub = chat_pb2_grpc.ChatServiceStub(clients.channel)
         turn = Turn()
         if not streamed:
             received = (await stub.Chat(request)).choices[0].message
@@ -245,15 +245,15 @@ async def test_models_call_and_use_the_result(dialect: str) -> None:
     """The call has its name and arguments, and the second prompt has the call and its result in the family's syntax."""
     models = scripts()
     ask = DIALECTS[dialect].ask
-    async with scripted_product(models) as doors:
+    async with scripted_product(models) as clients:
         for model, streamed in product(BEFORE_CALL, (False, True)):
-            first = await ask(doors, model, None, streamed=streamed)
+            first = await ask(clients, model, None, streamed=streamed)
             text, reasoning = BEFORE_CALL[model]
             assert first.text == text
             assert first.reasoning in (reasoning, "")
             assert [(name, json.loads(arguments)) for _, name, arguments in first.calls] == [("weather", ARGUMENTS)]
             assert first.finish in ("tool_calls", None)
-            second = await ask(doors, model, first, streamed=streamed)
+            second = await ask(clients, model, first, streamed=streamed)
             assert (second.text, second.calls) == (ANSWER, [])
             shown = models[model].prompts[-1]
             assert SHOWN[model] in shown

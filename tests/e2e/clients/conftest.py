@@ -15,7 +15,7 @@ from tests.e2e.stack import Stack
 @pytest.fixture(scope="module")
 def openai_client(stack: Stack) -> Iterator[Any]:  # its overloads know only OpenAI's models
     """An OpenAI client of the public listener."""
-    with openai.OpenAI(base_url=f"{stack.door}/v1", api_key="unused", max_retries=0) as openai_client:
+    with openai.OpenAI(base_url=f"{stack.url}/v1", api_key="unused", max_retries=0) as openai_client:
         yield openai_client
 
 

@@ -24,7 +24,7 @@ MODEL = "sluice-demo"
 @pytest.fixture(scope="module")
 def served(stack: Stack) -> bytes:
     """Return the descriptor set that the public listener serves."""
-    answer = httpx.get(f"{stack.door}/sluice.binpb", timeout=GUARD_S)
+    answer = httpx.get(f"{stack.url}/sluice.binpb", timeout=GUARD_S)
     assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, "application/x-protobuf")
     return answer.content
 
@@ -47,7 +47,7 @@ def test_client_is_built_from_the_descriptor_set(stack: Stack, served: bytes) ->
         events = list(stream(request, timeout=GUARD_S))
     assert events[-1].WhichOneof("event") == "completed"
     body = {"model": MODEL, "temperature": 0, "messages": [{"role": "user", "content": QUESTION}]}
-    whole = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S).json()
+    whole = httpx.post(f"{stack.url}/v1/chat/completions", json=body, timeout=GUARD_S).json()
     assert "".join(event.content_delta.text for event in events) == whole["choices"][0]["message"]["content"]
 
 

@@ -94,7 +94,7 @@ COMMANDS = commands()
 def test_shell_example(stack: Stack, page: Path, code: str) -> None:
     """Each command succeeds, each stream is complete, and known questions are answered every time."""
     for _ in range(1 if "conformance" in code else TRIES):  # it repeats its own requests
-        here = code.replace(DOOR, stack.door).replace(".state/8080", str(stack.state_folder))
+        here = code.replace(DOOR, stack.url).replace(".state/8080", str(stack.state_folder))
         printed = run(["bash", "-c", PRELUDE + here])
         assert not ERROR.search(printed), printed
         assert sum(printed.count(end) for end in ENDS) == code.count("curl -N")
@@ -106,7 +106,7 @@ def test_command_example(stack: Stack, page: Path, line: str) -> None:
     """A command of `sluice` succeeds and prints the known answer."""
     for _ in range(TRIES):
         script = PRELUDE + line.removeprefix(".venv/bin/")
-        printed = run(["bash", "-c", script], SLUICE_URL=stack.door)
+        printed = run(["bash", "-c", script], SLUICE_URL=stack.url)
         assert is_right(line, printed), printed
 
 
@@ -119,7 +119,7 @@ def test_started_example(tmp_path: Path, page: Path, code: str) -> None:
     stack = Stack("--model=demo=demo/model", environment=dict(each.split("=", 1) for each in variables.split()))
     try:
         stack.wait_for("sluice is ready.")
-        call = PRELUDE + after.replace(DOOR, stack.door)
+        call = PRELUDE + after.replace(DOOR, stack.url)
         assert '"object":"list"' in run(["bash", "-c", call.replace("sk-sluice-…", key)])
         refused = subprocess.run(["bash", "-c", call], capture_output=True, text=True, timeout=GUARD_S, check=False)
         assert "401" in refused.stderr
@@ -135,7 +135,7 @@ def test_python_example(stack: Stack, page: Path, code: str) -> None:
     python = own[0] if own else sys.executable
     paths = os.pathsep.join(str(ROOT / each) for each in ("generated", "clients/python/src"))
     environment = {} if own else {"PYTHONPATH": paths}
-    command = [str(python), "-c", AGAIN, code.replace(DOOR, stack.door), str(TRIES)]
+    command = [str(python), "-c", AGAIN, code.replace(DOOR, stack.url), str(TRIES)]
     *tries, rest = run(command, LITELLM_LOCAL_MODEL_COST_MAP="True", **environment).split("\f")
     assert len(tries) == TRIES
     assert not rest.strip()

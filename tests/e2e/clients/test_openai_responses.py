@@ -40,7 +40,7 @@ class Place(pydantic.BaseModel):
 @pytest.fixture(params=["v1", "serving-endpoints"])
 def client(stack: Stack, request: pytest.FixtureRequest) -> Iterator[Any]:  # its overloads know only OpenAI's models
     """An OpenAI client of each base URL that has responses."""
-    with openai.OpenAI(base_url=f"{stack.door}/{request.param}", api_key="unused", max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{stack.url}/{request.param}", api_key="unused", max_retries=0) as client:
         yield client
 
 
@@ -107,8 +107,8 @@ def test_response_has_logprobs_and_incomplete_reason(client: Any) -> None:
     [
         ({"temperature": 3}, openai.BadRequestError, "temperature"),
         ({"input": []}, openai.BadRequestError, "input"),
-        ({"store": True}, openai.BadRequestError, "store"),
-        ({"previous_response_id": "resp_1"}, openai.BadRequestError, "previous_response_id"),
+        ({"background": True}, openai.BadRequestError, "background"),
+        ({"previous_response_id": "resp_1"}, openai.NotFoundError, "previous_response_id"),
         ({"tools": [{"type": "web_search"}]}, openai.BadRequestError, "tools.0.type"),
         ({"input": [{"type": "function_call_output", "call_id": "x", "output": ""}]}, openai.BadRequestError,
          "input.0.call_id"),

@@ -64,7 +64,7 @@ OF_ADMINISTRATORS = [
 def expected(stack: Stack) -> str:
     """Return the greedy answer over REST."""
     body = {"model": MODEL, "temperature": 0, "messages": [{"role": "user", "content": QUESTION}]}
-    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S).json()
+    answer = httpx.post(f"{stack.url}/v1/chat/completions", json=body, timeout=GUARD_S).json()
     return str(answer["choices"][0]["message"]["content"])
 
 
@@ -110,7 +110,7 @@ def test_grpc_js_streams_the_text_of_rest(answers: dict[str, dict[str, Any]], ex
 
 def test_buf_curl_streams_by_reflection(stack: Stack, expected: str) -> None:
     """A client without .proto files streams the same text by server reflection."""
-    url = f"{stack.door}/sluice.v1.ChatService/StreamChat"
+    url = f"{stack.url}/sluice.v1.ChatService/StreamChat"
     command = [str(MODULES / ".bin/buf"), "curl", "--protocol", "grpc", "--http2-prior-knowledge"]
     command += ["-d", json.dumps(CHAT), url]
     done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=GUARD_S, check=False)

@@ -77,7 +77,7 @@ def test_chat_returns_its_prompts_logprobs(openai_client: Any) -> None:
 
 def test_every_model_tokenizes_and_detokenizes(openai_client: Any, stack: Stack) -> None:
     """Every model tokenizes and detokenizes under both paths, and an unknown token is reported with its index."""
-    for base in (stack.door, f"{stack.door}/v1"):
+    for base in (stack.url, f"{stack.url}/v1"):
         for model in (MODEL, "all-minilm-l6-v2"):
             body = {"model": model, "prompt": "Hello!", "return_token_strs": True}
             found = httpx.post(f"{base}/tokenize", json=body, timeout=GUARD_S).json()
@@ -106,7 +106,7 @@ def test_template_variables_reach_the_template_of_a_response(stack: Stack) -> No
     body = {"model": MODEL, "input": "Hello! Who are you?"}
 
     def count(**fields: Any) -> Any:
-        answer = httpx.post(f"{stack.door}/v1/responses/input_tokens", json=body | fields, timeout=GUARD_S)
+        answer = httpx.post(f"{stack.url}/v1/responses/input_tokens", json=body | fields, timeout=GUARD_S)
         return answer.json()
 
     plain = count()["input_tokens"]

@@ -40,7 +40,7 @@ def node(*arguments: str | Path) -> str:
 @pytest.fixture(scope="module")
 def answers(stack: Stack, package: Path) -> list[dict[str, Any]]:
     """Return the client's results, over gRPC-web and over gRPC."""
-    printed = node("tests/e2e/clients/typescript_calls.mjs", stack.door, package)
+    printed = node("tests/e2e/clients/typescript_calls.mjs", stack.url, package)
     return [json.loads(line) for line in printed.splitlines()]
 
 
@@ -48,7 +48,7 @@ def answers(stack: Stack, package: Path) -> list[dict[str, Any]]:
 def test_typescript_client_streams(stack: Stack, answers: list[dict[str, Any]], at: int) -> None:
     """The stream has REST's text and the contract's events, and leaving it stops the generation."""
     body = {**rest_body(), "messages": QUESTION}
-    whole = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S).json()
+    whole = httpx.post(f"{stack.url}/v1/chat/completions", json=body, timeout=GUARD_S).json()
     assert answers[at]["text"] == whole["choices"][0]["message"]["content"]
     kinds = answers[at]["kinds"]
     assert (kinds[0], kinds[-2:]) == ("started", ["usage", "completed"])
@@ -105,7 +105,7 @@ def test_typescript_client_has_every_service() -> None:
 def test_typescript_examples_compile_and_run(stack: Stack, package: Path, example: int) -> None:
     """The README's programs compile in strict mode and print an answer."""
     code = re.findall(r"^```ts\n(.*?)^```$", (SOURCE / "README.md").read_text(), re.DOTALL | re.MULTILINE)[example]
-    (package / "example.ts").write_text(code.replace("http://127.0.0.1:8080", stack.door))
+    (package / "example.ts").write_text(code.replace("http://127.0.0.1:8080", stack.url))
     flags = ["--strict", "--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom", "--types", "node"]
     command = [str(MODULES / ".bin" / "tsc"), "--ignoreConfig", *flags, "--skipLibCheck", str(package / "example.ts")]
     done = subprocess.run(command, cwd=package, capture_output=True, text=True, check=False)

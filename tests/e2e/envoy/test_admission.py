@@ -22,8 +22,8 @@ from gateway.dialects.seam.failure import Failure, Reason
 from runner.proxy.envoy_config import connection_manager
 from tests.e2e.answers.test_chat import grpc_request
 from tests.e2e.connections import connections
-from tests.e2e.door import Door
 from tests.e2e.envoy.test_envoy_errors import gateway_response, with_id
+from tests.e2e.envoy_process import EnvoyProcess
 from tests.e2e.stack import HOLDABLE, Stack, started
 from tests.waiting import GUARD_S
 
@@ -84,10 +84,10 @@ class LimitedUpstream:
 
 
 class Calls:
-    """Requests through a door, some of which are held by its upstream."""
+    """Requests through an Envoy, some of which are held by its upstream."""
 
-    def __init__(self, door: Door, upstream: LimitedUpstream, pool: ThreadPoolExecutor) -> None:
-        self.door = door
+    def __init__(self, envoy: EnvoyProcess, upstream: LimitedUpstream, pool: ThreadPoolExecutor) -> None:
+        self.envoy = envoy
         self._upstream = upstream
         self._pool = pool
         self._held: list[Future[httpx.Response]] = []
@@ -95,25 +95,25 @@ class Calls:
     def post(self, key: str = "a", path: str = PATHS[0], **body: Any) -> httpx.Response:
         """Return the answer to a request."""
         headers = {"authorization": f"Bearer {key}"}
-        return httpx.post(self.door.url + path, json=body, headers=headers, timeout=GUARD_S)
+        return httpx.post(self.envoy.url + path, json=body, headers=headers, timeout=GUARD_S)
 
     def hold(self, count: int, key: str = "a") -> None:
         """Send requests that don't end, and return when the upstream has all."""
         before = self.num_in_flight()
         self._held += [self._pool.submit(self.post, key, held=True) for _ in range(count)]
-        self.door.until(lambda: self.num_in_flight() == before + count)
+        self.envoy.until(lambda: self.num_in_flight() == before + count)
 
     def release(self) -> None:
         """End the requests that are held. Later ones aren't."""
         self._upstream.release.set()
         assert {each.result().status_code for each in self._held} == {200}
         self._held.clear()
-        self.door.until(lambda: self.num_in_flight() == 0)
+        self.envoy.until(lambda: self.num_in_flight() == 0)
         self._upstream.release.clear()
 
     def num_in_flight(self) -> int:
         """Return the number of requests that Envoy has forwarded and that haven't ended."""
-        return self.door.stat("cluster.gateway.upstream_rq_active")
+        return self.envoy.stat("cluster.gateway.upstream_rq_active")
 
 
 @contextmanager
@@ -126,9 +126,9 @@ def calls(stack: Stack, *, overload_ms: int = FOREVER, delay_ms: int = 1) -> Ite
 
     upstream = LimitedUpstream()
     try:
-        with Door(upstream.port, stack.ports["service"], change) as door, ThreadPoolExecutor(16) as pool:
+        with EnvoyProcess(upstream.port, stack.ports["service"], change) as envoy, ThreadPoolExecutor(16) as pool:
             try:
-                yield Calls(door, upstream, pool)
+                yield Calls(envoy, upstream, pool)
             finally:
                 upstream.release.set()
     finally:
@@ -151,7 +151,7 @@ def test_burst_then_sustained_number_of_requests_is_forwarded(stack: Stack) -> N
         made.release()
         made.hold(2)
         assert made.post().status_code == 429
-        assert made.door.stat("wasmcustom.sluice.admission.rejected") == 2
+        assert made.envoy.stat("wasmcustom.sluice.admission.rejected") == 2
 
 
 def test_burst_is_forwarded_again_after_an_overload(stack: Stack) -> None:
@@ -200,7 +200,7 @@ def test_other_requests_are_not_limited(stack: Stack) -> None:
         made.hold(4)
         assert made.post().status_code == 429
         for path in ("/v1/models", "/healthz", "/livez"):
-            assert httpx.get(made.door.url + path, timeout=GUARD_S).status_code == 200
+            assert httpx.get(made.envoy.url + path, timeout=GUARD_S).status_code == 200
         for path in ("/tokenize", "/v1/embeddings", "/v1/messages/count_tokens"):
             assert made.post(path=path).status_code == 200
 
@@ -213,9 +213,9 @@ def test_caller_that_ignores_rejections_gets_delayed_ones(stack: Stack) -> None:
         request = (
             b"POST / HTTP/1.1\r\nhost: a\r\nauthorization: Bearer b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
         )
-        with connections(made.door, 120, request):
-            made.door.until(lambda: made.door.stat("wasmcustom.sluice.admission.rejected") == 100)
-            made.door.until(lambda: made.door.stat("http.front_door.downstream_rq_active") == 4 + 20)
+        with connections(made.envoy, 120, request):
+            made.envoy.until(lambda: made.envoy.stat("wasmcustom.sluice.admission.rejected") == 100)
+            made.envoy.until(lambda: made.envoy.stat("http.front_door.downstream_rq_active") == 4 + 20)
             assert made.post("c").status_code == 429
 
 
@@ -234,7 +234,7 @@ def test_rejections_have_the_format_of_the_dialect(stack: Stack, path: str) -> N
 
 def test_rejections_of_grpc_have_details(stack: Stack) -> None:
     """A call is rejected with RESOURCE_EXHAUSTED, the reason, and the delay after which to retry."""
-    with calls(stack) as made, grpc.insecure_channel(made.door.target) as channel:
+    with calls(stack) as made, grpc.insecure_channel(made.envoy.target) as channel:
         made.post(limit=LIMIT)
         made.hold(4)
         with pytest.raises(grpc.RpcError) as caught:
@@ -254,7 +254,9 @@ def test_the_product_limits_requests_in_flight() -> None:
     """Envoy rejects what exceeds the limit that the service has measured, and the service doesn't get it."""
     settings = HOLDABLE | {
         "SLUICE_SERVICE_ENGINE__MAX_BATCH_SEQUENCES": "2",
-        "SLUICE_SERVICE_ENGINE__MAX_QUEUE_WAIT_S": "0.05",
+        "SLUICE_SERVICE_ENGINE__MAX_QUEUE_WAIT_S": "0.05",  # so short that no burst is longer than the slots
+        # The service can't see how late a call arrives, which on a busy machine would exceed that wait.
+        "SLUICE_GATEWAY_REQUEST_DEADLINE_S": f"{2 * GUARD_S + 0.5}",
     }
     body = {"model": "sluice-demo", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 1500}
     body |= {"ignore_eos": True}
@@ -272,12 +274,12 @@ def test_the_product_limits_requests_in_flight() -> None:
 
         for measuring in [pool.submit(measure) for _ in range(2)]:
             measuring.result()
-        assert "x-sluice-limit" not in post(stack.door).headers
+        assert "x-sluice-limit" not in post(stack.url).headers
         with stack.engine_held():
-            held = [pool.submit(post, stack.door) for _ in range(2)]
+            held = [pool.submit(post, stack.url) for _ in range(2)]
             while not re.search(r'http_server_active_requests\{.*"POST".*\} 2\.0', metrics()):
                 pass
-            rejected = post(stack.door)
+            rejected = post(stack.url)
         assert rejected.status_code == 429
         assert rejected.json()["error"]["message"] == "the server is overloaded"
         assert [each.result().status_code for each in held] == [200, 200]

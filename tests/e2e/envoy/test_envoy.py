@@ -14,7 +14,7 @@ from tests.waiting import GUARD_S, wait_until
 def test_public_listener_serves_health_readiness_and_metrics(stack: Stack) -> None:
     """The public listener serves the gateway's health, readiness and metrics."""
     for path in ("healthz", "readyz", "metrics"):
-        assert httpx.get(f"{stack.door}/{path}", timeout=GUARD_S).status_code == 200
+        assert httpx.get(f"{stack.url}/{path}", timeout=GUARD_S).status_code == 200
 
 
 def test_admin_listens_on_loopback_only(stack: Stack) -> None:
@@ -28,7 +28,7 @@ def test_admin_listens_on_loopback_only(stack: Stack) -> None:
 
 def test_unknown_route_and_method(stack: Stack) -> None:
     """An unknown path is 404 and an unknown gRPC method UNIMPLEMENTED, through Envoy."""
-    assert httpx.get(f"{stack.door}/v1/nothing", timeout=GUARD_S).status_code == 404
+    assert httpx.get(f"{stack.url}/v1/nothing", timeout=GUARD_S).status_code == 404
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
         call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/sluice.v1.ModelService/Nothing")
         with pytest.raises(grpc.RpcError) as caught:
@@ -61,7 +61,7 @@ def test_service_enforces_the_clients_deadline(stack: Stack) -> None:
         "-",
     ]
     command += ["-H", "content-type: application/grpc", "-H", "te: trailers", "-H", "grpc-timeout: 200m"]
-    command += ["--output", "/dev/null", "--data-binary", "@-", f"{stack.door}/grpc.health.v1.Health/Watch"]
+    command += ["--output", "/dev/null", "--data-binary", "@-", f"{stack.url}/grpc.health.v1.Health/Watch"]
     done = subprocess.run(command, input=b"\0\0\0\0\0", capture_output=True, check=False, timeout=GUARD_S)
     assert done.returncode == 0, done.stderr
     assert f"grpc-status: {grpc.StatusCode.DEADLINE_EXCEEDED.value[0]}".encode() in done.stdout

@@ -19,7 +19,7 @@ from gateway.routes.dialects.surfaces import SURFACES
 from gateway.routes.surface.surface import SurfaceMap
 from tests.e2e.answers.test_chat import grpc_request
 from tests.e2e.collector import Collector
-from tests.e2e.door import Door
+from tests.e2e.envoy_process import EnvoyProcess
 from tests.e2e.stack import Stack, free_ports
 from tests.waiting import GUARD_S
 
@@ -43,10 +43,10 @@ EMPTY_FRAME = bytes(5)
 
 
 @pytest.fixture(scope="module")
-def closed_door() -> Iterator[Door]:
+def envoy_without_upstreams() -> Iterator[EnvoyProcess]:
     """An Envoy without upstreams."""
-    with Door(free_ports(1)[0], free_ports(1)[0], healthy=False) as door:
-        yield door
+    with EnvoyProcess(free_ports(1)[0], free_ports(1)[0], healthy=False) as envoy:
+        yield envoy
 
 
 def gateway_response(path: str, answer: httpx.Response, failure: Failure) -> ErrorResponse:
@@ -78,9 +78,9 @@ def with_id(body: bytes, answer: httpx.Response) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_envoys_errors_have_the_format_of_the_dialect(closed_door: Door, path: str) -> None:
+def test_envoys_errors_have_the_format_of_the_dialect(envoy_without_upstreams: EnvoyProcess, path: str) -> None:
     """Envoy's 503 has the body and headers of the gateway's, and Retry-After."""
-    answer = httpx.post(closed_door.url + path, json={}, timeout=GUARD_S)
+    answer = httpx.post(envoy_without_upstreams.url + path, json={}, timeout=GUARD_S)
     expected = gateway_response(path, answer, Failure(Reason.UNAVAILABLE, "the service is not available"))
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.headers["content-type"] == "application/json"
@@ -99,16 +99,16 @@ def test_each_surface_has_a_tested_path() -> None:
 def test_body_above_the_limit_gets_413_before_it_is_complete(stack: Stack, path: str) -> None:
     """The gateway's 413 for a body that Envoy doesn't buffer reaches the client before the body is complete."""
     headers = {"content-type": "application/json"}
-    answer = httpx.post(stack.door + path, content=TOO_LARGE, headers=headers, timeout=GUARD_S)
+    answer = httpx.post(stack.url + path, content=TOO_LARGE, headers=headers, timeout=GUARD_S)
     text = "the body exceeds the limit of 16777216 bytes"
     expected = gateway_response(path, answer, Failure(Reason.BODY_TOO_LARGE, text))
     assert answer.status_code == 413
     assert answer.json() == with_id(expected.body, answer)
 
 
-def test_envoys_grpc_errors_have_a_status_with_details(stack: Stack, closed_door: Door) -> None:
+def test_envoys_grpc_errors_have_a_status_with_details(stack: Stack, envoy_without_upstreams: EnvoyProcess) -> None:
     """A missing upstream is UNAVAILABLE and too large a message RESOURCE_EXHAUSTED, with readable details."""
-    with grpc.insecure_channel(closed_door.target) as channel:
+    with grpc.insecure_channel(envoy_without_upstreams.target) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
         with pytest.raises(grpc.RpcError) as caught:
             stub.Check(health_pb2.HealthCheckRequest(), timeout=GUARD_S)
@@ -185,14 +185,14 @@ def test_a_deadline_during_preparation_has_its_status(stack: Stack, method: str)
 
 def test_readyz_requires_upstreams_for_rest_and_grpc(stack: Stack) -> None:
     """/readyz is 503 while Envoy has no upstream for gRPC, although the gateway is ready, and 200 otherwise."""
-    assert httpx.get(f"{stack.door}/readyz", timeout=GUARD_S).json() == {"status": "ready"}
-    with Door(stack.ports["gateway"], free_ports(1)[0], healthy=False) as door:
-        door.until_healthy("gateway")
+    assert httpx.get(f"{stack.url}/readyz", timeout=GUARD_S).json() == {"status": "ready"}
+    with EnvoyProcess(stack.ports["gateway"], free_ports(1)[0], healthy=False) as envoy:
+        envoy.until_healthy("gateway")
         assert httpx.get(f"{stack.gateway}/readyz", timeout=GUARD_S).status_code == 200
-        answer = httpx.get(f"{door.url}/readyz", timeout=GUARD_S)
+        answer = httpx.get(f"{envoy.url}/readyz", timeout=GUARD_S)
         assert (answer.status_code, answer.json()["status"]) == (503, "unready")
-        assert health(door.target) == "UNAVAILABLE"
-        assert httpx.get(f"{door.url}/healthz", timeout=GUARD_S).status_code == 200
+        assert health(envoy.target) == "UNAVAILABLE"
+        assert httpx.get(f"{envoy.url}/healthz", timeout=GUARD_S).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/nothing"])
@@ -200,7 +200,7 @@ def test_logs_and_spans_have_no_query(stack: Stack, collector: Collector, path: 
     """A key in the query string is in no log line and on no span."""
     trace_id = uuid.uuid4().hex
     httpx.get(
-        f"{stack.door}{path}?api-key=tulip-key",
+        f"{stack.url}{path}?api-key=tulip-key",
         headers={"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"},
         timeout=GUARD_S,
     )
@@ -222,7 +222,7 @@ def test_request_id_of_the_client_is_kept_by_envoy(
     trace_id = uuid.uuid4().hex
     if sampled:
         headers["traceparent"] = f"00-{trace_id}-b7ad6b7169203331-01"
-    answer = httpx.get(f"{stack.door}/v1/models", headers=headers, timeout=GUARD_S)
+    answer = httpx.get(f"{stack.url}/v1/models", headers=headers, timeout=GUARD_S)
     assert answer.headers["x-request-id"] == request_id
     stack.wait_for("envoy", f'"request_id":"{request_id}"')
     if not sampled:
@@ -242,5 +242,5 @@ def test_grpc_web_is_logged_by_its_status(stack: Stack, content_type: str, metho
     request_id = f"{content_type} {method}"
     body = EMPTY_FRAME if content_type.endswith("proto") else b"AAAAAAA="
     headers = {"content-type": content_type, "x-request-id": request_id}
-    httpx.post(f"{stack.door}/sluice.v1.{method}", content=body, headers=headers, timeout=GUARD_S).raise_for_status()
+    httpx.post(f"{stack.url}/sluice.v1.{method}", content=body, headers=headers, timeout=GUARD_S).raise_for_status()
     stack.wait_for("envoy", f'"request_id":"{request_id}"', f'"grpc_status":"{status}"')

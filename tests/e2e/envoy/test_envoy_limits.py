@@ -11,8 +11,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from runner.proxy.envoy_config import connection_manager
-from tests.e2e.connections import SlowUpstream, connections, door_with, full_backlog, health, is_closed, serves
-from tests.e2e.door import Door, http_filter
+from tests.e2e.connections import SlowUpstream, connections, envoy_with, full_backlog, health, is_closed, serves
+from tests.e2e.envoy_process import EnvoyProcess, http_filter
 from tests.e2e.stack import Stack, free_ports
 from tests.waiting import GUARD_S
 
@@ -46,38 +46,38 @@ def test_connections_are_limited_by_address(stack: Stack) -> None:
         (chain,) = config["static_resources"]["listeners"][0]["filter_chains"]
         chain["filters"][0]["typed_config"]["config"]["configuration"]["value"] = "10"
 
-    with door_with(stack, change) as door:
+    with envoy_with(stack, change) as envoy:
         # The connections of the health probes are closed by then.
-        door.until(lambda: door.stat("http.front_door.downstream_cx_active") == 0)
-        with connections(door, 10) as opened:
+        envoy.until(lambda: envoy.stat("http.front_door.downstream_cx_active") == 0)
+        with connections(envoy, 10) as opened:
             for _ in range(2):  # closed connections no longer count
-                with connections(door, 30) as rejected:
+                with connections(envoy, 30) as rejected:
                     assert all(is_closed(each) for each in rejected)
                 with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2"), timeout=GUARD_S) as other:
-                    assert other.get(f"{door.url}/v1/models").status_code == 200
+                    assert other.get(f"{envoy.url}/v1/models").status_code == 200
                 opened[0].sendall(b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n")
                 assert list_of_models(opened[0]).startswith(b"HTTP/1.1 200 ")
             opened.pop().close()
-            door.until(lambda: door.stat("http.front_door.downstream_cx_active") == 9)
-            assert httpx.get(f"{door.url}/v1/models", timeout=GUARD_S).status_code == 200
+            envoy.until(lambda: envoy.stat("http.front_door.downstream_cx_active") == 9)
+            assert httpx.get(f"{envoy.url}/v1/models", timeout=GUARD_S).status_code == 200
 
 
 @pytest.mark.parametrize("half", [HALF_REST, HALF_GRPC], ids=["REST", "gRPC"])
 def test_incomplete_bodies_block_no_request(stack: Stack, half: bytes) -> None:
     """1,100 incomplete bodies use no connection and no call of the upstreams."""
     with contextlib.ExitStack() as flood:
-        door = flood.enter_context(Door(stack.ports["gateway"], stack.ports["service"]))
+        envoy = flood.enter_context(EnvoyProcess(stack.ports["gateway"], stack.ports["service"]))
         for address in ("127.0.0.2", "127.0.0.3"):
-            flood.enter_context(connections(door, 550, half, address))
-        serves(door)
-        assert door.stat("http.front_door.downstream_rq_active") >= 1100
-        assert door.stat("cluster.gateway.upstream_rq_active") == 0
+            flood.enter_context(connections(envoy, 550, half, address))
+        serves(envoy)
+        assert envoy.stat("http.front_door.downstream_rq_active") >= 1100
+        assert envoy.stat("cluster.gateway.upstream_rq_active") == 0
 
 
 def test_incomplete_body_gets_408(stack: Stack) -> None:
     """An incomplete body is answered with 408 in the dialect's shape after the timeout."""
-    with door_with(stack, lambda config: connection_manager(config).update(request_timeout="0.5s")) as door:
-        with connections(door, 1, HALF_REST) as (connection,):
+    with envoy_with(stack, lambda config: connection_manager(config).update(request_timeout="0.5s")) as envoy:
+        with connections(envoy, 1, HALF_REST) as (connection,):
             answer = connection.recv(1 << 16)
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert b'"message":"the request did not arrive whole in time"' in answer
@@ -89,7 +89,7 @@ def test_incomplete_headers_get_408(stack: Stack) -> None:
     def change(config: dict[str, Any]) -> None:
         connection_manager(config)["request_headers_timeout"] = "0.5s"
 
-    with door_with(stack, change) as door, connections(door, 1, HALF_REST[:40]) as (connection,):
+    with envoy_with(stack, change) as envoy, connections(envoy, 1, HALF_REST[:40]) as (connection,):
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 408 ")
         assert is_closed(connection)
 
@@ -101,10 +101,10 @@ def test_idle_connections_are_closed(stack: Stack) -> None:
         config["overload_manager"]["resource_monitors"][0]["typed_config"]["max_active_downstream_connections"] = 20
         connection_manager(config)["common_http_protocol_options"]["idle_timeout"] = "2s"
 
-    with door_with(stack, change) as door, connections(door, 20) as opened, connections(door, 1) as (rejected,):
+    with envoy_with(stack, change) as envoy, connections(envoy, 20) as opened, connections(envoy, 1) as (rejected,):
         assert is_closed(rejected)
         assert all(is_closed(each) for each in opened)
-        serves(door)
+        serves(envoy)
 
 
 def test_streams_of_a_connection_are_limited(stack: Stack) -> None:
@@ -113,7 +113,7 @@ def test_streams_of_a_connection_are_limited(stack: Stack) -> None:
     def change(config: dict[str, Any]) -> None:
         connection_manager(config)["http2_protocol_options"]["max_concurrent_streams"] = 5
 
-    with door_with(stack, change) as door, grpc.insecure_channel(door.target) as channel:
+    with envoy_with(stack, change) as envoy, grpc.insecure_channel(envoy.target) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         calls = [stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(5)]
         assert {next(call).status for call in calls} == {health_pb2.HealthCheckResponse.SERVING}
@@ -121,7 +121,7 @@ def test_streams_of_a_connection_are_limited(stack: Stack) -> None:
         with ThreadPoolExecutor(1) as pool:
             answer = pool.submit(next, one_more)
             assert not wait([answer], timeout=1).done
-            assert door.stat("http.front_door.downstream_rq_active") == 5
+            assert envoy.stat("http.front_door.downstream_rq_active") == 5
             calls.pop().cancel()
             assert answer.result(timeout=GUARD_S).status == health_pb2.HealthCheckResponse.SERVING
         for call in (*calls, one_more):
@@ -137,13 +137,13 @@ def test_call_above_the_maximum_duration_is_reset(stack: Stack) -> None:
         assert options["common_http_protocol_options"] == {"max_stream_duration": "3600s"}
         options["common_http_protocol_options"]["max_stream_duration"] = "1s"
 
-    with door_with(stack, change) as door, grpc.insecure_channel(door.target) as channel:
+    with envoy_with(stack, change) as envoy, grpc.insecure_channel(envoy.target) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         with pytest.raises(grpc.RpcError):
             list(stub.Watch(health_pb2.HealthCheckRequest()))
-        assert door.stat("cluster.service-watch.upstream_rq_max_duration_reached") == 1
-        assert door.stat("cluster.service-watch.upstream_rq_active") == 0
-        serves(door)
+        assert envoy.stat("cluster.service-watch.upstream_rq_max_duration_reached") == 1
+        assert envoy.stat("cluster.service-watch.upstream_rq_active") == 0
+        serves(envoy)
 
 
 def test_1000_streams_on_one_connection_are_accepted(stack: Stack) -> None:
@@ -153,11 +153,11 @@ def test_1000_streams_on_one_connection_are_accepted(stack: Stack) -> None:
         (host,) = connection_manager(config)["route_config"]["virtual_hosts"]
         host["routes"] = [route for route in host["routes"] if route["name"] != "grpc-watch"]
 
-    with door_with(stack, change) as door, grpc.insecure_channel(door.target) as channel:
+    with envoy_with(stack, change) as envoy, grpc.insecure_channel(envoy.target) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
         calls = [stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(1000)]
         assert {next(call).status for call in calls} == {health_pb2.HealthCheckResponse.SERVING}
-        assert door.stat("cluster.service.upstream_rq_active") == 1000
+        assert envoy.stat("cluster.service.upstream_rq_active") == 1000
         for call in calls:
             call.cancel()
 
@@ -169,14 +169,14 @@ def test_requests_are_limited_by_address(stack: Stack) -> None:
         (descriptor,) = http_filter(config, "local_ratelimit")["descriptors"]
         descriptor["token_bucket"] = {"max_tokens": 3, "tokens_per_fill": 1, "fill_interval": "3600s"}
 
-    with door_with(stack, change) as door:
-        answers = [httpx.get(f"{door.url}/v1/models", timeout=GUARD_S) for _ in range(4)]
+    with envoy_with(stack, change) as envoy:
+        answers = [httpx.get(f"{envoy.url}/v1/models", timeout=GUARD_S) for _ in range(4)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
         assert answers[3].headers["retry-after"] == "1"
         assert answers[3].json()["error"]["code"] == "rate_limit_exceeded"
-        assert health(door) == "RESOURCE_EXHAUSTED"
+        assert health(envoy) == "RESOURCE_EXHAUSTED"
         with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2"), timeout=GUARD_S) as other:
-            assert other.get(f"{door.url}/v1/models").status_code == 200
+            assert other.get(f"{envoy.url}/v1/models").status_code == 200
 
 
 def test_a_clients_forwarded_address_is_ignored(stack: Stack) -> None:
@@ -191,11 +191,11 @@ def test_a_clients_forwarded_address_is_ignored(stack: Stack) -> None:
         connection_manager(config)["xff_num_trusted_hops"] = 1
 
     headers = [{"x-forwarded-for": f"203.0.113.{number}"} for number in range(4)]
-    with door_with(stack, change) as door:
-        codes = [httpx.get(f"{door.url}/v1/models", headers=each, timeout=GUARD_S).status_code for each in headers]
+    with envoy_with(stack, change) as envoy:
+        codes = [httpx.get(f"{envoy.url}/v1/models", headers=each, timeout=GUARD_S).status_code for each in headers]
     assert codes == [200, 200, 429, 429]
-    with door_with(stack, trusting) as door:
-        codes = [httpx.get(f"{door.url}/v1/models", headers=each, timeout=GUARD_S).status_code for each in headers]
+    with envoy_with(stack, trusting) as envoy:
+        codes = [httpx.get(f"{envoy.url}/v1/models", headers=each, timeout=GUARD_S).status_code for each in headers]
     assert codes == [200] * 4
 
 
@@ -207,11 +207,11 @@ def test_requests_above_the_circuit_breakers_are_rejected(stack: Stack) -> None:
             if cluster["name"] == "gateway":
                 cluster["circuit_breakers"]["thresholds"][0].update(max_connections=2, max_pending_requests=1)
 
-    with SlowUpstream("/v1/slow") as upstream, Door(upstream.port, stack.ports["service"], change) as door:
+    with SlowUpstream("/v1/slow") as upstream, EnvoyProcess(upstream.port, stack.ports["service"], change) as envoy:
         with ThreadPoolExecutor(8) as pool:
-            answers = [pool.submit(httpx.get, f"{door.url}/v1/slow", timeout=GUARD_S) for _ in range(8)]
-            door.until(lambda: door.stat("cluster.gateway.upstream_rq_pending_overflow") == 5)
-            assert httpx.get(f"{door.url}/healthz", timeout=GUARD_S).status_code == 200
+            answers = [pool.submit(httpx.get, f"{envoy.url}/v1/slow", timeout=GUARD_S) for _ in range(8)]
+            envoy.until(lambda: envoy.stat("cluster.gateway.upstream_rq_pending_overflow") == 5)
+            assert httpx.get(f"{envoy.url}/healthz", timeout=GUARD_S).status_code == 200
             upstream.release.set()
             codes = sorted(answer.result().status_code for answer in answers)
         assert codes == [200] * 3 + [503] * 5
@@ -230,9 +230,9 @@ def test_requests_that_reached_no_upstream_are_retried(stack: Stack) -> None:
                     {"endpoint": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": dead}}}}
                 )
 
-    with door_with(stack, change) as door:
-        assert {httpx.get(f"{door.url}/v1/models", timeout=GUARD_S).status_code for _ in range(20)} == {200}
-        assert door.stat("cluster.gateway.upstream_rq_retry_success") > 0
+    with envoy_with(stack, change) as envoy:
+        assert {httpx.get(f"{envoy.url}/v1/models", timeout=GUARD_S).status_code for _ in range(20)} == {200}
+        assert envoy.stat("cluster.gateway.upstream_rq_retry_success") > 0
 
 
 def test_retries_have_a_budget(stack: Stack) -> None:
@@ -243,15 +243,15 @@ def test_retries_have_a_budget(stack: Stack) -> None:
             if cluster["name"] == "gateway":
                 del cluster["health_checks"]
 
-    with full_backlog() as port, Door(port, stack.ports["service"], change) as door:
+    with full_backlog() as port, EnvoyProcess(port, stack.ports["service"], change) as envoy:
         with ThreadPoolExecutor(40) as pool:
             codes = {
                 answer.status_code
-                for answer in pool.map(lambda _: httpx.get(f"{door.url}/v1/models", timeout=GUARD_S), range(40))
+                for answer in pool.map(lambda _: httpx.get(f"{envoy.url}/v1/models", timeout=GUARD_S), range(40))
             }
         assert codes == {503}
-        assert door.stat("cluster.gateway.upstream_rq_retry_overflow") > 0
-        assert 0 < door.stat("cluster.gateway.upstream_rq_retry") < 40
+        assert envoy.stat("cluster.gateway.upstream_rq_retry_overflow") > 0
+        assert 0 < envoy.stat("cluster.gateway.upstream_rq_retry") < 40
 
 
 def test_peer_that_does_not_answer_pings_is_disconnected(stack: Stack) -> None:
@@ -263,9 +263,9 @@ def test_peer_that_does_not_answer_pings_is_disconnected(stack: Stack) -> None:
             "timeout": "0.3s",
         }
 
-    with door_with(stack, change) as door, connections(door, 1, HTTP2_PREFACE) as (connection,):
+    with envoy_with(stack, change) as envoy, connections(envoy, 1, HTTP2_PREFACE) as (connection,):
         assert is_closed(connection)
-        assert door.stat("http2.keepalive_timeout") == 1
+        assert envoy.stat("http2.keepalive_timeout") == 1
 
 
 def test_a_client_that_stops_reading_is_disconnected(stack: Stack) -> None:
@@ -274,11 +274,11 @@ def test_a_client_that_stops_reading_is_disconnected(stack: Stack) -> None:
     def change(config: dict[str, Any]) -> None:
         config["static_resources"]["listeners"][0]["per_connection_buffer_high_watermark_timeout"] = "1s"
 
-    with SlowUpstream("/v1/slow") as upstream, Door(upstream.port, stack.ports["service"], change) as door:
+    with SlowUpstream("/v1/slow") as upstream, EnvoyProcess(upstream.port, stack.ports["service"], change) as envoy:
         request = b"GET /v1/large HTTP/1.1\r\nhost: localhost\r\n\r\n"
-        with connections(door, 1, request) as (connection,):
-            door.until(lambda: door.stat("http.front_door.downstream_cx_total") > 0)
-            door.until(lambda: door.stat("http.front_door.downstream_rq_active") == 0)
+        with connections(envoy, 1, request) as (connection,):
+            envoy.until(lambda: envoy.stat("http.front_door.downstream_cx_total") > 0)
+            envoy.until(lambda: envoy.stat("http.front_door.downstream_rq_active") == 0)
             assert is_closed(connection)
 
 
@@ -289,12 +289,12 @@ def test_a_stream_without_a_window_is_reset(stack: Stack) -> None:
         assert connection_manager(config)["stream_flush_timeout"] == "60s"
         connection_manager(config)["stream_flush_timeout"] = "1s"
 
-    with door_with(stack, change) as door, connections(door, 1, NO_WINDOW + GET_MODELS_FRAME) as (connection,):
+    with envoy_with(stack, change) as envoy, connections(envoy, 1, NO_WINDOW + GET_MODELS_FRAME) as (connection,):
         connection.settimeout(GUARD_S)
         kinds = []
         while RST_STREAM not in kinds:
             head = connection.recv(9, socket.MSG_WAITALL)
             connection.recv(int.from_bytes(head[:3], "big"), socket.MSG_WAITALL)
             kinds.append(head[3])
-        assert door.stat("http2.tx_flush_timeout") == 1
-        assert door.stat("http.front_door.downstream_rq_active") == 0
+        assert envoy.stat("http2.tx_flush_timeout") == 1
+        assert envoy.stat("http.front_door.downstream_rq_active") == 0

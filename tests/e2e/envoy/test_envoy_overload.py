@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 
-from tests.e2e.connections import connections, door_with, health, is_closed, serves
-from tests.e2e.door import Door
+from tests.e2e.connections import connections, envoy_with, health, is_closed, serves
+from tests.e2e.envoy_process import EnvoyProcess
 from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S
 
@@ -27,46 +27,48 @@ def only(action: str) -> Callable[[dict[str, Any]], None]:
 
 def test_a_full_heap_stops_requests(stack: Stack) -> None:
     """Requests get 503 with Retry-After, and UNAVAILABLE over gRPC."""
-    with Door(stack.ports["gateway"], stack.ports["service"], only("stop_accepting_requests"), healthy=False) as door:
-        door.until(lambda: door.stat("overload.envoy.overload_actions.stop_accepting_requests.active") == 1)
-        answer = httpx.get(f"{door.url}/v1/models", timeout=GUARD_S)
+    with EnvoyProcess(
+        stack.ports["gateway"], stack.ports["service"], only("stop_accepting_requests"), healthy=False
+    ) as envoy:
+        envoy.until(lambda: envoy.stat("overload.envoy.overload_actions.stop_accepting_requests.active") == 1)
+        answer = httpx.get(f"{envoy.url}/v1/models", timeout=GUARD_S)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert answer.json()["error"]["type"] == "server_error"
-        assert health(door) == "UNAVAILABLE"
+        assert health(envoy) == "UNAVAILABLE"
 
 
 def test_a_full_heap_stops_connections(stack: Stack) -> None:
     """No new connection is accepted."""
-    with Door(
+    with EnvoyProcess(
         stack.ports["gateway"], stack.ports["service"], only("stop_accepting_connections"), healthy=False
-    ) as door:
-        door.until(lambda: door.stat("overload.envoy.overload_actions.stop_accepting_connections.active") == 1)
-        with connections(door, 3, b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n") as opened:
+    ) as envoy:
+        envoy.until(lambda: envoy.stat("overload.envoy.overload_actions.stop_accepting_connections.active") == 1)
+        with connections(envoy, 3, b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n") as opened:
             assert not select.select(opened, [], [], 1)[0]
-        assert door.stat("http.front_door.downstream_cx_total") == 0
+        assert envoy.stat("http.front_door.downstream_cx_total") == 0
 
 
 def test_a_full_heap_ends_keep_alive(stack: Stack) -> None:
     """Connections are closed after their response."""
-    with door_with(stack, only("disable_http_keepalive")) as door:
-        door.until(lambda: door.stat("overload.envoy.overload_actions.disable_http_keepalive.active") == 1)
-        assert httpx.get(f"{door.url}/v1/models", timeout=GUARD_S).headers["connection"] == "close"
+    with envoy_with(stack, only("disable_http_keepalive")) as envoy:
+        envoy.until(lambda: envoy.stat("overload.envoy.overload_actions.disable_http_keepalive.active") == 1)
+        assert httpx.get(f"{envoy.url}/v1/models", timeout=GUARD_S).headers["connection"] == "close"
 
 
 def test_a_full_heap_shortens_idle_times(stack: Stack) -> None:
     """Idle connections are closed long before the normal timeout of five minutes."""
-    with door_with(stack, only("reduce_timeouts")) as door:
-        door.until(lambda: door.stat("overload.envoy.overload_actions.reduce_timeouts.scale_percent") == 100)
-        with connections(door, 1) as (connection,):
+    with envoy_with(stack, only("reduce_timeouts")) as envoy:
+        envoy.until(lambda: envoy.stat("overload.envoy.overload_actions.reduce_timeouts.scale_percent") == 100)
+        with connections(envoy, 1) as (connection,):
             assert is_closed(connection)
 
 
 def test_a_full_heap_releases_memory(stack: Stack) -> None:
     """Envoy repeatedly returns unused memory of its allocator to the system."""
-    with door_with(stack, only("shrink_heap")) as door:
-        door.until(lambda: door.stat("overload.envoy.overload_actions.shrink_heap.active") == 1)
-        door.until(lambda: door.stat("overload.envoy.overload_actions.shrink_heap.shrink_count") > 0)
-        serves(door)
+    with envoy_with(stack, only("shrink_heap")) as envoy:
+        envoy.until(lambda: envoy.stat("overload.envoy.overload_actions.shrink_heap.active") == 1)
+        envoy.until(lambda: envoy.stat("overload.envoy.overload_actions.shrink_heap.shrink_count") > 0)
+        serves(envoy)
 
 
 def test_a_full_heap_resets_the_largest_streams(stack: Stack, tmp_path: Path) -> None:
@@ -83,17 +85,17 @@ def test_a_full_heap_resets_the_largest_streams(stack: Stack, tmp_path: Path) ->
 
         return change
 
-    def send(door: Door) -> int:
+    def send(envoy: EnvoyProcess) -> int:
         command = ["curl", "--http2-prior-knowledge", "--limit-rate", "16M", "--silent", "-X", "POST", "-T", "-"]
-        command += ["-H", "content-type: application/grpc", f"{door.url}/sluice.v1.ChatService/Chat"]
+        command += ["-H", "content-type: application/grpc", f"{envoy.url}/sluice.v1.ChatService/Chat"]
         with (tmp_path / "body").open() as body:
             done = subprocess.run(command, stdin=body, check=False, capture_output=True, timeout=GUARD_S)
         return done.returncode
 
-    with door_with(stack, heap_of(200)) as door:
-        door.until(lambda: door.stat(pressure) > 0)
-        num_mib_idle = 2 * door.stat(pressure)  # in percent of 200 MiB
-        assert send(door) == 0
-    with door_with(stack, heap_of((num_mib_idle + 8) * 2)) as door:  # 8 MiB more are half of it
-        assert send(door) == 92  # curl's code for a stream that was reset
-        serves(door)
+    with envoy_with(stack, heap_of(200)) as envoy:
+        envoy.until(lambda: envoy.stat(pressure) > 0)
+        num_mib_idle = 2 * envoy.stat(pressure)  # in percent of 200 MiB
+        assert send(envoy) == 0
+    with envoy_with(stack, heap_of((num_mib_idle + 8) * 2)) as envoy:  # 8 MiB more are half of it
+        assert send(envoy) == 92  # curl's code for a stream that was reset
+        serves(envoy)

@@ -14,9 +14,9 @@ from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from runner.proxy.envoy_config import connection_manager
-from tests.e2e.connections import SlowUpstream, connections, door_with, health, serves
-from tests.e2e.door import Door
+from tests.e2e.connections import SlowUpstream, connections, envoy_with, health, serves
 from tests.e2e.envoy.http2 import WATCH, begun_calls
+from tests.e2e.envoy_process import EnvoyProcess
 from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S
 
@@ -52,46 +52,46 @@ def test_health_watches_do_not_block_calls(stack: Stack) -> None:
         limit_of(config, "grpc-watch")["max_tokens"] = 300
 
     def has_received(num_calls: int) -> bool:
-        return door.stat("http.front_door.downstream_rq_total") >= num_calls
+        return envoy.stat("http.front_door.downstream_rq_total") >= num_calls
 
-    with Door(stack.ports["gateway"], stack.ports["service"], change) as door, ExitStack() as flood:
+    with EnvoyProcess(stack.ports["gateway"], stack.ports["service"], change) as envoy, ExitStack() as flood:
         for number in range(2, 18):  # one after the other: a burst would fill the queue of pending calls instead
-            flood.enter_context(connections(door, 1, watches, f"127.0.0.{number}"))
-            door.until(partial(has_received, (number - 1) * 300))
-        door.until(lambda: door.stat("http.front_door.downstream_rq_active") == 2048)
-        assert door.stat("cluster.service-watch.upstream_rq_active") == 2048
-        serves(door)
+            flood.enter_context(connections(envoy, 1, watches, f"127.0.0.{number}"))
+            envoy.until(partial(has_received, (number - 1) * 300))
+        envoy.until(lambda: envoy.stat("http.front_door.downstream_rq_active") == 2048)
+        assert envoy.stat("cluster.service-watch.upstream_rq_active") == 2048
+        serves(envoy)
 
 
 def test_health_watches_are_limited_per_address(stack: Stack) -> None:
     """An address with 200 watches can start no more; calls and watches of other addresses are served."""
     with (
-        Door(stack.ports["gateway"], stack.ports["service"]) as door,
-        connections(door, 1, begun_calls(300, WATCH, b""), "127.0.0.2"),
+        EnvoyProcess(stack.ports["gateway"], stack.ports["service"]) as envoy,
+        connections(envoy, 1, begun_calls(300, WATCH, b""), "127.0.0.2"),
     ):
-        door.until(lambda: door.stat("http.front_door.downstream_rq_total") >= 300)
-        door.until(lambda: door.stat("cluster.service-watch.upstream_rq_active") == 200)
-        serves(door)
-        with connections(door, 1, begun_calls(100, WATCH, b""), "127.0.0.3"):
-            door.until(lambda: door.stat("cluster.service-watch.upstream_rq_active") == 300)
+        envoy.until(lambda: envoy.stat("http.front_door.downstream_rq_total") >= 300)
+        envoy.until(lambda: envoy.stat("cluster.service-watch.upstream_rq_active") == 200)
+        serves(envoy)
+        with connections(envoy, 1, begun_calls(100, WATCH, b""), "127.0.0.3"):
+            envoy.until(lambda: envoy.stat("cluster.service-watch.upstream_rq_active") == 300)
 
 
 def test_metrics_requests_do_not_block_health_checks(stack: Stack) -> None:
     """Requests for metrics and the status page above their limit get 503, while health checks are answered."""
     with (
         SlowUpstream("/metrics", "/status.json") as upstream,
-        Door(upstream.port, stack.ports["service"], without_timeout) as door,
+        EnvoyProcess(upstream.port, stack.ports["service"], without_timeout) as envoy,
     ):
         with ThreadPoolExecutor(100) as pool:
             paths = ["/metrics", "/status.json"] * 50
-            answers = [pool.submit(httpx.get, door.url + path, timeout=GUARD_S) for path in paths]
+            answers = [pool.submit(httpx.get, envoy.url + path, timeout=GUARD_S) for path in paths]
             stats = [
                 f"cluster.gateway-operators.upstream_rq_{name}"
                 for name in ("pending_overflow", "active", "pending_active")
             ]
-            door.until(lambda: sum(map(door.stat, stats)) == 100)
+            envoy.until(lambda: sum(map(envoy.stat, stats)) == 100)
             for path in ("/livez", "/healthz", "/readyz"):
-                assert httpx.get(door.url + path, timeout=GUARD_S).status_code == 200
+                assert httpx.get(envoy.url + path, timeout=GUARD_S).status_code == 200
             upstream.release.set()
             codes = sorted(answer.result().status_code for answer in answers)
         num_served = codes.count(200)  # a request also waits while its connection is opened
@@ -105,25 +105,28 @@ def test_metrics_requests_are_limited_per_address(stack: Stack) -> None:
     def change(config: dict[str, Any]) -> None:
         limit_of(config, "operators").update(max_tokens=3, tokens_per_fill=1, fill_interval="3600s")
 
-    with door_with(stack, change) as door:
+    with envoy_with(stack, change) as envoy:
         paths = ["/metrics", "/status.json", "/metrics", "/metrics"]
-        codes = [httpx.get(door.url + path, timeout=GUARD_S).status_code for path in paths]
+        codes = [httpx.get(envoy.url + path, timeout=GUARD_S).status_code for path in paths]
         assert codes == [200, 200, 200, 429]
         with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2"), timeout=GUARD_S) as other:
-            assert other.get(f"{door.url}/metrics").status_code == 200
-        serves(door)
+            assert other.get(f"{envoy.url}/metrics").status_code == 200
+        serves(envoy)
 
 
 def test_health_checks_do_not_block_requests(stack: Stack) -> None:
     """Health checks above their limit get 503, while requests, metrics and gRPC are served."""
-    with SlowUpstream("/livez") as upstream, Door(upstream.port, stack.ports["service"], without_timeout) as door:
+    with (
+        SlowUpstream("/livez") as upstream,
+        EnvoyProcess(upstream.port, stack.ports["service"], without_timeout) as envoy,
+    ):
         with ThreadPoolExecutor(100) as pool:
-            answers = [pool.submit(httpx.get, f"{door.url}/livez", timeout=GUARD_S) for _ in range(100)]
+            answers = [pool.submit(httpx.get, f"{envoy.url}/livez", timeout=GUARD_S) for _ in range(100)]
             stats = [f"cluster.gateway.upstream_rq_{name}" for name in ("pending_overflow", "active", "pending_active")]
-            door.until(lambda: sum(map(door.stat, stats)) == 100)
+            envoy.until(lambda: sum(map(envoy.stat, stats)) == 100)
             for path in ("/v1/models", "/metrics"):
-                assert httpx.get(door.url + path, timeout=GUARD_S).status_code == 200
-            assert health(door) == "OK"
+                assert httpx.get(envoy.url + path, timeout=GUARD_S).status_code == 200
+            assert health(envoy) == "OK"
             upstream.release.set()
             codes = [answer.result().status_code for answer in answers]
         num_served = codes.count(200)  # a request also waits while its connection is opened
@@ -150,12 +153,12 @@ async def test_grpc_health_checks_do_not_block_calls(stack: Stack) -> None:
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    with await asyncio.to_thread(Door, stack.ports["gateway"], port) as door:
-        async with aio.insecure_channel(door.target) as channel:
+    with await asyncio.to_thread(EnvoyProcess, stack.ports["gateway"], port) as envoy:
+        async with aio.insecure_channel(envoy.target) as channel:
             stub: Any = health_pb2_grpc.HealthStub(channel)  # it ships no types
             checks = [asyncio.ensure_future(stub.Check(health_pb2.HealthCheckRequest())) for _ in range(300)]
             active = "cluster.service.upstream_rq_active"
-            await asyncio.to_thread(door.until, lambda: door.stat(active) == 256)
+            await asyncio.to_thread(envoy.until, lambda: envoy.stat(active) == 256)
             other: Any = channel.unary_unary("/sluice.v1.ModelService/ListModels")
             with pytest.raises(aio.AioRpcError) as caught:
                 await other(b"", timeout=GUARD_S)

@@ -12,9 +12,9 @@ from sluice.v1 import chat_pb2_grpc
 
 from runner.proxy.envoy_config import connection_manager
 from tests.e2e.answers.test_chat import grpc_request
-from tests.e2e.connections import connections, door_with, serves
-from tests.e2e.door import Door, http_filter
+from tests.e2e.connections import connections, envoy_with, serves
 from tests.e2e.envoy.http2 import CHAT, WATCH, begun_calls, resets
+from tests.e2e.envoy_process import EnvoyProcess, http_filter
 from tests.e2e.stack import Stack
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -29,9 +29,9 @@ def share(config: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def door(stack: Stack) -> Iterator[Door]:
+def envoy(stack: Stack) -> Iterator[EnvoyProcess]:
     """Envoy with the product's configuration."""
-    with door_with(stack, share) as running:
+    with envoy_with(stack, share) as running:
         yield running
 
 
@@ -43,32 +43,32 @@ def watch(channel: grpc.Channel) -> Any:
     return call
 
 
-def test_closed_connection_with_many_streams_ends_no_other_call(door: Door) -> None:
+def test_closed_connection_with_many_streams_ends_no_other_call(envoy: EnvoyProcess) -> None:
     """A connection that closes with 1,024 calls ends no call of another connection."""
-    with grpc.insecure_channel(door.target, OWN) as other:
+    with grpc.insecure_channel(envoy.target, OWN) as other:
         kept = watch(other)
-        with connections(door, 1, begun_calls(NUM_STREAMS, WATCH, b"")):
-            door.until(lambda: door.stat("cluster.service.upstream_rq_active") == NUM_STREAMS + 1)
-        door.until(lambda: door.stat("cluster.service.upstream_rq_active") <= 1)
-        assert door.stat("cluster.service.http2.outbound_control_flood") == 0
+        with connections(envoy, 1, begun_calls(NUM_STREAMS, WATCH, b"")):
+            envoy.until(lambda: envoy.stat("cluster.service.upstream_rq_active") == NUM_STREAMS + 1)
+        envoy.until(lambda: envoy.stat("cluster.service.upstream_rq_active") <= 1)
+        assert envoy.stat("cluster.service.http2.outbound_control_flood") == 0
         assert kept.is_active()
         kept.cancel()
-    serves(door)
+    serves(envoy)
 
 
-def test_many_cancelled_calls_end_no_other_call(door: Door) -> None:
+def test_many_cancelled_calls_end_no_other_call(envoy: EnvoyProcess) -> None:
     """3,800 calls that are cancelled at once end no call of another connection."""
-    with grpc.insecure_channel(door.target, OWN) as other:
+    with grpc.insecure_channel(envoy.target, OWN) as other:
         kept = watch(other)
         calls = begun_calls(240, CHAT, grpc_request().SerializeToString()) + resets(240)
         for _ in range(16):
-            with connections(door, 1, calls):
+            with connections(envoy, 1, calls):
                 pass
-        door.until(lambda: door.stat("cluster.service.upstream_rq_active") <= 1)
+        envoy.until(lambda: envoy.stat("cluster.service.upstream_rq_active") <= 1)
         assert kept.is_active()
-        assert door.stat("cluster.service.http2.outbound_control_flood") == 0
+        assert envoy.stat("cluster.service.http2.outbound_control_flood") == 0
         kept.cancel()
-    serves(door)
+    serves(envoy)
 
 
 def test_flood_of_resets_is_not_forwarded(stack: Stack) -> None:
@@ -79,24 +79,24 @@ def test_flood_of_resets_is_not_forwarded(stack: Stack) -> None:
         descriptor["token_bucket"]["max_tokens"] = 1_000_000
 
     with (
-        Door(stack.ports["gateway"], stack.ports["service"], change) as door,
-        grpc.insecure_channel(door.target, OWN) as other,
+        EnvoyProcess(stack.ports["gateway"], stack.ports["service"], change) as envoy,
+        grpc.insecure_channel(envoy.target, OWN) as other,
     ):
         answer = chat_pb2_grpc.ChatServiceStub(other).StreamChat(grpc_request())
         assert next(answer).HasField("started")
         message = grpc_request().SerializeToString()
         for _ in range(12):
-            with connections(door, 1, begun_calls(1000, CHAT, message, reset=True)):
+            with connections(envoy, 1, begun_calls(1000, CHAT, message, reset=True)):
                 pass
-        door.until(lambda: door.stat("http.front_door.downstream_cx_active") == 1)
+        envoy.until(lambda: envoy.stat("http.front_door.downstream_cx_active") == 1)
         assert list(answer)[-1].HasField("completed")
-        assert door.stat("cluster.service.upstream_rq_total") < 1200
-        serves(door)
+        assert envoy.stat("cluster.service.upstream_rq_total") < 1200
+        serves(envoy)
 
 
-def test_short_deadlines_end_no_other_stream_of_their_connection(door: Door) -> None:
+def test_short_deadlines_end_no_other_stream_of_their_connection(envoy: EnvoyProcess) -> None:
     """1,000 calls with deadlines of 5 ms end as they should, and a stream of the same connection continues."""
-    with grpc.insecure_channel(door.target, OWN) as channel:
+    with grpc.insecure_channel(envoy.target, OWN) as channel:
         kept = watch(channel)
         stub = chat_pb2_grpc.ChatServiceStub(channel)
 
@@ -113,4 +113,4 @@ def test_short_deadlines_end_no_other_stream_of_their_connection(door: Door) -> 
         assert ends["DEADLINE_EXCEEDED"] > 500
         assert kept.is_active()
         kept.cancel()
-    serves(door)
+    serves(envoy)

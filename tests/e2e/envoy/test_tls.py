@@ -20,7 +20,7 @@ from sluice.v1 import model_pb2, model_pb2_grpc
 from runner.proxy.envoy_tls import EnvoyTls
 from runner.tls.certificates import make_certificates
 from runner.tls.development_tls import DevelopmentTls
-from tests.e2e.door import Door
+from tests.e2e.envoy_process import EnvoyProcess
 from tests.e2e.stack import Stack, free_ports, started
 from tests.waiting import GUARD_S
 
@@ -105,7 +105,7 @@ def test_grpc_over_mutual_tls(secure: Stack, certificates: DevelopmentTls, name:
 def test_certificates_change_while_streams_run(secure: Stack, certificates: DevelopmentTls) -> None:
     """New connections receive the new certificate everywhere; open connections and their streams continue."""
     before = {name: certificate_at(secure.ports[name], certificates) for name in LISTENERS}
-    doors = [f"https://127.0.0.1:{secure.ports[name]}" for name in ("envoy", "gateway")]
+    urls = [f"https://127.0.0.1:{secure.ports[name]}" for name in ("envoy", "gateway")]
     credentials = grpc.ssl_channel_credentials(*certificates.client_pems())
     with client(certificates) as caller, contextlib.ExitStack() as stack:
         watches = []
@@ -115,16 +115,16 @@ def test_certificates_change_while_streams_run(secure: Stack, certificates: Deve
             watch = stub.Watch(health_pb2.HealthCheckRequest())
             assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
             watches.append(watch)
-        addresses = [network_stream(caller.get(f"{door}/healthz")) for door in doors]
-        with caller.stream("POST", f"{doors[0]}/v1/chat/completions", json=LONG) as answer:
+        addresses = [network_stream(caller.get(f"{url}/healthz")) for url in urls]
+        with caller.stream("POST", f"{urls[0]}/v1/chat/completions", json=LONG) as answer:
             make_certificates(certificates.folder, NAMES, 30)
             after = changed(secure, certificates, before)
             assert list(answer.iter_lines())[-2] == "data: [DONE]"
         assert [watch.done() for watch in watches] == [False, False]
         assert len(set(after.values())) == 1  # the new one, everywhere
-        assert [network_stream(caller.get(f"{door}/healthz")) for door in doors] == addresses
+        assert [network_stream(caller.get(f"{url}/healthz")) for url in urls] == addresses
     with client(certificates) as caller:
-        assert caller.get(f"{doors[0]}/v1/models").status_code == 200
+        assert caller.get(f"{urls[0]}/v1/models").status_code == 200
     assert "sluice-demo" in list_models(secure.ports["envoy"], certificates)
 
 
@@ -171,6 +171,6 @@ def test_an_unfinished_handshake_is_closed(tmp_path: Path) -> None:
     tls = EnvoyTls(certificates=tmp_path / "certs", secrets=tmp_path)
     ports = free_ports(2)
     with contextlib.ExitStack() as stack:
-        door = stack.enter_context(Door(ports[0], ports[1], change, healthy=False, tls=tls))
-        connection = stack.enter_context(socket.create_connection(("127.0.0.1", door.port), timeout=GUARD_S))
+        envoy = stack.enter_context(EnvoyProcess(ports[0], ports[1], change, healthy=False, tls=tls))
+        connection = stack.enter_context(socket.create_connection(("127.0.0.1", envoy.port), timeout=GUARD_S))
         assert connection.recv(1) == b""

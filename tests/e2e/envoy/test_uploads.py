@@ -15,8 +15,8 @@ from sluice.v1.content_pb2 import ContentPart, Message
 
 from runner.proxy.envoy_config import connection_manager
 from tests.e2e.connections import CHAT, connections, health
-from tests.e2e.door import Door
 from tests.e2e.envoy.http2 import send_paused_calls
+from tests.e2e.envoy_process import EnvoyProcess
 from tests.e2e.guarded import Guarded
 from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S
@@ -50,8 +50,8 @@ def with_small_heap(config: dict[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def paused_uploads(door: Door, path: str, headers: str) -> Iterator[None]:
-    """Send requests on connections of their own, as far as they are read, and keep them open."""
+def paused_uploads(envoy: EnvoyProcess, path: str, headers: str) -> Iterator[None]:
+    """Send requests on separate connections, as far as they are read, and keep them open."""
     head = f"POST {path} HTTP/1.1\r\nhost: a\r\n{headers}\r\n".encode()
     body = b"\0" + NUM_BYTES.to_bytes(4, "big") + bytes(NUM_BYTES - 5)  # also the begin of a message of gRPC
     if CHUNKED in headers:
@@ -63,47 +63,53 @@ def paused_uploads(door: Door, path: str, headers: str) -> Iterator[None]:
             connection.sendall(head + body)
 
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(NUM_UPLOADS) as pool:
-        address = ("127.0.0.1", door.port)
+        address = ("127.0.0.1", envoy.port)
         opened = [stack.enter_context(socket.create_connection(address)) for _ in range(NUM_UPLOADS)]
         list(pool.map(send, opened))
         yield
 
 
-def serves_others(door: Door, **headers: str) -> None:
+def serves_others(envoy: EnvoyProcess, **headers: str) -> None:
     """Check that health, a small request and a large one of another address are answered by gateway and service."""
     transport = httpx.HTTPTransport(local_address="127.0.0.2")
-    with httpx.Client(base_url=door.url, transport=transport, headers=headers, timeout=GUARD_S) as client:
+    with httpx.Client(base_url=envoy.url, transport=transport, headers=headers, timeout=GUARD_S) as client:
         for path in ("/livez", "/healthz", "/readyz"):
             assert client.get(path).status_code == 200
         assert client.post(CHAT_PATH, json=CHAT).status_code == 200
         too_long = CHAT | {"messages": [{"role": "user", "content": "a " * MIB}]}
         assert client.post(CHAT_PATH, json=too_long).status_code == 400
-    assert health(door) == "OK"
+    assert health(envoy) == "OK"
 
 
 @pytest.mark.parametrize("kind", HEADS)
 def test_unauthenticated_uploads_do_not_fill_memory(guarded: Guarded, kind: str) -> None:
     """48 paused requests of 14 MiB without a key leave the service as it was, where keys are required."""
     ports = guarded.stack.ports
-    with Door(ports["gateway"], ports["service"], with_small_heap) as door, paused_uploads(door, *HEADS[kind]):
-        serves_others(door, authorization=f"Bearer {guarded.keys['team']}")
+    with (
+        EnvoyProcess(ports["gateway"], ports["service"], with_small_heap) as envoy,
+        paused_uploads(envoy, *HEADS[kind]),
+    ):
+        serves_others(envoy, authorization=f"Bearer {guarded.keys['team']}")
 
 
 @pytest.mark.parametrize("kind", ["REST", "REST in chunks", "gRPC-web"])
 def test_uploads_of_one_address_do_not_fill_memory(stack: Stack, kind: str) -> None:
     """48 paused requests of 14 MiB leave the service as it was for other addresses, where no keys are required."""
     ports = stack.ports
-    with Door(ports["gateway"], ports["service"], with_small_heap) as door, paused_uploads(door, *HEADS[kind]):
-        serves_others(door)
+    with (
+        EnvoyProcess(ports["gateway"], ports["service"], with_small_heap) as envoy,
+        paused_uploads(envoy, *HEADS[kind]),
+    ):
+        serves_others(envoy)
 
 
 def test_uploads_over_http2_do_not_fill_memory(stack: Stack) -> None:
     """Envoy resets the largest of 48 paused calls over HTTP/2 before they fill its heap, and serves others."""
-    with Door(stack.ports["gateway"], stack.ports["service"], with_small_heap) as door:
-        with connections(door, 1) as (connection,):
+    with EnvoyProcess(stack.ports["gateway"], stack.ports["service"], with_small_heap) as envoy:
+        with connections(envoy, 1) as (connection,):
             send_paused_calls(connection, NUM_UPLOADS, GRPC_CHAT, NUM_BYTES)
-            serves_others(door)
-        assert door.stat("http.front_door.downstream_rq_rx_reset") > 0
+            serves_others(envoy)
+        assert envoy.stat("http.front_door.downstream_rq_rx_reset") > 0
 
 
 @pytest.mark.parametrize("head", [f"POST {GRPC_CHAT} HTTP/1.1\r\n{GRPC}", f"POST {CHAT_PATH} HTTP/1.1\r\n{JSON}"])
@@ -114,17 +120,17 @@ def test_one_keys_uploads_leave_slots_for_other_keys(guarded: Guarded, head: str
     large = ChatRequest(model="sluice-demo", messages=[Message(content=[ContentPart(text="a " * MIB)])])
     framed = b"\0" + large.ByteSize().to_bytes(4, "big") + large.SerializeToString()
     headers = {"authorization": f"Bearer {other}", "content-type": "application/grpc-web+proto"}
-    with Door(ports["gateway"], ports["service"]) as door, connections(door, 700, request):
-        door.until(lambda: door.stat("http.front_door.downstream_rq_completed") >= 150)  # rejections
-        answer = httpx.post(door.url + GRPC_CHAT, content=framed, headers=headers, timeout=GUARD_S)
+    with EnvoyProcess(ports["gateway"], ports["service"]) as envoy, connections(envoy, 700, request):
+        envoy.until(lambda: envoy.stat("http.front_door.downstream_rq_completed") >= 150)  # rejections
+        answer = httpx.post(envoy.url + GRPC_CHAT, content=framed, headers=headers, timeout=GUARD_S)
         assert answer.headers["grpc-status"] == "3", answer.headers  # INVALID_ARGUMENT, of the whole message
-        serves_others(door, authorization=f"Bearer {other}")
+        serves_others(envoy, authorization=f"Bearer {other}")
 
 
 @pytest.mark.parametrize("kind", ["grpc", "grpc-web+proto"])
 def test_grpc_call_over_http1_without_a_length_is_rejected(stack: Stack, kind: str) -> None:
     """A call over HTTP/1.1 in chunks, whose size no one knows in advance, is rejected with a status of gRPC."""
     headers = {"content-type": f"application/{kind}"}
-    answer = httpx.post(stack.door + GRPC_CHAT, content=iter([bytes(5)]), headers=headers, timeout=GUARD_S)
+    answer = httpx.post(stack.url + GRPC_CHAT, content=iter([bytes(5)]), headers=headers, timeout=GUARD_S)
     assert answer.headers["grpc-status"] == "3"
     assert (answer.headers.get("grpc-message") or answer.text) == "calls over HTTP/1 need a content-length"

@@ -52,7 +52,7 @@ class Endless:
 
     path: str
     body: dict[str, Any]
-    doors: tuple[str, ...] = ("envoy",)
+    listeners: tuple[str, ...] = ("envoy",)
 
     @property
     def num_choices(self) -> int:
@@ -88,7 +88,7 @@ REQUESTS = [
     Endless(f"/openai/deployments/{MODEL}/chat/completions?api-version=2024-10-21", CHAT),
     Endless(f"/v2/models/{MODEL}/generate", {"text_input": f"<|im_end|><|endoftext|>{LONG}", "parameters": BABBLE}),
 ]
-DOORS = [pytest.param(each, door, id=f"{each.path}-{door}") for each in REQUESTS for door in each.doors]
+CASES = [pytest.param(each, listener, id=f"{each.path}-{listener}") for each in REQUESTS for listener in each.listeners]
 
 
 def num_tokens(stack: Stack) -> float:
@@ -109,7 +109,8 @@ def until_call_ended(stack: Stack, num_before: int) -> None:
 def until_idle_after_hold(stack: Stack) -> None:
     """Return when the engine has handled all commands sent while it was held, and is idle.
 
-    Its metrics are old until then; commands are handled in order, so a request of its own comes after them.
+    Its metrics are old until then; commands are handled in order, so a request that this function sends is handled
+    after them.
     """
     short = chat_pb2.ChatRequest(model=MODEL, messages=[user("Hello!")], stopping=sampling_pb2.StopParams(max_tokens=1))
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['service']}") as channel:
@@ -159,18 +160,18 @@ def check_left_after(stack: Stack, num_choices: int, start: Callable[[float], Ca
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize(("endless", "door"), DOORS)
+@pytest.mark.parametrize(("endless", "listener"), CASES)
 def test_rest_disconnect_releases_everything(
-    stack: Stack, endless: Endless, door: str, moment: str, *, stream: bool
+    stack: Stack, endless: Endless, listener: str, moment: str, *, stream: bool
 ) -> None:
     """A REST client disconnects before or after the first token, streamed and unstreamed, in every dialect."""
 
     def leave(after_s: float) -> None:
-        with endless.send(stack.ports[door], stream=stream):
+        with endless.send(stack.ports[listener], stream=stream):
             time.sleep(after_s)
 
     def start(before: float) -> Callable[[], object]:
-        connection = endless.send(stack.ports[door], stream=stream)
+        connection = endless.send(stack.ports[listener], stream=stream)
         until_generating(stack, before)
         if stream:
             assert connection.recv(4096).startswith(b"HTTP/1.1 200")
@@ -242,11 +243,13 @@ def is_text(event: Any) -> bool:
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("method", STREAMS)
-@pytest.mark.parametrize("door", ["service", "envoy"])
-def test_grpc_cancel_releases_everything(stack: Stack, method: str, door: str, moment: str, *, streamed: bool) -> None:
+@pytest.mark.parametrize("listener", ["service", "envoy"])
+def test_grpc_cancel_releases_everything(
+    stack: Stack, method: str, listener: str, moment: str, *, streamed: bool
+) -> None:
     """A gRPC call of any generating method is cancelled before or after the first token, directly or through Envoy."""
     kind, request = STREAMS[method]
-    target = f"127.0.0.1:{stack.ports[door]}"
+    target = f"127.0.0.1:{stack.ports[listener]}"
     with grpc.insecure_channel(target) as channel:
         if streamed:
             send = getattr(kind(channel), TWINS.get(method, f"Stream{method}"))

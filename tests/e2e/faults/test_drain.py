@@ -52,7 +52,7 @@ async def test_sigterm_of_the_runner_loses_no_request() -> None:
         stack = Stack(*draining(drain_time_s))
         try:
             await asyncio.to_thread(stack.wait_for, "sluice is ready.")
-            load = Load(stack.door, num_callers=16)
+            load = Load(stack.url, num_callers=16)
             async with under(load):
                 stack.process.send_signal(signal.SIGTERM)
                 async with drain_held(stack, drain_time_s) as is_held:
@@ -84,7 +84,7 @@ async def drain_held(stack: Stack, drain_time_s: int) -> AsyncIterator[bool]:
     Envoy accepts requests until the end of the block, however long it takes. The value is False if the drain time had
     passed before, since the machine is slow: then nothing is stopped, and the drain proves nothing about its beginning.
     """
-    async with httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S) as caller:
+    async with httpx.AsyncClient(base_url=stack.url, timeout=GUARD_S) as caller:
         try:
             while (ready := await caller.get("/readyz")).status_code == 200:
                 pass
@@ -122,7 +122,7 @@ async def test_restarting_replicas_loses_no_request(num_rounds: int) -> None:
     Requests are rejected only for lack of capacity, because half of the replicas have less.
     """
     with Replicas(options=PATIENT) as replicas:
-        load = Load(replicas.door, num_callers=8)
+        load = Load(replicas.url, num_callers=8)
         async with under(load):
             for pair in (("gateway-1", "service-1"), ("gateway-2", "service-2")) * num_rounds:
                 codes = await asyncio.gather(*(asyncio.to_thread(replicas.restart, name) for name in pair))
@@ -135,7 +135,7 @@ async def test_restarting_replicas_loses_no_request(num_rounds: int) -> None:
 async def test_restarting_a_fleet_loses_no_request() -> None:
     """Three services, two gateways and Envoy are replaced under load, one after the other: no request is lost."""
     with Replicas(num_services=3, options=PATIENT) as replicas:
-        load = Load(replicas.door, num_callers=12)
+        load = Load(replicas.url, num_callers=12)
         async with under(load):
             for name in (*replicas.services, *replicas.gateways):
                 assert await asyncio.to_thread(replicas.restart, name) == 0
@@ -167,7 +167,7 @@ async def test_sigterm_of_envoy_completes_its_streams() -> None:
 
 async def check_envoy_is_drained(stack: Stack, drain_time_s: int) -> bool:
     """Check a drain of Envoy alone. Return False if it was too short to see the health check fail."""
-    async with aio.insecure_channel(stack.door.removeprefix("http://")) as channel:
+    async with aio.insecure_channel(stack.url.removeprefix("http://")) as channel:
         stub = chat_pb2_grpc.ChatServiceStub(channel)
         streams = [aiter(stub.StreamChat(chat_request("demo", max_tokens=1500))) for _ in range(8)]
         for stream in streams:
@@ -176,7 +176,7 @@ async def check_envoy_is_drained(stack: Stack, drain_time_s: int) -> bool:
             os.kill(stack.children()["envoy"], signal.SIGTERM)
             async with drain_held(stack, drain_time_s) as is_held:
                 if is_held:
-                    async with httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S) as caller:
+                    async with httpx.AsyncClient(base_url=stack.url, timeout=GUARD_S) as caller:
                         models = await caller.get("/v1/models")  # accepted while the health check fails
         ends = [[event async for event in stream][-1] for stream in streams]
     assert all(end.HasField("completed") for end in ends)

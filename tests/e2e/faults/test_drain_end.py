@@ -64,8 +64,8 @@ async def test_each_caller_gets_an_error_when_the_drain_time_ends(stack: Stack) 
     """No connection is cut: streams get a terminal error event, whole answers 503, and gRPC calls UNAVAILABLE."""
     (worker,) = stack.workers()
     async with (
-        httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S) as client,
-        aio.insecure_channel(stack.door.removeprefix("http://")) as channel,
+        httpx.AsyncClient(base_url=stack.url, timeout=GUARD_S) as client,
+        aio.insecure_channel(stack.url.removeprefix("http://")) as channel,
     ):
         stub: Any = chat_pb2_grpc.ChatServiceStub(channel)
         begun = {name: asyncio.Event() for name in BODIES}

@@ -38,11 +38,11 @@ def test_failed_model_is_not_served_and_others_are(settings: dict[str, str]) -> 
     try:
         stack.wait_for("sluice is ready.")
         body = {"model": "good", "prompt": "The", "max_tokens": 2}
-        assert httpx.post(f"{stack.door}/v1/completions", json=body, timeout=GUARD_S).status_code == 200
-        refused = httpx.post(f"{stack.door}/v1/completions", json=body | {"model": "bad"}, timeout=GUARD_S)
+        assert httpx.post(f"{stack.url}/v1/completions", json=body, timeout=GUARD_S).status_code == 200
+        refused = httpx.post(f"{stack.url}/v1/completions", json=body | {"model": "bad"}, timeout=GUARD_S)
         assert (refused.status_code, "'bad' could not be loaded" in refused.json()["error"]["message"]) == (503, True)
-        assert [each["id"] for each in httpx.get(f"{stack.door}/v1/models", timeout=GUARD_S).json()["data"]] == ["good"]
-        with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
+        assert [each["id"] for each in httpx.get(f"{stack.url}/v1/models", timeout=GUARD_S).json()["data"]] == ["good"]
+        with grpc.insecure_channel(stack.url.removeprefix("http://")) as channel:
             listed = model_pb2_grpc.ModelServiceStub(channel).ListModels(model_pb2.ListModelsRequest())
             assert [each.name for each in listed.models] == ["good"]
             (failed,) = listed.failed_models

@@ -58,7 +58,7 @@ def stub_of(channel: grpc.Channel) -> Any:
 def status_of(stack: Stack, path: str, timeout_s: float) -> int:
     """Return the status of a path at the public listener, or 0 without a response within the timeout."""
     try:
-        return httpx.get(f"{stack.door}{path}", timeout=timeout_s).status_code
+        return httpx.get(f"{stack.url}{path}", timeout=timeout_s).status_code
     except httpx.TransportError:
         return 0
 
@@ -89,7 +89,7 @@ def is_restarted(stack: Stack) -> bool:
     Return False if that proves nothing: an engine was restarted before, or before the health check failed.
     """
     worker, other = stack.workers()
-    with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
+    with grpc.insecure_channel(stack.url.removeprefix("http://")) as channel:
         stream = stub_of(channel).StreamChat(chat_request("sluice-demo", n=8, max_tokens=1500), timeout=GUARD_S)
         try:
             next(stream)
@@ -166,7 +166,7 @@ def test_a_stopped_gateway_does_not_affect_grpc(own: Stack) -> None:
     suspend(gateway)
     try:
         until_status(own, 503, "/v1/models")
-        with grpc.insecure_channel(own.door.removeprefix("http://")) as channel:
+        with grpc.insecure_channel(own.url.removeprefix("http://")) as channel:
             assert stub_of(channel).Chat(chat_request("sluice-demo"), timeout=GUARD_S)
     finally:
         os.kill(gateway, signal.SIGCONT)
@@ -215,10 +215,10 @@ def test_endpoint_change_on_a_full_disk_fails_without_effect(own: Stack) -> None
         "name": "both",
         "config": {"served_entities": [{"name": "one", "entity_name": "sluice-demo", "entity_version": "1"}]},
     }
-    endpoint = f"{own.door}/api/2.0/serving-endpoints/both"
+    endpoint = f"{own.url}/api/2.0/serving-endpoints/both"
     resource.prlimit(service, resource.RLIMIT_FSIZE, (10, limits[1]))
     try:
-        refused = httpx.post(f"{own.door}/api/2.0/serving-endpoints", json=body, timeout=GUARD_S)
+        refused = httpx.post(f"{own.url}/api/2.0/serving-endpoints", json=body, timeout=GUARD_S)
         assert refused.status_code == 503, refused.text
         assert refused.headers["retry-after"]
         assert "their store can't be read or written; nothing was changed" in refused.text
@@ -226,7 +226,7 @@ def test_endpoint_change_on_a_full_disk_fails_without_effect(own: Stack) -> None
         assert httpx.get(endpoint, timeout=GUARD_S).status_code == 404
     finally:
         resource.prlimit(service, resource.RLIMIT_FSIZE, limits)
-    assert httpx.post(f"{own.door}/api/2.0/serving-endpoints", json=body, timeout=GUARD_S).status_code == 200
+    assert httpx.post(f"{own.url}/api/2.0/serving-endpoints", json=body, timeout=GUARD_S).status_code == 200
     assert httpx.get(endpoint, timeout=GUARD_S).status_code == 200
     assert [each.name for each in own.endpoints_file.parent.iterdir() if each.is_file()] == [own.endpoints_file.name]
 
@@ -240,7 +240,7 @@ def long_chat(dice: kinds.Dice) -> kinds.GrpcRequest:
 async def test_preemptions_lose_nothing() -> None:
     """With cache blocks for a few sequences only, all requests are answered and every block is freed."""
     with running(engine__num_blocks=60, engine__max_model_len=900) as stack:
-        load = Load(stack.door, num_callers=12, kinds=(long_chat, kinds.chat, kinds.mindie), leaving=0.1)
+        load = Load(stack.url, num_callers=12, kinds=(long_chat, kinds.chat, kinds.mindie), leaving=0.1)
         async with under(load), asyncio.timeout(GUARD_S):
             while await asyncio.to_thread(stack.metric, "sluice_engine_preemptions_total") < 20:  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
@@ -254,7 +254,7 @@ def test_requests_are_answered_with_a_blocked_log_and_hanging_collector(tmp_path
     """With a full standard output and a collector that accepts nothing, requests are answered and Ctrl-C works."""
     ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
     flags = [f"--{name.replace('_', '-')}-port={port}" for name, port in ports.items()]
-    door = f"http://127.0.0.1:{ports['envoy']}"
+    url = f"http://127.0.0.1:{ports['envoy']}"
     with socket.create_server(("127.0.0.1", 0), backlog=1) as collector:
         flags.append(f"--otlp-endpoint=http://127.0.0.1:{collector.getsockname()[1]}")
         flags.append(f"--state-folder={tmp_path}")
@@ -262,8 +262,8 @@ def test_requests_are_answered_with_a_blocked_log_and_hanging_collector(tmp_path
             [sys.executable, "-m", "runner", *flags], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         ) as run:
             try:
-                wait_until(lambda: is_ready(door))
-                with httpx.Client(base_url=door, timeout=GUARD_S) as caller:
+                wait_until(lambda: is_ready(url))
+                with httpx.Client(base_url=url, timeout=GUARD_S) as caller:
                     codes = {caller.get(f"/nowhere/{'x' * 900}").status_code for _ in range(300)}  # 600 KB of log
                     assert codes == {404}
                     assert caller.post("/v1/chat/completions", json=BODY, timeout=GUARD_S).status_code == 200
@@ -273,9 +273,9 @@ def test_requests_are_answered_with_a_blocked_log_and_hanging_collector(tmp_path
                 run.kill()
 
 
-def is_ready(door: str) -> bool:
+def is_ready(url: str) -> bool:
     """Return True if the public listener and everything behind it serve."""
     try:
-        return httpx.get(f"{door}/readyz").status_code == 200
+        return httpx.get(f"{url}/readyz").status_code == 200
     except httpx.TransportError:
         return False

@@ -50,13 +50,13 @@ def test_run_restarts_a_dead_process_while_the_others_continue() -> None:
         children = stack.children()
         assert list(children) == ["service", "gateway", "envoy"], stack.output
         before = children | {"real envoy": stack.envoy_pid}
-        with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
+        with grpc.insecure_channel(stack.url.removeprefix("http://")) as channel:
             call = chat_pb2_grpc.ChatServiceStub(channel).StreamChat(chat_request("demo", max_tokens=1500))
             first = next(call)
             suspend(stack.process.pid)  # so that it does not restart the gateway yet
             os.kill(before["gateway"], signal.SIGKILL)
             wait_until(lambda: not is_running(before["gateway"]))
-            ready = httpx.get(f"{stack.door}/readyz", timeout=GUARD_S)  # answered by Envoy
+            ready = httpx.get(f"{stack.url}/readyz", timeout=GUARD_S)  # answered by Envoy
             stack.process.send_signal(signal.SIGCONT)
             assert ready.status_code == 503
             stack.wait_for("run: gateway exited with code -9; it will be restarted in 0.5 s")
@@ -121,7 +121,7 @@ def test_second_ctrl_c_ends_the_run_immediately() -> None:
     try:
         stack.wait_for("sluice is ready.")
         pids = [*stack.children().values(), stack.envoy_pid, *stack.workers()]
-        with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
+        with grpc.insecure_channel(stack.url.removeprefix("http://")) as channel:
             call = chat_pb2_grpc.ChatServiceStub(channel).StreamChat(chat_request("demo", n=16, max_tokens=1500))
             next(call)
             suspend(stack.workers()[0])  # so that the request cannot end
@@ -165,8 +165,8 @@ def until_served(stack: Stack, model: str) -> None:
     def served() -> bool:
         body = {"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
         try:
-            rest = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S)
-            with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
+            rest = httpx.post(f"{stack.url}/v1/chat/completions", json=body, timeout=GUARD_S)
+            with grpc.insecure_channel(stack.url.removeprefix("http://")) as channel:
                 chat_pb2_grpc.ChatServiceStub(channel).Chat(chat_request(model, max_tokens=1))
         except (httpx.TransportError, grpc.RpcError):
             return False
@@ -212,7 +212,7 @@ def test_run_rejects_a_port_in_use(stack: Stack) -> None:
     assert len(lines) == len(stack.ports)
     for line in lines:
         assert re.fullmatch(r"run: cannot listen on 127\.0\.0\.1:\d+ .*SLUICE_\w+_PORT", line)
-    assert httpx.get(f"{stack.door}/readyz", timeout=GUARD_S).status_code == 200
+    assert httpx.get(f"{stack.url}/readyz", timeout=GUARD_S).status_code == 200
 
 
 def test_run_rejects_a_missing_folder(tmp_path: Path) -> None:

@@ -81,34 +81,34 @@ def num_generated(stack: Stack) -> float:
     return stack.metric("sluice_engine_generated_tokens_total")
 
 
-@pytest.mark.parametrize("door", ["envoy", "gateway"])
-def test_rest_stream_of_a_client_that_does_not_read_is_closed(impatient: Stack, door: str) -> None:
+@pytest.mark.parametrize("listener", ["envoy", "gateway"])
+def test_rest_stream_of_a_client_that_does_not_read_is_closed(impatient: Stack, listener: str) -> None:
     before = num_cut_off(impatient)
-    with stopped_reader(impatient.ports[door], stream=True) as reader:
+    with stopped_reader(impatient.ports[listener], stream=True) as reader:
         wait_until(lambda: num_cut_off(impatient) > before)
         impatient.until_idle()
         assert b"[DONE]" not in rest_of(reader)
 
 
-@pytest.mark.parametrize("door", ["envoy", pytest.param("gateway", marks=pytest.mark.long)])
-def test_unstreamed_answer_of_a_client_that_does_not_read_is_discarded(impatient: Stack, door: str) -> None:
+@pytest.mark.parametrize("listener", ["envoy", pytest.param("gateway", marks=pytest.mark.long)])
+def test_unstreamed_answer_of_a_client_that_does_not_read_is_discarded(impatient: Stack, listener: str) -> None:
     """An unstreamed answer is discarded if the client does not read it.
 
     Its 60 MB exceed the buffers, since newer kernels let the buffers of a socket grow to 33 MB.
     """
     before = num_cut_off(impatient)
-    with stopped_reader(impatient.ports[door], max_tokens=NUM_TOKENS_WHOLE) as reader:
+    with stopped_reader(impatient.ports[listener], max_tokens=NUM_TOKENS_WHOLE) as reader:
         wait_until(lambda: num_cut_off(impatient) > before)
         assert b'"usage"' not in rest_of(reader)
 
 
-@pytest.mark.parametrize("door", ["envoy", pytest.param("service", marks=pytest.mark.long)])
-def test_grpc_stream_of_a_client_that_does_not_read_ends_with_a_status(impatient: Stack, door: str) -> None:
+@pytest.mark.parametrize("listener", ["envoy", pytest.param("service", marks=pytest.mark.long)])
+def test_grpc_stream_of_a_client_that_does_not_read_ends_with_a_status(impatient: Stack, listener: str) -> None:
     message = chat_pb2.ChatRequest(model="sluice-demo", n=NUM_CHOICES)
     message.messages.add(role=content_pb2.ROLE_USER).content.add(text="Tell me a story.")
     message.logprobs.top_logprobs = TOP_LOGPROBS
     message.stopping.max_tokens, message.stopping.ignore_eos = NUM_TOKENS, True
-    with grpc.insecure_channel(f"127.0.0.1:{impatient.ports[door]}") as channel:
+    with grpc.insecure_channel(f"127.0.0.1:{impatient.ports[listener]}") as channel:
         before = num_generated(impatient)
         call = chat_pb2_grpc.ChatServiceStub(channel).StreamChat(message)
         next(call)

@@ -151,7 +151,7 @@ def changed(draw: Callable[[Any], Any], value: Any) -> Any:
 
 def post(stack: Stack, path: str, data: bytes) -> httpx.Response:
     headers = {"content-type": "application/json"}
-    return httpx.post(stack.door + path, content=data, headers=headers, timeout=GUARD_S)
+    return httpx.post(stack.url + path, content=data, headers=headers, timeout=GUARD_S)
 
 
 @pytest.mark.parametrize("case", BODIES, ids=[f"{operation.id}-{body.kind.__name__}" for operation, body in BODIES])

@@ -1,4 +1,4 @@
-"""Any content of the files that a run keeps leads to a start, or to an error of one line that names the file."""
+"""State files with any content lead to a start, or to a one-line error that names the file."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ quietly = settings(
 
 def is_served(stack: Stack) -> bool:
     """Return True if a usual request is answered."""
-    return httpx.post(stack.door + PATHS[0], json=CHAT, timeout=GUARD_S).status_code == 200
+    return httpx.post(stack.url + PATHS[0], json=CHAT, timeout=GUARD_S).status_code == 200
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -53,7 +53,7 @@ def test_large_bodies_cause_no_server_error(stack: Stack, path: str) -> None:
 
         content = parts() if is_chunked else b"".join(pieces)
         headers = {"content-type": "application/json"}
-        answer = httpx.post(stack.door + path, content=content, headers=headers, timeout=GUARD_S)
+        answer = httpx.post(stack.url + path, content=content, headers=headers, timeout=GUARD_S)
         assert answer.status_code < 500, (answer.text, sizes, is_json, is_chunked)
 
     try_one()
@@ -123,7 +123,7 @@ def test_any_text_in_internal_headers_causes_no_server_error(stack: Stack, name:
     @quietly
     @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=60))
     def try_one(value: str) -> None:
-        answer = httpx.post(stack.door + PATHS[0], json=CHAT, headers={name: value.strip()}, timeout=GUARD_S)
+        answer = httpx.post(stack.url + PATHS[0], json=CHAT, headers={name: value.strip()}, timeout=GUARD_S)
         assert answer.status_code < 500, (answer.text, value)
 
     try_one()

@@ -31,7 +31,7 @@ def memory_mb(stack: Stack) -> float:
 
 def chat(stack: Stack, text: str, **fields: Any) -> httpx.Response:
     body = {"model": "sluice-demo", "max_tokens": 4, "messages": [{"role": "user", "content": text}], **fields}
-    return httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S)
+    return httpx.post(f"{stack.url}/v1/chat/completions", json=body, timeout=GUARD_S)
 
 
 def test_prompts_of_15_mb_are_rejected_before_tokenization(stack: Stack) -> None:

@@ -72,7 +72,7 @@ def bodies(schema: str) -> dict[str, tuple[str, str]]:
 def test_rest_rejects_malicious_json_or_accepts_it_as_text(stack: Stack, poison: str) -> None:
     for position, (path, body) in bodies(poison).items():
         answer = httpx.post(
-            stack.door + path, content=body, headers={"content-type": "application/json"}, timeout=GUARD_S
+            stack.url + path, content=body, headers={"content-type": "application/json"}, timeout=GUARD_S
         )
         assert answer.status_code in {200, 400, 422}, (position, answer.text)
         assert answer.is_success or answer.json(), position
@@ -89,7 +89,7 @@ def test_grpc_rejects_malicious_json_by_field_or_accepts_it_as_text(stack: Stack
     constraint = {"jsonSchema": {"name": "x", "schema": poison}}
     asking = {"role": "ROLE_ASSISTANT", "toolCalls": [{"id": "a", "function": {"name": "f", "arguments": poison}}]}
     result = {"role": "ROLE_TOOL", "toolCallId": "a", "content": [{"text": "x"}]}
-    with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
+    with grpc.insecure_channel(stack.url.removeprefix("http://")) as channel:
         chat = chat_pb2_grpc.ChatServiceStub(channel).Chat
         cases: dict[str, dict[str, Any]] = {
             "output_constraint.json_schema.schema": {"outputConstraint": constraint},

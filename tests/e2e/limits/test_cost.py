@@ -18,7 +18,7 @@ FORM = re.compile(r"compute_s=(\d+\.\d{6}), block_s=(\d+\.\d{6}), cached_tokens=
 
 def test_rest_header_and_stream_comment_have_the_cost(stack: Stack) -> None:
     """A header of an unstreamed answer and the last line of a stream have the cost, and so has the access log."""
-    with httpx.Client(base_url=stack.door, timeout=GUARD_S) as http:
+    with httpx.Client(base_url=stack.url, timeout=GUARD_S) as http:
         whole = http.post("/v1/chat/completions", json=BODY, headers=ASKING | {"x-request-id": "with-its-cost"})
         streamed = http.post("/v1/chat/completions", json=BODY | {"stream": True}, headers=ASKING)
     found = FORM.fullmatch(whole.headers["x-sluice-cost"])
@@ -38,7 +38,7 @@ def test_rest_header_and_stream_comment_have_the_cost(stack: Stack) -> None:
 def test_grpc_trailer_has_the_cost(stack: Stack) -> None:
     """A trailer has the cost, through Envoy."""
     message = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text="Hello")])
-    with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
+    with grpc.insecure_channel(stack.url.removeprefix("http://")) as channel:
         chats = chat_pb2_grpc.ChatServiceStub(channel)
         request = chat_pb2.ChatRequest(model=MODEL, messages=[message])
         _, call = chats.Chat.with_call(request, metadata=tuple(ASKING.items()), timeout=GUARD_S)

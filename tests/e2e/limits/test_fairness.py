@@ -31,7 +31,7 @@ class Shared:
         """Return an unstreamed answer."""
         body = {"model": MODEL, "messages": [{"role": "user", "content": text}], **fields}
         headers = {"authorization": f"Bearer {self.keys[key]}"}
-        return await client.post(f"{self.stack.door}/v1/chat/completions", json=body, headers=headers)
+        return await client.post(f"{self.stack.url}/v1/chat/completions", json=body, headers=headers)
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ CHAT = {"model": MODEL, "messages": HELLO, "max_tokens": 4}
 
 
 @dataclass(frozen=True)
-class Door:
+class DialectApi:
     """A generating API of one dialect: its request, and its error body for a rate limit."""
 
     path: str
@@ -49,7 +49,7 @@ class Door:
     @property
     def key_id(self) -> str:
         """The id of the API's own key."""
-        return "door" + "".join(filter(str.isalnum, self.path))[-24:]
+        return "api" + "".join(filter(str.isalnum, self.path))[-24:]
 
     def with_max_tokens(self, number: int) -> dict[str, Any]:
         """Return the body with this token limit."""
@@ -66,44 +66,44 @@ class Door:
 OPENAI = {"error": {"type": "requests", "code": "rate_limit_exceeded", "param": None}}
 AZURE = {"error": "Too Many Requests", "status": 429}
 PASS = {"extra-parameters": "pass-through"}
-DOORS = [
-    Door("/v1/chat/completions", {"model": MODEL, "messages": HELLO}, OPENAI, ("max_completion_tokens",)),
-    Door(
+DIALECT_APIS = [
+    DialectApi("/v1/chat/completions", {"model": MODEL, "messages": HELLO}, OPENAI, ("max_completion_tokens",)),
+    DialectApi(
         "/v1/completions",
         {"model": MODEL, "prompt": "Hello", "stream": True},
         OPENAI,
         ("max_tokens",),
         is_streamed=True,
     ),
-    Door(
+    DialectApi(
         "/v1/responses",
         {"model": MODEL, "input": "Hello", "stream": True},
         OPENAI,
         ("max_output_tokens",),
         is_streamed=True,
     ),
-    Door(
+    DialectApi(
         f"/serving-endpoints/{MODEL}/invocations",
         {"messages": HELLO, "stream": False},
         {"error_code": "REQUEST_LIMIT_EXCEEDED"},
         ("max_tokens",),
     ),
-    Door(
+    DialectApi(
         "/chat/completions?api-version=2024-05-01-preview",
         {"model": MODEL, "messages": HELLO},
         AZURE,
         ("max_tokens",),
         too_large=422,
     ),
-    Door(
+    DialectApi(
         "/v1/messages",
         {"model": MODEL, "messages": HELLO, "max_tokens": 2},
         {"type": "error", "error": {"type": "rate_limit_error"}},
         ("max_tokens",),
         left="anthropic-ratelimit-requests-remaining",
     ),
-    Door("/v2/chat", {"model": MODEL, "messages": HELLO}, {}, ("max_tokens",)),
-    Door(
+    DialectApi("/v2/chat", {"model": MODEL, "messages": HELLO}, {}, ("max_tokens",)),
+    DialectApi(
         f"/v2/models/{MODEL}/generate",
         {"text_input": "Hello"},
         {"error_type": "overloaded"},
@@ -122,7 +122,7 @@ class Guarded:
 
     def post(self, key_id: str, path: str, body: dict[str, Any]) -> httpx.Response:
         """Send a request with a key."""
-        return httpx.post(self.stack.door + path, json=body, headers=self.bearing(key_id), timeout=GUARD_S)
+        return httpx.post(self.stack.url + path, json=body, headers=self.bearing(key_id), timeout=GUARD_S)
 
     def bearing(self, key_id: str) -> dict[str, str]:
         """Return the header with the key."""
@@ -138,7 +138,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     """Service, gateway, Envoy and Redis; keys by the names that the tests use."""
     path: Path = tmp_path_factory.mktemp("keys") / "keys.yaml"
     limits: dict[str, dict[str, int]] = {
-        **{door.key_id: {"requests_per_minute": 1} for door in DOORS},
+        **{api.key_id: {"requests_per_minute": 1} for api in DIALECT_APIS},
         "sizes": {"max_tokens": 8, "max_n": 2},
         "patient": {"input_tokens_per_minute": 3000},
         "lost": {"requests_per_minute": 2},
@@ -160,35 +160,35 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         assert stack.stop() == 0, stack.output
 
 
-@pytest.mark.parametrize("door", DOORS, ids=[door.path for door in DOORS])
-def test_rate_limit_error_has_the_format_of_each_dialect(guarded: Guarded, door: Door) -> None:
+@pytest.mark.parametrize("api", DIALECT_APIS, ids=[api.path for api in DIALECT_APIS])
+def test_rate_limit_error_has_the_format_of_each_dialect(guarded: Guarded, api: DialectApi) -> None:
     """The first answer reports that no requests remain; the second is the dialect's 429 with Retry-After."""
-    content_type = "text/event-stream" if door.is_streamed else "application/json"
+    content_type = "text/event-stream" if api.is_streamed else "application/json"
     num_accepted, began = 0, time.monotonic()
-    while (answer := guarded.post(door.key_id, door.path, door.body)).status_code == 200:
+    while (answer := guarded.post(api.key_id, api.path, api.body)).status_code == 200:
         num_accepted += 1  # more than once only if a minute has passed
         assert answer.headers["content-type"].startswith(content_type)
         assert answer.headers["x-ratelimit-limit-requests"] == "1"
-        assert answer.headers["x-ratelimit-remaining-requests"] == answer.headers[door.left] == "0"
+        assert answer.headers["x-ratelimit-remaining-requests"] == answer.headers[api.left] == "0"
     assert 1 <= num_accepted <= 1 + (time.monotonic() - began) / 60
     second = answer
     assert second.status_code == 429, second.text
     body = second.json()
-    for name, value in door.error_body.items():
+    for name, value in api.error_body.items():
         assert (body[name] if not isinstance(value, dict) else {each: body[name][each] for each in value}) == value
     assert "the limit of this key is 1 requests a minute; try again in" in second.text
     assert 1 <= int(second.headers["retry-after"]) <= 60
-    assert second.headers["x-ratelimit-remaining-requests"] == second.headers[door.left] == "0"
+    assert second.headers["x-ratelimit-remaining-requests"] == second.headers[api.left] == "0"
 
 
-@pytest.mark.parametrize("door", DOORS, ids=[door.path for door in DOORS])
-def test_token_limit_above_the_keys_is_rejected_by_field(guarded: Guarded, door: Door) -> None:
+@pytest.mark.parametrize("api", DIALECT_APIS, ids=[api.path for api in DIALECT_APIS])
+def test_token_limit_above_the_keys_is_rejected_by_field(guarded: Guarded, api: DialectApi) -> None:
     """A token limit above the key's is invalid: the error names the field and has no Retry-After."""
-    answer = guarded.post("sizes", door.path, door.with_max_tokens(9))
-    assert answer.status_code == door.too_large, answer.text
-    assert f"{door.max_tokens[-1]}: must be at most 8, the limit of this key, not 9" in answer.text
+    answer = guarded.post("sizes", api.path, api.with_max_tokens(9))
+    assert answer.status_code == api.too_large, answer.text
+    assert f"{api.max_tokens[-1]}: must be at most 8, the limit of this key, not 9" in answer.text
     assert "retry-after" not in answer.headers
-    assert guarded.post("sizes", door.path, door.with_max_tokens(8)).status_code == 200
+    assert guarded.post("sizes", api.path, api.with_max_tokens(8)).status_code == 200
 
 
 def test_prompt_above_the_tokens_per_minute_is_invalid(guarded: Guarded) -> None:
@@ -212,7 +212,7 @@ def test_openai_client_waits_for_the_retry_delay(guarded: Guarded) -> None:
 
     with httpx.Client(event_hooks={"response": [note]}, timeout=GUARD_S) as http:
         client = openai.OpenAI(
-            base_url=f"{guarded.stack.door}/v1", api_key=guarded.keys["patient"], http_client=http, max_retries=2
+            base_url=f"{guarded.stack.url}/v1", api_key=guarded.keys["patient"], http_client=http, max_retries=2
         )
         texts = ["word " * 58] * 48  # 60 tokens each
         used = client.embeddings.create(model=ENCODER, input=texts).usage.prompt_tokens
@@ -234,7 +234,7 @@ def test_disconnect_frees_the_slot(guarded: Guarded, *, after_first_token: bool)
     """After a client has left a stream, before or after its first token, its key may send the next request."""
     drawn = {"temperature": 1, "top_p": 1}  # speculation would generate a repetitive text at once
     endless = {**CHAT, "max_tokens": 1500, "ignore_eos": True, "n": 4, "stream": True, **drawn}
-    url, headers = f"{guarded.stack.door}/v1/chat/completions", guarded.bearing("one")
+    url, headers = f"{guarded.stack.url}/v1/chat/completions", guarded.bearing("one")
     is_running = False
     while not is_running:  # an answer that has ended before the engine is held proves nothing
         with (
@@ -258,7 +258,7 @@ def test_disconnect_frees_the_slot(guarded: Guarded, *, after_first_token: bool)
 
 def test_grpc_calls_have_rate_limit_metadata_and_details(guarded: Guarded) -> None:
     """Through Envoy the answer has its metadata and the rejection its details."""
-    key_id = DOORS[0].key_id
+    key_id = DIALECT_APIS[0].key_id
     message = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text="Hello")])
     request = chat_pb2.ChatRequest(model=MODEL, messages=[message])
     with grpc.insecure_channel(f"127.0.0.1:{guarded.stack.ports['envoy']}") as channel:
@@ -297,13 +297,13 @@ def test_usage_commands_show_a_keys_tokens_and_rejections(guarded: Guarded) -> N
     (row,) = json.loads(done.stdout)
     assert (row["key"], row["model"]) == ("sizes", MODEL)
     assert min(row["input_tokens"], row["output_tokens"], row["rejected_requests"]) > 0
-    own = CliRunner().invoke(APP, ["usage", "--url", guarded.stack.door, "--key", guarded.keys["sizes"], "--json"])
+    own = CliRunner().invoke(APP, ["usage", "--url", guarded.stack.url, "--key", guarded.keys["sizes"], "--json"])
     found = json.loads(own.stdout)
     (model,) = found["models"]
     assert model.pop("requests") > 0
     assert {"key": found["key"], **model} == row
     assert {each["quota_metric"] for each in found["limits"]} >= {"max_n"}
-    table = CliRunner().invoke(APP, ["usage", "--url", guarded.stack.door, "--key", guarded.keys["sizes"]]).stdout
+    table = CliRunner().invoke(APP, ["usage", "--url", guarded.stack.url, "--key", guarded.keys["sizes"]]).stdout
     assert f"{row['output_tokens']:,}" in table
     assert "max_n" in table
 
@@ -333,7 +333,7 @@ def test_clients_are_served_while_redis_is_unreachable(guarded: Guarded) -> None
 def test_stream_resumes_after_the_dead_services_slot_expires(guarded: Guarded) -> None:
     """Redis holds the dead service's slot for a while; the stream continues after that."""
     long = {**CHAT, "max_tokens": 1000, "ignore_eos": True, "stream": True, "temperature": 1, "top_p": 1}
-    url, headers = f"{guarded.stack.door}/v1/chat/completions", guarded.bearing("one")
+    url, headers = f"{guarded.stack.url}/v1/chat/completions", guarded.bearing("one")
     pid = guarded.stack.children()["service"]
     with httpx.Client(timeout=GUARD_S) as client, client.stream("POST", url, json=long, headers=headers) as answer:
         lines = answer.iter_lines()

@@ -45,7 +45,7 @@ def token(stack: Stack) -> str:
     return (stack.state_folder / "operator-token").read_text().strip()
 
 
-@pytest.mark.parametrize("door", ["door", "gateway"])
+@pytest.mark.parametrize("url", ["url", "gateway"])
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -64,9 +64,9 @@ def token(stack: Stack) -> str:
         ({"origin": "null"}, 401),
     ],
 )
-def test_requests_of_other_origins_are_rejected(local: Stack, door: str, headers: dict[str, str], status: int) -> None:
+def test_requests_of_other_origins_are_rejected(local: Stack, url: str, headers: dict[str, str], status: int) -> None:
     """The Host must be this machine's, and the Origin a page of this machine or an allowed one."""
-    base = getattr(local, door)
+    base = getattr(local, url)
     answers = [
         httpx.post(f"{base}/v1/chat/completions", json=CHAT, headers=headers, timeout=GUARD_S),
         httpx.get(f"{base}/v1/models", headers=headers, timeout=GUARD_S),
@@ -82,7 +82,7 @@ def test_requests_of_other_origins_are_rejected(local: Stack, door: str, headers
 def test_grpc_web_calls_of_other_origins_are_rejected(local: Stack, host: str, accepted: bool) -> None:  # noqa: FBT001
     """A page under a name of its own that resolves to this machine can't call the service through Envoy."""
     headers = {"host": host, "content-type": "application/grpc-web+proto", "x-grpc-web": "1"}
-    path = f"{local.door}/sluice.v1.ModelService/ListModels"
+    path = f"{local.url}/sluice.v1.ModelService/ListModels"
     answer = httpx.post(path, content=bytes(5), headers=headers, timeout=GUARD_S)
     assert (b"sluice-demo" in answer.content) is accepted
     assert (answer.headers.get("grpc-status") == "16") is not accepted
@@ -99,11 +99,11 @@ def test_grpc_without_te_is_rejected(local: Stack) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("door", ["envoy", "gateway"])
+@pytest.mark.parametrize("url", ["envoy", "gateway"])
 @pytest.mark.parametrize("content_type", [None, "", "text/plain", "application/x-www-form-urlencoded"])
-def test_body_without_a_json_content_type_is_rejected(local: Stack, door: str, content_type: str | None) -> None:
+def test_body_without_a_json_content_type_is_rejected(local: Stack, url: str, content_type: str | None) -> None:
     """Browsers send other types, and none, to any site without asking it."""
-    connection = http.client.HTTPConnection("127.0.0.1", local.ports[door], timeout=GUARD_S)
+    connection = http.client.HTTPConnection("127.0.0.1", local.ports[url], timeout=GUARD_S)
     body = b'{"model": "sluice-demo", "messages": [{"role": "user", "content": "Hi"}]}'
     headers = {"content-length": str(len(body))} | ({} if content_type is None else {"content-type": content_type})
     connection.request("POST", "/v1/chat/completions", body, headers)
@@ -114,7 +114,7 @@ def test_body_without_a_json_content_type_is_rejected(local: Stack, door: str, c
 
 def test_changes_require_the_operator_token(local: Stack) -> None:
     """Over REST and gRPC: rejected without the token or with another one, accepted with it."""
-    base = local.door
+    base = local.url
     for headers, status in (
         ({}, 401),
         ({"authorization": "Bearer nonsense"}, 401),
@@ -142,7 +142,7 @@ def test_changes_require_the_operator_token(local: Stack) -> None:
 
 def test_commands_find_the_operator_token(local: Stack) -> None:
     """`sluice models unload` reads the token of a server on this machine; only its owner can read it."""
-    command = [sys.executable, "-m", "cli", "models", "unload", "nobody", "--url", local.door]
+    command = [sys.executable, "-m", "cli", "models", "unload", "nobody", "--url", local.url]
     for environment, text in (
         ({"SLUICE_STATE_FOLDER": str(local.state_folder)}, "no model named 'nobody'"),
         ({"SLUICE_STATE_FOLDER": "/nowhere"}, "operator token"),
@@ -161,11 +161,11 @@ def test_commands_find_the_operator_token(local: Stack) -> None:
 
 
 def test_chat_and_status_pages_require_no_token(local: Stack) -> None:
-    """The chat page, the status page and a chat with a JSON body work without any header of their own."""
+    """The chat page, the status page and a chat with a JSON body work without an additional header."""
     for path in ("/", "/status", "/status.json", "/docs", "/metrics", "/v1/models"):
-        assert httpx.get(local.door + path, timeout=GUARD_S, follow_redirects=True).status_code == 200, path
-    own = {"origin": local.door}
-    assert httpx.post(f"{local.door}/v1/chat/completions", json=CHAT, headers=own, timeout=GUARD_S).status_code == 200
+        assert httpx.get(local.url + path, timeout=GUARD_S, follow_redirects=True).status_code == 200, path
+    own = {"origin": local.url}
+    assert httpx.post(f"{local.url}/v1/chat/completions", json=CHAT, headers=own, timeout=GUARD_S).status_code == 200
 
 
 def test_envoys_admin_interface_has_no_port() -> None:

@@ -68,12 +68,12 @@ class Run(NamedTuple):
             self.unload(name)
 
     def ids(self) -> list[str]:
-        return [each["id"] for each in httpx.get(f"{self.stack.door}/v1/models", timeout=GUARD_S).json()["data"]]
+        return [each["id"] for each in httpx.get(f"{self.stack.url}/v1/models", timeout=GUARD_S).json()["data"]]
 
     def text(self, model: str, answering: str = "", **values: Any) -> str:
         """Return a greedy text. `answering` is the model that the answer names, if it is not `model`."""
         body = {"model": model, "prompt": PROMPT, "max_tokens": NUM_TOKENS, "temperature": 0, **values}
-        answer = httpx.post(f"{self.stack.door}/v1/completions", json=body, timeout=GUARD_S)
+        answer = httpx.post(f"{self.stack.url}/v1/completions", json=body, timeout=GUARD_S)
         assert answer.status_code == 200, answer.text
         assert answer.json()["model"] in {answering or model, f"demo:{model}"}
         text: str = answer.json()["choices"][0]["text"]
@@ -114,7 +114,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         expected = {"": generated(None), **{name: generated(folder / name) for name in TARGETS}}
         assert len(set(expected.values())) == 3
         stack.wait_for("sluice is ready")
-        with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
+        with grpc.insecure_channel(stack.url.removeprefix("http://")) as channel:
             yield Run(stack, channel, folder, expected)
     finally:
         stack.stop()
@@ -138,17 +138,17 @@ def test_adapters_in_one_batch_do_not_affect_each_other(run: Run) -> None:
 def test_constraint_applies_to_an_adapter(run: Run) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": ["one", "two"]}, "strict": True}}
     body = {"model": "french", "messages": [{"role": "user", "content": "?"}], "response_format": form}
-    answer = httpx.post(f"{run.stack.door}/v1/chat/completions", json=body, timeout=GUARD_S)
+    answer = httpx.post(f"{run.stack.url}/v1/chat/completions", json=body, timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     assert answer.json()["choices"][0]["message"]["content"] in {'"one"', '"two"'}
 
 
 def test_models_list_adapters_with_their_parents(run: Run) -> None:
-    models = {each["id"]: each for each in httpx.get(f"{run.stack.door}/v1/models", timeout=GUARD_S).json()["data"]}
+    models = {each["id"]: each for each in httpx.get(f"{run.stack.url}/v1/models", timeout=GUARD_S).json()["data"]}
     assert models["demo:french"]["parent"] == "demo"
     assert models["demo:french"]["root"] == "demo"
     assert "parent" not in models["demo"]
-    found = httpx.get(f"{run.stack.door}/v1/models/demo:french", timeout=GUARD_S)
+    found = httpx.get(f"{run.stack.url}/v1/models/demo:french", timeout=GUARD_S)
     assert found.json()["id"] == "demo:french"
 
 
@@ -164,7 +164,7 @@ def test_adapter_is_served_between_load_and_unload(run: Run) -> None:
         listed = stub.ListAdapters(adapter_pb2.ListAdaptersRequest(model="demo")).adapters
         assert [each.name for each in listed] == ["french", "terse"]
     assert run.ids() == before
-    gone = httpx.post(f"{run.stack.door}/v1/completions", json={"model": "demo:terse", "prompt": "a"}, timeout=GUARD_S)
+    gone = httpx.post(f"{run.stack.url}/v1/completions", json={"model": "demo:terse", "prompt": "a"}, timeout=GUARD_S)
     assert gone.status_code == 404
     assert "demo:terse" in gone.json()["error"]["message"]
 
@@ -227,7 +227,7 @@ def test_an_adapter_is_loaded_again_after_its_worker_has_died(run: Run) -> None:
 
 def _answers(run: Run, model: str) -> bool:
     body = {"model": model, "prompt": "a", "max_tokens": 1}
-    return httpx.post(f"{run.stack.door}/v1/completions", json=body, timeout=GUARD_S).status_code == 200
+    return httpx.post(f"{run.stack.url}/v1/completions", json=body, timeout=GUARD_S).status_code == 200
 
 
 ERRORS: dict[str, tuple[Callable[[Run], object], grpc.StatusCode, str]] = {
@@ -270,9 +270,7 @@ def test_adapters_sleep_and_wake_with_their_model(run: Run) -> None:
     models: Any = model_pb2_grpc.ModelServiceStub(run.channel)
     with run.loaded("terse"):
         models.SleepModel(model_pb2.SleepModelRequest(model="demo"))
-        asleep = httpx.post(
-            f"{run.stack.door}/v1/completions", json={"model": "french", "prompt": "a"}, timeout=GUARD_S
-        )
+        asleep = httpx.post(f"{run.stack.url}/v1/completions", json={"model": "french", "prompt": "a"}, timeout=GUARD_S)
         assert asleep.status_code == 503
         models.WakeModel(model_pb2.WakeModelRequest(model="demo"))
         assert run.text("terse") == run.expected["terse"]
@@ -288,7 +286,7 @@ def test_an_adapter_may_be_unloaded_while_its_model_sleeps(run: Run) -> None:
         run.unload("dreaming")
     finally:
         models.WakeModel(model_pb2.WakeModelRequest(model="demo"), timeout=GUARD_S)
-    gone = httpx.post(f"{run.stack.door}/v1/completions", json={"model": "dreaming", "prompt": "a"}, timeout=GUARD_S)
+    gone = httpx.post(f"{run.stack.url}/v1/completions", json={"model": "dreaming", "prompt": "a"}, timeout=GUARD_S)
     assert gone.status_code == 404
     assert run.text("french") == run.expected["french"]
 
@@ -306,13 +304,13 @@ DIALECTS = {
 @pytest.mark.parametrize("model", ["demo", "demo:french", "french"])
 def test_every_dialect_serves_adapters(run: Run, dialect: str, model: str) -> None:
     path = DIALECTS[dialect].format(model=model)
-    answer = httpx.post(f"{run.stack.door}{path}", json={"model": model, **CHAT}, timeout=GUARD_S)
+    answer = httpx.post(f"{run.stack.url}{path}", json={"model": model, **CHAT}, timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     assert answer.json()["model"] == ("demo" if model == "demo" else "demo:french")
 
 
 def test_request_without_a_name_uses_the_model_and_not_its_adapter(run: Run) -> None:
-    answer = httpx.post(f"{run.stack.door}{DIALECTS['Azure']}", json=CHAT, timeout=GUARD_S)
+    answer = httpx.post(f"{run.stack.url}{DIALECTS['Azure']}", json=CHAT, timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     assert answer.json()["model"] == "demo"
 
@@ -325,6 +323,6 @@ def test_endpoint_can_route_to_adapters(run: Run) -> None:
             "traffic_config": {"routes": [{"served_model_name": "only", "traffic_percentage": 100}]},
         },
     }
-    made = httpx.post(f"{run.stack.door}/api/2.0/serving-endpoints", json=body, timeout=GUARD_S)
+    made = httpx.post(f"{run.stack.url}/api/2.0/serving-endpoints", json=body, timeout=GUARD_S)
     assert made.status_code == 200, made.text
     assert run.text("writers", answering="demo:french") == run.expected["french"]

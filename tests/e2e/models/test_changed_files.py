@@ -39,7 +39,7 @@ class Run(NamedTuple):
 
     def ask(self, model: str = "demo") -> httpx.Response:
         body = {"model": model, "prompt": PROMPT, "max_tokens": 24, "temperature": 0}
-        return httpx.post(f"{self.stack.door}/v1/completions", json=body, timeout=GUARD_S)
+        return httpx.post(f"{self.stack.url}/v1/completions", json=body, timeout=GUARD_S)
 
     def answer(self, model: str = "demo") -> tuple[str, str]:
         """Return the fingerprint and the greedy text, as soon as the model answers."""
@@ -65,7 +65,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
     stack = Stack("--config", str(config))
     try:
         stack.wait_for("sluice is ready")
-        with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
+        with grpc.insecure_channel(stack.url.removeprefix("http://")) as channel:
             yield Run(stack, channel, tmp_path)
     finally:
         stack.stop()
@@ -75,7 +75,7 @@ def test_restarted_engine_with_changed_files_has_a_new_fingerprint(run: Run) -> 
     """The answers' fingerprint changes with the weights, and a stream is not continued with other weights."""
     before = run.answer()
     body = {"model": "demo", "prompt": PROMPT, "max_tokens": 1900, "ignore_eos": True, "stream": True}
-    with httpx.stream("POST", f"{run.stack.door}/v1/completions", json=body, timeout=GUARD_S) as answer:
+    with httpx.stream("POST", f"{run.stack.url}/v1/completions", json=body, timeout=GUARD_S) as answer:
         lines = (line for line in answer.iter_lines() if line.startswith("data: "))
         seen = [json.loads(next(lines).removeprefix("data: "))]
         run.change("model/model.safetensors")

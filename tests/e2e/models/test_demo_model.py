@@ -46,7 +46,7 @@ def test_greedy_texts_equal_those_of_transformers(float32_stack: Stack) -> None:
     torch.set_num_threads(1)
     tokenizer: Any = AutoTokenizer.from_pretrained(MODEL)
     network: Any = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
-    with httpx.Client(base_url=float32_stack.door, timeout=GUARD_S) as client:
+    with httpx.Client(base_url=float32_stack.url, timeout=GUARD_S) as client:
         for messages in held_out_chats():
             inputs = tokenizer.apply_chat_template(
                 messages, add_generation_prompt=True, return_tensors="pt", return_dict=True

@@ -27,7 +27,7 @@ def test_downloaded_model_is_served_and_its_progress_is_printed(tmp_path: Path) 
             assert lines
             assert 0 < float(lines[0][0]) < float(lines[0][1]) <= 51
             body = {"model": "slow", "messages": [{"role": "user", "content": "Hello!"}]}
-            assert httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S).status_code == 200
+            assert httpx.post(f"{stack.url}/v1/chat/completions", json=body, timeout=GUARD_S).status_code == 200
         finally:
             assert stack.stop() == 0
 

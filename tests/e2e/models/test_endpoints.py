@@ -33,7 +33,7 @@ def stub_of(channel: grpc.Channel) -> Any:
 def answering_model(stack: Stack, model: str) -> str:
     """Return the model that answers a chat with `model`."""
     body = {"model": model, "max_tokens": 4, "messages": [{"role": "user", "content": "Hello!"}]}
-    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S)
+    answer = httpx.post(f"{stack.url}/v1/chat/completions", json=body, timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     name: str = answer.json()["model"]
     return name
@@ -65,7 +65,7 @@ def test_endpoints_survive_a_killed_service(tmp_path: Path) -> None:
     stack = two_models(path)
     try:
         assert [answering_model(stack, name) for name in ("a", "b")] == ["a", "b"]
-        with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
+        with grpc.insecure_channel(stack.url.removeprefix("http://")) as channel:
             stub = stub_of(channel)
             stub.CreateEndpoint(
                 endpoint_pb2.CreateEndpointRequest(name="x", entities=entities_of(*both(0, 100))), timeout=GUARD_S
@@ -73,7 +73,7 @@ def test_endpoints_survive_a_killed_service(tmp_path: Path) -> None:
             assert answering_model(stack, "x") == "b"
             last = kill_in_a_loop_of_updates(stack, stub)
         until_served(stack, "a")  # after the service's restart
-        with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
+        with grpc.insecure_channel(stack.url.removeprefix("http://")) as channel:
             stub = stub_of(channel)
             kept = stub.GetEndpoint(endpoint_pb2.GetEndpointRequest(name="x"), timeout=GUARD_S).endpoint
             assert kept == last or kept.config_version == last.config_version + 1

@@ -22,7 +22,7 @@ def test_dialects_with_documented_defaults_use_them(stack: Stack) -> None:
     """An omitted parameter is the model's in the OpenAI style, and 1 in Databricks', which documents it."""
     body = {"model": "sluice-demo", "input": "Hello there!", "max_output_tokens": 1}
     for base, expected in (("/v1", [0.3, 0.9]), ("/serving-endpoints", [1.0, 1.0])):
-        answer = httpx.post(f"{stack.door}{base}/responses", json=body, timeout=GUARD_S).json()
+        answer = httpx.post(f"{stack.url}{base}/responses", json=body, timeout=GUARD_S).json()
         assert [answer["temperature"], answer["top_p"]] == expected
 
 
@@ -33,6 +33,6 @@ def test_request_without_parameters_is_answered_correctly(stack: Stack) -> None:
         "messages": [{"role": "user", "content": "What is the capital of France?"}],
         "n": 40,
     }
-    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S).json()
+    answer = httpx.post(f"{stack.url}/v1/chat/completions", json=body, timeout=GUARD_S).json()
     texts = [choice["message"]["content"] for choice in answer["choices"]]
     assert sum("Paris" in text for text in texts) == 40

@@ -55,7 +55,7 @@ def test_image_answers_over_grpc_equal_the_references(vision: Stack, expected: t
     assert (list(answer.prompt_token_ids), list(answer.choices[0].token_ids)) == expected
     assert (answer.usage.prompt_tokens, answer.usage.image_tokens) == (len(expected[0]), 2 * NUM_IMAGE_TOKENS)
     assert list(model.input_modalities) == [model_pb2.MODALITY_TEXT, model_pb2.MODALITY_IMAGE]
-    listed = httpx.get(f"{vision.door}/v1/models", timeout=GUARD_S).json()["data"]
+    listed = httpx.get(f"{vision.url}/v1/models", timeout=GUARD_S).json()["data"]
     taken = {each["id"]: each["input_modalities"] for each in listed}
     assert (taken["vision"], taken["text"]) == (["text", "image"], ["text"])
 
@@ -142,7 +142,7 @@ def test_text_models_reject_images_in_every_dialect(vision: Stack) -> None:
         (AZURE, {"messages": [message]}, 422),
         ("/serving-endpoints/text/invocations", {"messages": [message], "stream": False}, 400),
     ):
-        answer = httpx.post(f"{vision.door}{path}", json={"model": "text"} | body, timeout=GUARD_S)
+        answer = httpx.post(f"{vision.url}{path}", json={"model": "text"} | body, timeout=GUARD_S)
         assert answer.status_code == status, answer.text
         assert "the model takes text only" in answer.text
 
@@ -188,7 +188,7 @@ def test_the_chat_page_attaches_images(vision: Stack) -> None:
     assert found["problem"] == "x.svg: images are PNG, JPEG, WebP or GIF"
     assert found["code"].count("data:image/png;base64,…") == 3
     assert found["errors"] == []
-    assert [url for url in found["asked"] if not url.startswith((f"{vision.door}/", "data:"))] == []
+    assert [url for url in found["asked"] if not url.startswith((f"{vision.url}/", "data:"))] == []
 
 
 def test_sluice_chat_attaches_images(vision: Stack, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_sluice_chat_attaches_images(vision: Stack, tmp_path: Path) -> None:
         (tmp_path / f"cat.{kind}").write_bytes(file_of(CAT, kind))
     (tmp_path / "note.txt").write_text("a cat")
     options = ["--model", "vision", "--set", "temperature=0", "--set", "max_tokens=4"]
-    with Terminal("chat", *options, env={"SLUICE_URL": vision.door}) as terminal:
+    with Terminal("chat", *options, env={"SLUICE_URL": vision.url}) as terminal:
 
         def enter(text: str, shown: str) -> str:
             terminal.until("> ")

@@ -32,10 +32,10 @@ class Fleet(NamedTuple):
 
     def models(self, rpc: str, request: Any) -> Any:
         """Call an RPC of ModelService through Envoy and return its response."""
-        return self.at(self.replicas.door.removeprefix("http://"), model_pb2_grpc.ModelServiceStub, rpc, request)
+        return self.at(self.replicas.url.removeprefix("http://"), model_pb2_grpc.ModelServiceStub, rpc, request)
 
     def adapters(self, rpc: str, request: Any) -> Any:
-        return self.at(self.replicas.door.removeprefix("http://"), adapter_pb2_grpc.AdapterServiceStub, rpc, request)
+        return self.at(self.replicas.url.removeprefix("http://"), adapter_pb2_grpc.AdapterServiceStub, rpc, request)
 
     def states(self) -> list[dict[str, bool]]:
         """Return, for each service, whether each of its models sleeps."""
@@ -53,7 +53,7 @@ class Fleet(NamedTuple):
     def ask(self, model: str) -> int:
         """Return the status of a request through Envoy."""
         body = {"model": model, "prompt": "Once", "max_tokens": 1}
-        return httpx.post(f"{self.replicas.door}/v1/completions", json=body, timeout=GUARD_S).status_code
+        return httpx.post(f"{self.replicas.url}/v1/completions", json=body, timeout=GUARD_S).status_code
 
 
 def never_slow(config: dict[str, Any]) -> None:

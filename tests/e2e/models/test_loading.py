@@ -51,7 +51,7 @@ class Run(NamedTuple):
 
     def ask(self, model: str) -> httpx.Response:
         body = {"model": model, "prompt": PROMPT, "max_tokens": 24, "temperature": 0}
-        return httpx.post(f"{self.stack.door}/v1/completions", json=body, timeout=GUARD_S)
+        return httpx.post(f"{self.stack.url}/v1/completions", json=body, timeout=GUARD_S)
 
     def text(self, model: str) -> str:
         answer = self.ask(model)
@@ -81,7 +81,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     stack = Stack(f"--model=demo={DEMO}", environment={"SLUICE_SERVICE_MODELS_ROOT": str(root)})
     try:
         stack.wait_for("sluice is ready")
-        with grpc.insecure_channel(stack.door.removeprefix("http://")) as channel:
+        with grpc.insecure_channel(stack.url.removeprefix("http://")) as channel:
             yield Run(stack, channel)
     finally:
         stack.stop()

@@ -18,17 +18,17 @@ BODY: Final[dict[str, Any]] = {
 
 def test_requested_tokens_follow_the_most_likely_ones(stack: Stack) -> None:
     """A token among the most likely ones is listed once, with the same logprob; others follow in their order."""
-    plain = httpx.post(f"{stack.door}/v1/chat/completions", json=BODY, timeout=GUARD_S).json()
+    plain = httpx.post(f"{stack.url}/v1/chat/completions", json=BODY, timeout=GUARD_S).json()
     (likely, *_) = plain["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-    tokens = httpx.post(f"{stack.door}/tokenize", json={"prompt": likely["token"], "add_special_tokens": False}).json()
+    tokens = httpx.post(f"{stack.url}/tokenize", json={"prompt": likely["token"], "add_special_tokens": False}).json()
     ids = [tokens["tokens"][-1], 300, 301]
     body = BODY | {"top_logprobs": 1, "logprob_token_ids": ids}
-    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S).json()
+    answer = httpx.post(f"{stack.url}/v1/chat/completions", json=body, timeout=GUARD_S).json()
     entries = answer["choices"][0]["logprobs"]["content"]
     assert [len(each["top_logprobs"]) for each in entries[:1]] == [3]
     first = entries[0]["top_logprobs"]
     assert first[0] == likely
-    texts = httpx.post(f"{stack.door}/detokenize", json={"tokens": ids[1:]}, timeout=GUARD_S).json()["prompt"]
+    texts = httpx.post(f"{stack.url}/detokenize", json={"tokens": ids[1:]}, timeout=GUARD_S).json()["prompt"]
     assert "".join(each["token"] for each in first[1:]) == texts
     assert all(each["logprob"] < likely["logprob"] for each in first[1:])
 
@@ -44,5 +44,5 @@ def test_requested_tokens_follow_the_most_likely_ones(stack: Stack) -> None:
 )
 def test_invalid_logprob_token_ids_are_rejected_by_name(stack: Stack, fields: dict[str, Any], text: str) -> None:
     """Unknown tokens, too many of them, and tokens without logprobs are rejected by name."""
-    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=BODY | fields, timeout=GUARD_S)
+    answer = httpx.post(f"{stack.url}/v1/chat/completions", json=BODY | fields, timeout=GUARD_S)
     assert (answer.status_code, text in answer.json()["error"]["message"]) == (400, True), answer.text

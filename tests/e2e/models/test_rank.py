@@ -24,7 +24,7 @@ RERANK = {"model": ENCODER, "query": "a kitten", "documents": DOCUMENTS}
 
 
 def post(stack: Stack, path: str, body: dict[str, Any]) -> httpx.Response:
-    return httpx.post(f"{stack.door}{path}", json=body, timeout=GUARD_S)
+    return httpx.post(f"{stack.url}{path}", json=body, timeout=GUARD_S)
 
 
 @pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank", "/rerank"])
@@ -111,7 +111,7 @@ def test_cross_encoder_is_served(others: tuple[Stack, Path, Any]) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{stack.ports['envoy']}") as channel:
         answer = rank_pb2_grpc.RankServiceStub(channel).Rank(rank_pb2.RankRequest(**body, top_n=2), timeout=GUARD_S)
     assert [each.index for each in answer.results] == [each["index"] for each in usual[:2]]
-    endpoints = httpx.get(f"{stack.door}/api/2.0/serving-endpoints", timeout=GUARD_S).json()["endpoints"]
+    endpoints = httpx.get(f"{stack.url}/api/2.0/serving-endpoints", timeout=GUARD_S).json()["endpoints"]
     assert {each["name"]: each["task"] for each in endpoints}["cross"] == "llm/v1/rerank"
     for path, ranked in (
         ("/v1/embeddings", {"model": "cross", "input": "a"}),

@@ -37,7 +37,7 @@ def two_ranks() -> Iterator[Stack]:
 def chat(stack: Stack, model: str, text: str) -> str:
     """Return the greedy answer."""
     body = {"model": model, "messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 60}
-    answer = httpx.post(f"{stack.door}/v1/chat/completions", json=body, timeout=GUARD_S)
+    answer = httpx.post(f"{stack.url}/v1/chat/completions", json=body, timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
     content: str = answer.json()["choices"][0]["message"]["content"]
     return content

@@ -1,4 +1,4 @@
-"""A model that is asked for a task that it doesn't serve: in every dialect, the error names the field `model`."""
+"""A request for a task that its model does not serve: in every dialect, the error names the field `model`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CALLS: Final[list[tuple[str, Mapping[str, Any], int]]] = [
 @pytest.mark.parametrize(("path", "body", "status"), CALLS, ids=[f"{path}-{max(body)}" for path, body, _ in CALLS])
 def test_error_names_the_model(stack: Stack, path: str, body: Mapping[str, Any], status: int) -> None:
     """The text says what the model does instead, and programs get the field where the dialect has one for it."""
-    answer = httpx.post(f"{stack.door}{path}", json=body, timeout=GUARD_S)
+    answer = httpx.post(f"{stack.url}{path}", json=body, timeout=GUARD_S)
     model, does = (EMBEDDER, "makes vectors") if EMBEDDER in answer.text else (GENERATOR, "generates text")
     assert answer.status_code == status
     assert f"model: the model '{model}' {does}" in answer.text

@@ -24,7 +24,7 @@ def command_of(stack: Stack, scenario: str) -> list[str]:
     browser = shutil.which("chromium-headless-shell")
     assert browser is not None, "make test installs it"
     modules = str(ROOT / ".cache/npm/node_modules")
-    return ["node", "tests/e2e/pages/chat_page.mjs", f"{stack.door}/", browser, modules, scenario]
+    return ["node", "tests/e2e/pages/chat_page.mjs", f"{stack.url}/", browser, modules, scenario]
 
 
 def seen(stack: Stack, scenario: str, **environment: str) -> Any:
@@ -51,7 +51,7 @@ def test_conversation_is_streamed_and_kept_over_a_reload(stack: Stack) -> None:
     assert found["kept"] == found["again"] == found["messages"]
     assert found["fresh"] == 0
     assert found["errors"] == []
-    assert [url for url in found["asked"] if not url.startswith((f"{stack.door}/", "data:"))] == []
+    assert [url for url in found["asked"] if not url.startswith((f"{stack.url}/", "data:"))] == []
 
 
 def test_edited_questions_and_new_answers_are_branches(stack: Stack) -> None:
@@ -198,9 +198,9 @@ def test_ranges_of_the_page_equal_the_openapi_documents() -> None:
 @pytest.mark.parametrize("path", ["/", "/page/app.js"])
 def test_files_have_a_security_policy_and_are_cached(stack: Stack, path: str) -> None:
     """Files have a strict content security policy, and unchanged ones are not sent again."""
-    first = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
+    first = httpx.get(f"{stack.url}{path}", timeout=GUARD_S)
     assert first.status_code == 200
     assert "default-src 'none'" in first.headers["content-security-policy"]
     assert "frame-ancestors 'none'" in first.headers["content-security-policy"]
-    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=GUARD_S)
+    again = httpx.get(f"{stack.url}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=GUARD_S)
     assert (again.status_code, again.content) == (304, b"")

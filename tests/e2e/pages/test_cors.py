@@ -17,7 +17,7 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 from sluice.v1 import chat_pb2, content_pb2
 
-from tests.e2e.door import Door
+from tests.e2e.envoy_process import EnvoyProcess
 from tests.e2e.stack import ROOT, Stack, free_ports
 from tests.waiting import GUARD_S
 
@@ -68,12 +68,12 @@ def origin() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def door(stack: Stack, origin: str) -> Iterator[Door]:
+def envoy(stack: Stack, origin: str) -> Iterator[EnvoyProcess]:
     """Envoy in front of the product, with the origin allowed."""
-    with Door(
+    with EnvoyProcess(
         stack.ports["gateway"], stack.ports["service"], cors_origins=("https://chat.example.com", origin)
-    ) as door:
-        yield door
+    ) as envoy:
+        yield envoy
 
 
 def framed(request: chat_pb2.ChatRequest) -> bytes:
@@ -90,7 +90,7 @@ def frames(body: bytes) -> Iterator[tuple[int, bytes]]:
         body = body[5 + size :]
 
 
-def calls(door: str) -> list[dict[str, Any]]:
+def calls(envoy: str) -> list[dict[str, Any]]:
     """Return a stream and an invalid request, each over REST and gRPC-web."""
     chat = chat_pb2.ChatRequest(model="sluice-demo", sampling={"temperature": 0})
     chat.messages.add(role=content_pb2.ROLE_USER).content.add(text=QUESTION)
@@ -102,18 +102,18 @@ def calls(door: str) -> list[dict[str, Any]]:
         (STREAM, GRPC_WEB, framed(chat_pb2.ChatRequest(model="sluice-demo"))),
     ]
     return [
-        {"url": door + path, "method": "POST", "headers": headers, "body": base64.b64encode(body).decode()}
+        {"url": envoy + path, "method": "POST", "headers": headers, "body": base64.b64encode(body).decode()}
         for path, headers, body in made
     ]
 
 
-def seen(page: str, door: str) -> list[dict[str, Any]]:
+def seen(page: str, envoy: str) -> list[dict[str, Any]]:
     """Return the results of the calls as a page's script sees them."""
     browser = shutil.which("chromium-headless-shell")
     assert browser is not None, "make test installs it"
     command = ["node", "tests/e2e/pages/call_from_page.mjs", page, browser, str(ROOT / ".cache/npm/node_modules")]
     done = subprocess.run(
-        command, cwd=ROOT, input=json.dumps(calls(door)), capture_output=True, text=True, timeout=GUARD_S, check=False
+        command, cwd=ROOT, input=json.dumps(calls(envoy)), capture_output=True, text=True, timeout=GUARD_S, check=False
     )
     assert done.returncode == 0, done.stderr
     answers: list[dict[str, Any]] = json.loads(done.stdout)
@@ -124,15 +124,15 @@ def seen(page: str, door: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def answers(door: Door, origin: str) -> list[dict[str, Any]]:
+def answers(envoy: EnvoyProcess, origin: str) -> list[dict[str, Any]]:
     """The results that a page of the allowed origin sees."""
-    return seen(origin, door.url)
+    return seen(origin, envoy.url)
 
 
 @pytest.fixture(scope="module")
 def whole(stack: Stack) -> str:
     """Return the greedy answer."""
-    answer = httpx.post(stack.door + REST, json=BODY, timeout=GUARD_S).json()
+    answer = httpx.post(stack.url + REST, json=BODY, timeout=GUARD_S).json()
     return str(answer["choices"][0]["message"]["content"])
 
 
@@ -168,39 +168,39 @@ def test_a_page_reads_errors(answers: list[dict[str, Any]]) -> None:
     assert reason.reason == "INVALID_FIELD"
 
 
-def test_a_page_of_another_origin_is_rejected(door: Door) -> None:
+def test_a_page_of_another_origin_is_rejected(envoy: EnvoyProcess) -> None:
     """The browser sends only preflight requests of another origin's page."""
     with page() as other:
-        assert seen(other, door.url) == [{"error": "TypeError: Failed to fetch"}] * 4
+        assert seen(other, envoy.url) == [{"error": "TypeError: Failed to fetch"}] * 4
 
 
 def test_no_origin_is_allowed_by_default(stack: Stack, origin: str) -> None:
     """Without the setting no response has CORS headers."""
-    answer = httpx.options(stack.door + REST, headers={**PREFLIGHT, "origin": origin}, timeout=GUARD_S)
+    answer = httpx.options(stack.url + REST, headers={**PREFLIGHT, "origin": origin}, timeout=GUARD_S)
     assert [name for name in answer.headers if name.startswith("access-control-")] == []
-    whole = httpx.get(f"{stack.door}/v1/models", headers={"origin": origin}, timeout=GUARD_S)
+    whole = httpx.get(f"{stack.url}/v1/models", headers={"origin": origin}, timeout=GUARD_S)
     assert (whole.status_code, "access-control-allow-origin" in whole.headers) == (200, False)
 
 
 def test_envoy_answers_preflights_without_a_key(origin: str) -> None:
     """Preflights need no upstream, and an allowed page can read Envoy's own errors."""
     gateway_port, service_port = free_ports(2)
-    with Door(gateway_port, service_port, cors_origins=(origin,), healthy=False) as door:
+    with EnvoyProcess(gateway_port, service_port, cors_origins=(origin,), healthy=False) as envoy:
         for path in (REST, STREAM, "/serving-endpoints/m/invocations", "/v2/models/m/generate"):
-            answer = httpx.options(door.url + path, headers={**PREFLIGHT, "origin": origin}, timeout=GUARD_S)
+            answer = httpx.options(envoy.url + path, headers={**PREFLIGHT, "origin": origin}, timeout=GUARD_S)
             assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, origin)
             assert "authorization" in answer.headers["access-control-allow-headers"]
             assert "access-control-allow-credentials" not in answer.headers  # keys are not cookies
-            refused = httpx.post(door.url + path, json={}, headers={"origin": origin}, timeout=GUARD_S)
+            refused = httpx.post(envoy.url + path, json={}, headers={"origin": origin}, timeout=GUARD_S)
             assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (503, origin)
-            other = httpx.options(door.url + path, headers={**PREFLIGHT, "origin": f"{origin}0"}, timeout=GUARD_S)
+            other = httpx.options(envoy.url + path, headers={**PREFLIGHT, "origin": f"{origin}0"}, timeout=GUARD_S)
             assert "access-control-allow-origin" not in other.headers
 
 
 def test_all_origins() -> None:
     """A star allows every origin, including that of a local file."""
     gateway_port, service_port = free_ports(2)
-    with Door(gateway_port, service_port, cors_origins=("*",), healthy=False) as door:
+    with EnvoyProcess(gateway_port, service_port, cors_origins=("*",), healthy=False) as envoy:
         for origin in ("https://chat.example.com", "null"):
-            answer = httpx.options(door.url + REST, headers={**PREFLIGHT, "origin": origin}, timeout=GUARD_S)
+            answer = httpx.options(envoy.url + REST, headers={**PREFLIGHT, "origin": origin}, timeout=GUARD_S)
             assert answer.headers["access-control-allow-origin"] == origin

@@ -20,7 +20,7 @@ def seen(stack: Stack, scenario: str) -> Any:
     browser = shutil.which("chromium-headless-shell")
     assert browser is not None, "make test installs it"
     modules = str(ROOT / ".cache/npm/node_modules")
-    command = ["node", "tests/e2e/pages/explorer.mjs", f"{stack.door}/", browser, modules, scenario]
+    command = ["node", "tests/e2e/pages/explorer.mjs", f"{stack.url}/", browser, modules, scenario]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -33,8 +33,8 @@ def test_first_path_is_expanded(stack: Stack) -> None:
     assert json.loads(found["example"])["messages"] == [{"role": "user", "content": "Hello!"}]
     assert all(word in found["about"] for word in ("Try it out", "Authorize", "text/event-stream"))
     loaded = [url for url in found["asked"] if not url.startswith("data:")]
-    assert f"{stack.door}/openapi.json" in loaded
-    assert [url for url in loaded if not url.startswith(f"{stack.door}/")] == []
+    assert f"{stack.url}/openapi.json" in loaded
+    assert [url for url in loaded if not url.startswith(f"{stack.url}/")] == []
     assert found["errors"] == []
 
 
@@ -74,7 +74,7 @@ def test_page_is_accessible(stack: Stack) -> None:
 @pytest.mark.parametrize("path", ["/docs", "/page/explorer.js", "/page/swagger-ui.css"])
 def test_docs_files_have_a_strict_security_policy(stack: Stack, path: str) -> None:
     """The policy forbids inline scripts, inline styles and framing."""
-    answer = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
+    answer = httpx.get(f"{stack.url}{path}", timeout=GUARD_S)
     assert answer.status_code == 200
     if path == "/docs":
         assert "'unsafe" not in answer.headers["content-security-policy"]

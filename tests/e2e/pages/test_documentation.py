@@ -27,7 +27,7 @@ def seen(stack: Stack, scenario: str) -> Any:
     browser = shutil.which("chromium-headless-shell")
     assert browser is not None, "make test installs it"
     modules = str(ROOT / ".cache/npm/node_modules")
-    command = ["node", "tests/e2e/pages/documentation.mjs", f"{stack.door}/", browser, modules, scenario]
+    command = ["node", "tests/e2e/pages/documentation.mjs", f"{stack.url}/", browser, modules, scenario]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -36,13 +36,13 @@ def seen(stack: Stack, scenario: str) -> Any:
 def test_every_page_is_in_the_navigation(stack: Stack) -> None:
     """Every page exists, and opened pages show no error and contact no other host."""
     found = seen(stack, "pages")
-    named = {url.removeprefix(f"{stack.door}/docs/") for url in found["pages"]}
+    named = {url.removeprefix(f"{stack.url}/docs/") for url in found["pages"]}
     assert {path.replace(".md", ".html") for path in pages().values()} <= named
     assert [url for url in found["pages"] if httpx.get(url, timeout=GUARD_S).status_code != 200] == []
     assert len(found["headings"]) > 5
     assert all(found["headings"].values())
     assert found["errors"] == []
-    assert [url for url in found["asked"] if not url.startswith((f"{stack.door}/", "data:"))] == []
+    assert [url for url in found["asked"] if not url.startswith((f"{stack.url}/", "data:"))] == []
 
 
 def test_search_works_with_the_keyboard_only(stack: Stack) -> None:
@@ -50,7 +50,7 @@ def test_search_works_with_the_keyboard_only(stack: Stack) -> None:
     found = seen(stack, "search")
     assert "watermark" in found["found"].lower()
     assert found["errors"] == []
-    assert [url for url in found["asked"] if not url.startswith((f"{stack.door}/", "data:"))] == []
+    assert [url for url in found["asked"] if not url.startswith((f"{stack.url}/", "data:"))] == []
 
 
 @pytest.mark.long
@@ -66,22 +66,22 @@ def test_pages_are_accessible(stack: Stack) -> None:
 @pytest.mark.parametrize("path", ["/docs/", "/docs/api/openai.html", "/docs/assets/site.js"])
 def test_files_have_a_security_policy_and_are_cached(stack: Stack, path: str) -> None:
     """Files have a strict content security policy, and unchanged ones are not sent again."""
-    first = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
+    first = httpx.get(f"{stack.url}{path}", timeout=GUARD_S)
     assert first.status_code == 200
     assert "default-src 'none'; script-src 'self';" in first.headers["content-security-policy"]
-    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=GUARD_S)
+    again = httpx.get(f"{stack.url}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=GUARD_S)
     assert (again.status_code, again.content) == (304, b"")
 
 
 def test_a_missing_page_links_to_the_others(stack: Stack) -> None:
     """A missing page is a 404 page with a link, and no path leads outside the site."""
     for path in ("/docs/nothing.html", "/docs/..%2froutes.py", "/docs/%2e%2e/routes.py"):
-        answer = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
+        answer = httpx.get(f"{stack.url}{path}", timeout=GUARD_S)
         assert answer.status_code == 404, path
-    assert 'href="/docs/"' in httpx.get(f"{stack.door}/docs/nothing.html", timeout=GUARD_S).text
+    assert 'href="/docs/"' in httpx.get(f"{stack.url}/docs/nothing.html", timeout=GUARD_S).text
 
 
 def test_api_explorer_and_documentation_have_separate_paths(stack: Stack) -> None:
     """/docs is the API explorer, as in other servers, and /docs/ the documentation."""
-    assert "API" in httpx.get(f"{stack.door}/docs", timeout=GUARD_S).text
-    assert "What it is" in httpx.get(f"{stack.door}/docs/", timeout=GUARD_S).text
+    assert "API" in httpx.get(f"{stack.url}/docs", timeout=GUARD_S).text
+    assert "What it is" in httpx.get(f"{stack.url}/docs/", timeout=GUARD_S).text

@@ -16,12 +16,12 @@ from tests.e2e.stack import ROOT, Stack
 from tests.waiting import GUARD_S
 
 
-def seen(door: str, scenario: str, **environment: str) -> Any:
+def seen(url: str, scenario: str, **environment: str) -> Any:
     """Run a scenario in a browser and return its observations."""
     browser = shutil.which("chromium-headless-shell")
     assert browser is not None, "make test installs it"
     modules = str(ROOT / ".cache/npm/node_modules")
-    command = ["node", "tests/e2e/pages/status_page.mjs", f"{door}/", browser, modules, scenario]
+    command = ["node", "tests/e2e/pages/status_page.mjs", f"{url}/", browser, modules, scenario]
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -81,7 +81,7 @@ def test_rates_do_not_span_a_restart() -> None:
 
 def test_status_page_shows_the_current_load(stack: Stack) -> None:
     """Running answers show sequences, cache use and tokens; errors have their reason; every plot has a curve."""
-    found = seen(stack.door, "load")
+    found = seen(stack.url, "load")
     assert found["busy"]["Running"] in {"1", "2"}
     assert found["busy"]["Cache in use"].endswith(" %")
     assert found["rate"] not in {"\u2013", "0"}
@@ -95,12 +95,12 @@ def test_status_page_shows_the_current_load(stack: Stack) -> None:
     assert found["models"] == ["all models", "sluice-demo", "all-minilm-l6-v2"]
     assert found["other"] == "\u2013"
     assert found["errors"] == []
-    assert [url for url in found["asked"] if not url.startswith((f"{stack.door}/", "data:"))] == []
+    assert [url for url in found["asked"] if not url.startswith((f"{stack.url}/", "data:"))] == []
 
 
 def test_status_page_shows_configured_and_actual_shares(stack: Stack) -> None:
     """The table shows the configured and the actual share of an endpoint's entity."""
-    url = f"{stack.door}/api/2.0/serving-endpoints"
+    url = f"{stack.url}/api/2.0/serving-endpoints"
     entity = {"name": "only", "entity_name": "sluice-demo", "entity_version": "1"}
     routes = {"routes": [{"served_model_name": "only", "traffic_percentage": 100}]}
     body = {"name": "shared", "config": {"served_entities": [entity], "traffic_config": routes}}
@@ -108,8 +108,8 @@ def test_status_page_shows_configured_and_actual_shares(stack: Stack) -> None:
     try:
         chat = {"model": "shared", "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}
         for _ in range(3):
-            assert httpx.post(f"{stack.door}/v1/chat/completions", json=chat, timeout=GUARD_S).status_code == 200
-        found = seen(stack.door, "shares")
+            assert httpx.post(f"{stack.url}/v1/chat/completions", json=chat, timeout=GUARD_S).status_code == 200
+        found = seen(stack.url, "shares")
     finally:
         httpx.delete(f"{url}/shared", timeout=GUARD_S)
     assert found["shares"] == ["shared", "only", "sluice-demo", "100 %", "100 %", "3"]
@@ -118,12 +118,12 @@ def test_status_page_shows_configured_and_actual_shares(stack: Stack) -> None:
 
 def test_updates_can_be_paused(stack: Stack) -> None:
     """A key press pauses all requests, of which a minute of the page's clock has none, and another one resumes them."""
-    assert seen(stack.door, "pause") == {"pressed": "true", "meanwhile": 0, "errors": []}
+    assert seen(stack.url, "pause") == {"pressed": "true", "meanwhile": 0, "errors": []}
 
 
 def test_status_page_reports_an_unreachable_server(stack: Stack) -> None:
     """The problem is shown until the server responds again."""
-    found = seen(stack.door, "lost")
+    found = seen(stack.url, "lost")
     assert found["problem"] != ""
     assert found["after"] == ""
 
@@ -142,7 +142,7 @@ def test_page_is_accessible(stack: Stack) -> None:
 
     Axe finds no violation in light, dark and phone layouts, and all controls work by keyboard.
     """
-    found = seen(stack.door, "access")
+    found = seen(stack.url, "access")
     assert {name: each for name, each in found["violations"].items() if each} == {}
     assert {"model", "span", "key", "pause"} <= set(found["reached"])
 
@@ -150,8 +150,8 @@ def test_page_is_accessible(stack: Stack) -> None:
 @pytest.mark.parametrize("path", ["/status", "/page/status.js"])
 def test_files_have_a_security_policy_and_are_cached(stack: Stack, path: str) -> None:
     """Files have a strict content security policy, and unchanged ones are not sent again."""
-    first = httpx.get(f"{stack.door}{path}", timeout=GUARD_S)
+    first = httpx.get(f"{stack.url}{path}", timeout=GUARD_S)
     assert first.status_code == 200
     assert "default-src 'none'" in first.headers["content-security-policy"]
-    again = httpx.get(f"{stack.door}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=GUARD_S)
+    again = httpx.get(f"{stack.url}{path}", headers={"if-none-match": first.headers["etag"]}, timeout=GUARD_S)
     assert (again.status_code, again.content) == (304, b"")

@@ -188,7 +188,7 @@ async def test_stream_resumes_after_any_event(stack: Stack, name: str) -> None:
         body = {key: value for key, value in body.items() if key != "seed"} | {"temperature": 1}
     headers = {"x-sluice-event-ids": "true"}
     draw = random.Random(name)
-    async with httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S) as http:
+    async with httpx.AsyncClient(base_url=stack.url, timeout=GUARD_S) as http:
 
         async def read(**more: str) -> list[Event]:
             async with http.stream("POST", path, json=body, headers=headers | more) as answer:
@@ -205,7 +205,7 @@ async def test_stream_resumes_after_any_event(stack: Stack, name: str) -> None:
 
 async def test_streams_have_event_ids_only_on_request(stack: Stack) -> None:
     """Event ids are opt-in, because some clients raise on lines other than data."""
-    async with httpx.AsyncClient(base_url=stack.door, timeout=GUARD_S) as http:
+    async with httpx.AsyncClient(base_url=stack.url, timeout=GUARD_S) as http:
         body = COMMON | {"messages": [QUESTION], "max_tokens": 5}
         answer = await http.post("/v1/chat/completions", json=body)
     assert all("id" not in event for event in events_of(answer.text.splitlines()))

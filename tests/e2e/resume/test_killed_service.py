@@ -78,7 +78,7 @@ async def until_served(http: httpx.AsyncClient) -> None:
 @pytest.fixture
 async def http(killable: Stack) -> AsyncIterator[httpx.AsyncClient]:
     limits = httpx.Limits(max_connections=200)
-    async with httpx.AsyncClient(base_url=killable.door, timeout=GUARD_S, limits=limits) as http:
+    async with httpx.AsyncClient(base_url=killable.url, timeout=GUARD_S, limits=limits) as http:
         yield http
 
 
@@ -167,11 +167,11 @@ async def test_unstreamed_answers_survive_the_death_of_their_service(killable: S
     await asyncio.to_thread(wait_until, lambda: killable.children().get("service", pid) != pid)
 
 
-def documented(num: int, door: str) -> str:
+def documented(num: int, url: str) -> str:
     """Return an example of docs/streams.md, changed to a long answer with a seed."""
     page = (ROOT / "docs" / "streams.md").read_text()
     code = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[num]
-    code = code.replace("http://127.0.0.1:8080", door)
+    code = code.replace("http://127.0.0.1:8080", url)
     code = code.replace('"max_tokens": 300', '"max_tokens": 1500, "ignore_eos": True, "seed": 7')
     return str(
         code.replace(
@@ -184,7 +184,7 @@ def documented(num: int, door: str) -> str:
 @pytest.mark.parametrize(("num", "victim"), [(0, "gateway"), (1, "service")])
 def test_documented_clients_resume_after_the_death_of_a_process(killable: Stack, num: int, victim: str) -> None:
     """The examples of docs/streams.md print the same although the gateway or the service is killed."""
-    command = [sys.executable, "-c", documented(num, killable.door)]
+    command = [sys.executable, "-c", documented(num, killable.url)]
     whole = subprocess.run(command, capture_output=True, text=True, timeout=GUARD_S, check=True).stdout
     assert len(whole) > 1000
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as caller:

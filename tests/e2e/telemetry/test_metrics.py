@@ -23,9 +23,9 @@ def shown(url: str) -> set[str]:
     return set(re.findall(r"^# TYPE (\S+)", httpx.get(url, timeout=GUARD_S).text, re.MULTILINE))
 
 
-def test_pages_have_what_is_documented(stack: Stack) -> None:
+def test_metrics_pages_have_every_documented_metric(stack: Stack) -> None:
     """After one answer the pages have every documented metric of the service, vLLM and the gateway."""
-    httpx.post(f"{stack.door}/v1/chat/completions", json=BODY, timeout=GUARD_S).raise_for_status()
+    httpx.post(f"{stack.url}/v1/chat/completions", json=BODY, timeout=GUARD_S).raise_for_status()
     page = shown(f"http://127.0.0.1:{stack.ports['service_metrics']}/metrics")
     with_keys_and_limits = {"sluice_quota_refusals_total"}
     assert names("Service metrics") - with_keys_and_limits <= page

@@ -103,7 +103,7 @@ def sent(stack: Stack) -> None:
     """Send all requests, each with its own traceparent. Exporters send spans every few seconds."""
     for number, expected in enumerate(REQUESTS):
         headers = {"traceparent": f"00-{trace_id(number)}-{CALLER}-01"}
-        answer = httpx.post(f"{stack.door}{expected.path}", json=expected.body, headers=headers, timeout=GUARD_S)
+        answer = httpx.post(f"{stack.url}{expected.path}", json=expected.body, headers=headers, timeout=GUARD_S)
         assert answer.status_code == 200, answer.text
 
 

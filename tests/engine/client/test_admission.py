@@ -69,15 +69,15 @@ async def test_the_queue_is_kept_short_for_two_seconds_after_a_rejection(start_t
     The fifth is rejected, and so is the next one after one has left.
     """
     clock = Clock()
-    sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 20.0}
+    sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 24.0}
     async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
         await fill(engine, clock, stack)
         for _ in range(3):
             await stack.enter_async_context(engine.generate(endless()))
         async with engine.generate(endless()):
-            with pytest.raises(EngineOverloaded, match=r"the limit is 20\.0 s"):
+            with pytest.raises(EngineOverloaded, match=r"the limit is 24\.0 s"):
                 engine.reject_if_overloaded("", 1.0)
-        with pytest.raises(EngineOverloaded, match=r"the limit is 0\.1 s"):
+        with pytest.raises(EngineOverloaded, match=r"the limit is 0\.5 s"):
             engine.reject_if_overloaded("", 1.0)
         engine.reject_if_overloaded("another key", 1.0)
         clock.now += 2.0
@@ -98,7 +98,7 @@ async def test_an_overload_shortens_the_queue_of_the_keys_that_cause_it(start_th
             await stack.enter_async_context(engine.generate(endless("polite")))
         with pytest.raises(EngineOverloaded, match=r"the limit is 30\.0 s"):
             engine.reject_if_overloaded("polite", 1.0)
-        with pytest.raises(EngineOverloaded, match=r"the limit is 0\.1 s"):
+        with pytest.raises(EngineOverloaded, match=r"the limit is 0\.6 s"):
             engine.reject_if_overloaded("flooder", 1.0)
 
 
@@ -124,20 +124,20 @@ async def test_requests_that_all_arrive_late_are_rejected(start_thread: Starter)
 async def test_a_claimed_wait_starts_no_overload(start_thread: Starter) -> None:
     """A claimed wait neither starts nor prolongs an overload, because clients that bypass Envoy can claim any wait."""
     clock = Clock()
-    sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 20.0}
+    sizes = {**ENDLESS, "max_batch_sequences": 2, "max_queue_wait_s": 24.0}
     async with start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, _), AsyncExitStack() as stack:
         await fill(engine, clock, stack)
         engine.reject_if_overloaded("", 1.0, waited_s=1e9)
         clock.now += 1.0
-        with pytest.raises(EngineOverloaded, match=r"the limit is 20\.0 s"):
+        with pytest.raises(EngineOverloaded, match=r"the limit is 24\.0 s"):
             engine.reject_if_overloaded("", 1.0, waited_s=1e9)
         engine.reject_if_overloaded("", 1.0)
         for _ in range(4):
             await stack.enter_async_context(engine.generate(endless()))
-        with pytest.raises(EngineOverloaded, match=r"the limit is 20\.0 s"):
+        with pytest.raises(EngineOverloaded, match=r"the limit is 24\.0 s"):
             engine.reject_if_overloaded("", 1.0)  # the queue is long, so this starts an overload
         clock.now += 1.9
-        with pytest.raises(EngineOverloaded, match=r"the limit is 0\.1 s"):
+        with pytest.raises(EngineOverloaded, match=r"the limit is 0\.5 s"):
             engine.reject_if_overloaded("", 1.0, waited_s=1e9)
         clock.now += 0.2
 
@@ -161,7 +161,7 @@ async def test_an_overload_lowers_the_reported_max_running(start_thread: Starter
             clock.now += 2 * SLOW_S
             for _ in range(7):
                 await stack.enter_async_context(engine.generate(endless()))
-            engine.record_answer(num_tokens, 2.0)  # one answer had the rate of all
+            engine.record_answer(0, num_tokens, 2.0)  # one answer had the rate of all
             assert engine.stats().max_running == 8
             with pytest.raises(EngineOverloaded):
                 engine.reject_if_overloaded("", 1.0)
@@ -170,6 +170,30 @@ async def test_an_overload_lowers_the_reported_max_running(start_thread: Starter
             assert engine.stats().max_running == limit.sustained < 8
             clock.now += 2.0
             assert engine.stats().max_running == 8
+
+
+@pytest.mark.parametrize("length", [0, 900, 9000])
+def test_prompts_count_as_work_in_the_limit(length: int) -> None:
+    """An engine that does the work of ten lone answers has the same limit, however long the prompts become."""
+    admission = Admission(config_of(max_batch_sequences=64, max_batch_tokens=64))
+    now = num_tokens = num_prompt_tokens = 0
+    for prompt in (0, length):
+        alone_s = 1.0 + 0.001 * prompt
+        for _ in range(200):
+            stats = EngineStats(
+                decode_step_s=0.01,
+                prompt_token_s=0.001,
+                num_generated_tokens=num_tokens,
+                num_computed_tokens=num_tokens + num_prompt_tokens,
+            )
+            admission.record_steps(now, 64, [stats], stats)
+            admission.record_answer(prompt, 100, alone_s)
+            now += 1
+            num_tokens += round(10 * 100 / alone_s)
+            num_prompt_tokens += round(10 * prompt / alone_s)
+    limit = admission.in_flight_limit(now)
+    assert limit is not None
+    assert limit.sustained == pytest.approx(30, abs=1)
 
 
 async def test_a_near_deadline_starts_no_overload(start_thread: Starter) -> None:

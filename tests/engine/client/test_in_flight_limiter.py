@@ -14,8 +14,9 @@ SLOWDOWN = 3.0
 class SharedServer:
     """A simulated server whose answers share its time: one alone takes `alone_s`; at most `max_rate` end a second."""
 
-    def __init__(self, alone_s: float, max_rate: float, tokens: int) -> None:
+    def __init__(self, alone_s: float, max_rate: float, tokens: int, max_step_s: float = 0.05) -> None:
         self.tokens = tokens
+        self._max_step_s = max_step_s
         self._alone_s = alone_s
         self.max_rate = max_rate
         self.now = 0.0
@@ -32,7 +33,7 @@ class SharedServer:
                 self._left.append(1.0)
                 self._began.append(self.now)
             rate = min(1 / self._alone_s, self.max_rate / len(self._left))  # of each answer
-            step_s = min(min(self._left) / rate, 0.05)
+            step_s = min(min(self._left) / rate, self._max_step_s)
             self.now += step_s
             self._generated += rate * step_s * len(self._left) * self.tokens
             self._left = [each - rate * step_s for each in self._left]
@@ -58,19 +59,37 @@ def test_no_limit_before_a_measurement() -> None:
 
 
 def test_measurements_hold_while_the_engine_is_idle() -> None:
-    """The first burst after a day without requests has the limit of the last one; a slower day replaces it."""
+    """The first burst after a day without requests has the limit of the last one; a slower load replaces it."""
     limiter = InFlightLimiter(SLOTS, SLOWDOWN)
-    for now, num_tokens in ((0.0, 0), (1.0, 1000)):
-        limiter.record_step(now, 1, num_tokens)
+    for now, work in ((0.0, 0), (1.0, 1000)):
+        limiter.record_step(now, 1, work)
     limiter.record_answer(100, 1.0)
     before = limiter.limit(2.0, is_overloaded=False)
     limiter.record_step(1.1, 0, 1000)
-    limiter.record_step(86_400.0, 1, 1000)
+    limiter.record_step(86_400.0, SLOTS, 1000)
     assert limiter.limit(2.0, is_overloaded=False) == before
     for second in range(1, 400):
-        limiter.record_step(86_400.0 + second, 1, 1000 + 100 * second)
+        limiter.record_step(86_400.0 + second, SLOTS, 1000 + 100 * second)
     limiter.record_answer(100, 1.0)
     assert limiter.limit(2.0, is_overloaded=False) == (3, SLOTS + 2, False)
+
+
+@pytest.mark.parametrize("num_in_flight", [1, 3, None])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_load_leaves_the_limit_of_the_next(seed: int, num_in_flight: int | None) -> None:
+    """After half an hour of few requests, or of an overload (None), the limit is the same, but for one request."""
+    draw = random.Random(seed)
+    alone_s = draw.uniform(0.5, 5.0)
+    server = SharedServer(alone_s, draw.uniform(2.0, 15.0) / alone_s, 100, max_step_s=1.0)
+    limiter = InFlightLimiter(SLOTS, SLOWDOWN)
+    for number in (1, SLOTS):
+        server.run(limiter, number, 4 * alone_s + 2.0)
+    before = limiter.limit(2.0, is_overloaded=False)
+    assert before is not None
+    server.run(limiter, num_in_flight or before.sustained, 1800)
+    after = limiter.limit(2.0, is_overloaded=False)
+    assert after is not None
+    assert abs(after.sustained - before.sustained) <= 1
 
 
 def test_an_infinite_wait() -> None:

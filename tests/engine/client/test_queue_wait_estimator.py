@@ -72,6 +72,11 @@ def test_sequences_that_run_longer_than_others_may_end_at_any_time() -> None:
     assert wait_s(settled(), {"a": KeyLoad(1, 0, 4)}, ages_s=[4.0] * 4) == pytest.approx(1.0)
 
 
+def test_sequences_that_run_longer_than_others_end_one_after_another() -> None:
+    """Three slots are released after three quarters of the average run time, however short it was measured."""
+    assert wait_s(settled(), {"a": KeyLoad(1, 2, 4)}, ages_s=[4.0] * 4) == pytest.approx(3.0)
+
+
 def test_the_measured_rate_of_starts_counts_if_it_is_faster() -> None:
     """The time between starts is measured while requests are queued, and forgotten when the queue is empty."""
     queue_wait = settled()

@@ -108,6 +108,39 @@ def test_scheduler_queues_a_large_prompt_without_letting_others_overtake_it() ->
     assert bench.started == [0, 1, 2]
 
 
+def test_scheduler_halves_steps_for_much_shorter_prompts() -> None:
+    """A long prompt gets half of the tokens while one of half its length or less is behind it, running or queued."""
+    bench = Bench(config_of(max_batch_tokens=64, max_batch_sequences=8, num_blocks=400, max_model_len=400))
+    bench.add(request("a" * 300, max_tokens=1))
+    bench.step()
+    assert shares(bench) == {0: 64}
+    for prompt in ("b" * 250, "c" * 40, "d" * 20):
+        bench.add(request(prompt, max_tokens=1))
+    steps = []
+    for _ in range(4):
+        bench.step()
+        steps.append(shares(bench))
+    assert steps == [
+        {0: 32, 1: 16, 2: 16},  # the last 16 are too few to be halved
+        {0: 32, 2: 24, 1: 8},
+        {0: 32, 1: 16, 3: 16},
+        {0: 32, 3: 4, 1: 28},
+    ]
+    bench.run()
+    assert bench.tokens(0) == sums(b"a" * 300, 1, 0)
+
+
+def test_scheduler_computes_prompts_of_like_length_one_after_another() -> None:
+    """Halves would delay the first of them, without bringing the second one forward."""
+    bench = Bench(config_of(max_batch_tokens=64, max_batch_sequences=8, num_blocks=400, max_model_len=400))
+    for prompt in ("a" * 100, "b" * 90):
+        bench.add(request(prompt, max_tokens=1))
+    bench.step()
+    assert shares(bench) == {0: 64}
+    bench.step()
+    assert shares(bench) == {0: 36, 1: 28}
+
+
 def test_scheduler_preempts_the_youngest_when_blocks_run_out() -> None:
     """The last sequence in the order releases its blocks, is queued again, and generates the same tokens as alone."""
     bench = Bench(config_of(num_blocks=6, max_model_len=24))

@@ -78,7 +78,7 @@ def folded(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("shows_thinking", [True, False])
 @pytest.mark.parametrize("answers", ANSWERS.values(), ids=ANSWERS)
-def test_stream_folds_to_the_whole(answers: Answers, *, shows_thinking: bool) -> None:
+def test_stream_events_add_up_to_the_unstreamed_answer(answers: Answers, *, shows_thinking: bool) -> None:
     """A stream's events add up to the unstreamed answer, which conforms to the type in the OpenAPI document."""
     events = encoded(answers["StreamChat"], AnthropicEncoder(100, shows_thinking=shows_thinking))
     whole = AnthropicEncoder(100, shows_thinking=shows_thinking).whole(answers["Chat"][0])  # type: ignore[arg-type]

@@ -90,6 +90,13 @@ def test_rejected_fields_of_chats(fields: dict[str, Any], field: str, reason: Re
     assert (caught.value.field, caught.value.reason) == (field, reason)
 
 
+def test_serving_options_of_chats() -> None:
+    """Priority and objectives are the contract's; a body without them sets none."""
+    serving = chat(priority=3, slo_first_token_seconds=0.5, slo_token_seconds=1).request.serving
+    assert (serving.priority, serving.slo_first_token_seconds, serving.slo_token_seconds) == (3, 0.5, 1)
+    assert not chat().request.HasField("serving")
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [({}, "texts"), ({"texts": ["a"], "inputs": []}, "inputs"), ({"texts": ["a"], "truncate": "START"}, "truncate")],

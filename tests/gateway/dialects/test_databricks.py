@@ -16,7 +16,7 @@ from tests.gateway.dialects.databricks_requests import CHAT, INPUT, PROMPT, at_b
 STOP = chat_pb2.FINISH_REASON_STOP
 
 
-def test_whole_object() -> None:
+def test_unstreamed_chat_has_the_documented_object_name() -> None:
     """A whole chat answer is a `chat.completions` as documented, and OpenAI's object on the base path."""
     for call, name in ((invoke(CHAT), "chat.completions"), (at_base({**CHAT, "model": "m"}), "chat.completion")):
         assert isinstance(call.encoder, ChatEncoder)

@@ -155,6 +155,13 @@ def test_priority_5_is_the_contracts_0(priority: int, expected: int) -> None:
     assert not parse().request.serving.HasField("priority")
 
 
+def test_service_level() -> None:
+    """The objectives are the contract's; a body without them sets none."""
+    serving = parse(slo_first_token_seconds=0.5, slo_token_seconds=1).request.serving
+    assert (serving.slo_first_token_seconds, serving.slo_token_seconds) == (0.5, 1)
+    assert not parse().request.serving.HasField("slo_first_token_seconds")
+
+
 def test_timeout_applies_to_the_whole_answer() -> None:
     """The timeout is the time that the caller waits for the whole answer, in seconds."""
     assert (parse(timeout=10).timeout_s, parse().timeout_s) == (10, None)
@@ -241,7 +248,7 @@ def test_events_without_details() -> None:
         (chat_pb2.FINISH_REASON_LENGTH, None, "length"),
     ],
 )
-def test_whole_answer(reason: chat_pb2.FinishReason, stop_sequence: str | None, finish_reason: str) -> None:
+def test_unstreamed_answer(reason: chat_pb2.FinishReason, stop_sequence: str | None, finish_reason: str) -> None:
     """An unstreamed answer has all the text, and the details of the last event."""
     response = GenerateTextResponse(
         id="7", model="m", text="abc", finish_reason=reason, stop_sequence=stop_sequence, num_generated_tokens=3,

@@ -18,7 +18,7 @@ from tests.waiting import GUARD_S
 async def test_only_health_checks_fail_during_the_drain_delay(gateway: Gateway) -> None:
     """During the delay only health checks fail, and each answer closes its connection."""
     assert (await gateway.http.get("/healthz")).status_code == 200
-    leaving = asyncio.create_task(gateway.drain.leave(60, 60))
+    leaving = asyncio.create_task(gateway.drain.drain(60, 60))
     await until(lambda: gateway.drain.phase is GatewayPhase.LEAVING)
     health = await gateway.http.get("/healthz")
     assert (health.status_code, health.json()) == (503, {"status": "leaving"})
@@ -44,7 +44,7 @@ async def test_drain_completes_running_requests_and_rejects_new_ones(gateway: Ga
     gateway.service.script = held
     asking = asyncio.create_task(gateway.chat(stream=stream))
     await until(gateway.service.begun.is_set)
-    leaving = asyncio.create_task(gateway.drain.leave(0, 60))
+    leaving = asyncio.create_task(gateway.drain.drain(0, 60))
     await until(lambda: gateway.drain.phase is GatewayPhase.DRAINING)
     for path, body, place in (
         ("/v1/chat/completions", chat_body(stream=stream), "error"),
@@ -72,7 +72,7 @@ async def test_request_longer_than_the_drain_timeout_gets_503(gateway: Gateway) 
     gateway.service.script = fakes.play([None])
     asking = asyncio.create_task(gateway.chat())
     await until(gateway.service.begun.is_set)
-    await gateway.drain.leave(0, 0.01)
+    await gateway.drain.drain(0, 0.01)
     await gateway.server.end_requests()
     answer = await asking
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
@@ -81,7 +81,7 @@ async def test_request_longer_than_the_drain_timeout_gets_503(gateway: Gateway) 
 async def test_new_connections_are_accepted_during_the_drain(gateway: Gateway) -> None:
     """New connections during the drain get an error response instead of a failed connection."""
     gateway.drain.begin()  # something runs
-    leaving = asyncio.create_task(gateway.drain.leave(0, 60))
+    leaving = asyncio.create_task(gateway.drain.drain(0, 60))
     await until(lambda: gateway.drain.phase is GatewayPhase.DRAINING)
     base_url = f"http://127.0.0.1:{gateway.port}"
     async with httpx.AsyncClient(base_url=base_url, verify=False, timeout=GUARD_S) as newcomer:  # noqa: S501

@@ -103,7 +103,7 @@ def test_limits_are_the_contracts(
     assert found == [value]
 
 
-def test_limits_of_parts_do_not_apply_to_the_whole_input(document: dict[str, Any]) -> None:
+def test_limits_of_parts_do_not_apply_to_a_text_input(document: dict[str, Any]) -> None:
     """A text as `input` is a whole message, so limits of ids and names inside items don't apply to it."""
     text, items = document["components"]["schemas"]["ResponseBody"]["properties"]["input"]["anyOf"]
     assert text == {"type": "string"}

@@ -50,7 +50,7 @@ async def test_status_polls_are_neither_counted_nor_traced(gateway: Gateway) -> 
 
 async def test_status_is_available_during_a_drain(gateway: Gateway) -> None:
     """The status is available until the end of a drain."""
-    await gateway.drain.leave(0, 30)  # nothing runs
+    await gateway.drain.drain(0, 30)  # nothing runs
     assert (await gateway.http.get("/v1/models")).status_code == 503
     assert (await gateway.http.get("/status.json")).json()["unready"] == "the server is shutting down"
 

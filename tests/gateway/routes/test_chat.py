@@ -24,7 +24,7 @@ from process.distribution import installed_version
 from tests.gateway.conftest import Gateway, chat_body
 
 
-async def test_whole_answer(gateway: Gateway) -> None:
+async def test_unstreamed_answer(gateway: Gateway) -> None:
     """An unstreamed chat is one chat.completion with all values of the service."""
     answer = await gateway.chat()
     assert answer.status_code == 200
@@ -74,7 +74,7 @@ async def test_request_reaches_service(gateway: Gateway, *, stream: bool) -> Non
     assert 0 < gateway.service.time_remaining[0] < gateway.settings.request_deadline_s + 2
 
 
-async def test_request_id_is_made(gateway: Gateway) -> None:
+async def test_missing_request_id_is_generated(gateway: Gateway) -> None:
     """Without a valid x-request-id each request gets a new one, also for errors."""
     ids = {(await gateway.http.get(path)).headers["x-request-id"] for path in ("/v1/models", "/nothing", "/healthz")}
     assert len(ids) == 3
@@ -109,7 +109,7 @@ async def test_probes(gateway: Gateway) -> None:
     assert gateway.spans.get_finished_spans() == ()
 
 
-async def test_version_is_the_distributions(gateway: Gateway) -> None:
+async def test_version_equals_the_distributions(gateway: Gateway) -> None:
     assert (await gateway.http.get("/version")).json() == {"version": installed_version()}
 
 

@@ -21,7 +21,7 @@ def costly(service: fakes.FakeService) -> None:
     service.cost = COST
 
 
-async def test_whole_answer_has_a_header(gateway: Gateway) -> None:
+async def test_unstreamed_answer_has_a_cost_header(gateway: Gateway) -> None:
     """A whole answer has the header on request only."""
     answer = await gateway.http.post("/v1/chat/completions", json=chat_body(), headers=REQUEST_HEADER)
     assert (answer.status_code, answer.headers.get("x-sluice-cost")) == (200, COST)

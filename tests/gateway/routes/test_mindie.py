@@ -90,7 +90,7 @@ async def test_stream(gateway: Gateway, service: FakeTextService, path: str, ver
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_whole(gateway: Gateway, path: str) -> None:
+async def test_unstreamed_answer(gateway: Gateway, path: str) -> None:
     """The other path answers whole, whatever the caller accepts."""
     answer = await gateway.http.post(path, json=BODY, headers={"accept": "text/event-stream"})
     assert answer.json() == {

@@ -51,7 +51,7 @@ async def test_stream_bytes(gateway: Gateway, path: str) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("stream", [None, False])
-async def test_whole_is_the_default(gateway: Gateway, path: str, stream: bool | None) -> None:  # noqa: FBT001
+async def test_response_is_unstreamed_by_default(gateway: Gateway, path: str, stream: bool | None) -> None:  # noqa: FBT001
     """Without `stream: true` the answer is one object, whatever the caller accepts."""
     answer = await gateway.http.post(
         path, json={"model": "m", "input": "hi", "stream": stream}, headers={"accept": "*/*"}
@@ -140,7 +140,7 @@ async def test_response_stream_without_a_terminal_event_has_failed(
     ("call", "body", "status"),
     [
         ("GET responses", b"", 405),
-        ("GET responses/resp_1", b"", 404),
+        ("GET responses/resp_1/output", b"", 404),
         ("POST responses", b"{", 400),
         ("POST responses", b"[]", 400),
     ],
@@ -149,7 +149,7 @@ async def test_response_stream_without_a_terminal_event_has_failed(
 async def test_gateway_errors_have_the_format_of_the_path(
     gateway: Gateway, base: str, call: str, body: bytes, status: int
 ) -> None:
-    """Errors that the gateway finds have the dialect of the path; stored responses are not supported."""
+    """Errors that the gateway finds have the dialect of the path."""
     method, path = call.split()
     headers = {"content-type": "application/json"}
     answer = await gateway.http.request(method, f"{base}/{path}", content=body, headers=headers)
@@ -185,5 +185,5 @@ async def test_openai_client_gets_response_failed(gateway: Gateway, service: Fak
         last: Any = kinds[-1]
         assert last == "response.failed"
         with pytest.raises(openai.BadRequestError) as caught:
-            await client.responses.create(model="m", input="hi", store=True)
-        assert caught.value.param == "store"
+            await client.responses.create(model="m", input="hi", background=True)
+        assert caught.value.param == "background"

@@ -57,7 +57,7 @@ async def test_fields_and_values(gateway: Gateway, path: str, body: dict[str, An
     ("role", "meant"), [("usr", "user"), ("asistant", "assistant"), ("human", "user"), ("model", "assistant")]
 )
 async def test_roles(gateway: Gateway, path: str, role: str, meant: str) -> None:
-    """A misspelt role, and another API's name of a role, are answered with the role that is meant."""
+    """A misspelt role, and another API's name of a role, are answered with the intended role."""
     answer = await gateway.http.post(path, json=with_role(role))
     assert answer.status_code in {400, 422}
     assert f"messages.0.role: {role!r} is not supported; did you mean {meant}?" in json.dumps(answer.json())
@@ -92,7 +92,7 @@ async def test_no_suggestion_without_a_similar_name(gateway: Gateway) -> None:
     ],
 )
 async def test_paths(gateway: Gateway, method: str, path: str, meant: str) -> None:
-    """A repeated or missing prefix, a misspelt path, and another server's path get the path that is meant."""
+    """A repeated or missing prefix, a misspelt path, and another server's path are answered with the intended path."""
     answer = await gateway.http.request(method, path)
     assert answer.status_code == 404
     assert f"{method} {path}: not found; did you mean {meant}?" in answer.text

@@ -200,7 +200,7 @@ async def test_unexpected_answer_is_an_internal_error(gateway: Gateway, *, strea
     error = error_of(answer)
     assert error["message"] == f"internal error; the request id is {answer.headers['x-request-id']}"
     assert error["type"] == "server_error"
-    if stream:  # the call that goes on behind it is not left alone
+    if stream:  # the call that continues in the background is closed
         await soon(gateway.service.cancelled.wait())
 
 

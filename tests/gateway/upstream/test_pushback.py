@@ -27,7 +27,7 @@ WHO = ("Bearer k", "m")
 BUSY = Failure(Reason.QUEUE_FULL, "no room", retry_after_s=3, values={"for_all": "true"})
 HURRIED = Failure(Reason.QUEUE_FULL, "no room within half of the deadline", retry_after_s=3)
 WRONG = Failure(Reason.INVALID_FIELD, "wrong")
-AT_ONCE = 32  # calls that are asked in a row, though the service refuses
+AT_ONCE = 32  # calls that are sent at once although the service rejects them
 PATHS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/v1/chat/completions", {}),
     ("/v1/chat/completions", {"stream": True}),

@@ -79,7 +79,7 @@ async def unbroken(gateway: Gateway) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("count", range(1, 9))
 async def test_stream_is_resumed_after_its_service_died(gateway: Gateway, unbroken: str, count: int) -> None:
-    """The caller gets the same bytes; the service is asked for what follows the last event."""
+    """The caller gets the same bytes; the service is asked to resume after the last event."""
     script(gateway.service, dies_after(count), dies_after(0, STARTING), dies_after(99))
     assert await stream(gateway) == unbroken
     resume = gateway.service.requests[-1].resume

@@ -49,7 +49,7 @@ class Signer:
         return pem
 
     def token(self, algorithm: str | None = None, **claims: Any) -> str:
-        """Return a token with valid claims, some replaced or, where None, left out."""
+        """Return a token with valid claims; `claims` replace some of them, or remove those that are None."""
         good = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "exp": time.time() + 600, "scope": "generate"}
         payload = {name: value for name, value in {**good, **claims}.items() if value is not None}
         headers = {"kid": self.key_id} if self.key_id else None

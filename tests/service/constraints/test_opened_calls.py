@@ -131,7 +131,7 @@ def test_opened_calls_match_their_schemas(syntax: ToolSyntax, tokenizer: FastTok
 @pytest.mark.parametrize(("syntax", "marker"), ALSO_BEGIN, ids=[f"{each.name} {text}" for each, text in ALSO_BEGIN])
 @either_tokenizer
 def test_alternative_markers_of_a_family_open_calls(syntax: ToolSyntax, tokenizer: FastTokenizer, marker: str) -> None:
-    """A call after a marker that the family's models write in place of its own matches its schema."""
+    """A call after an alternative marker of the family matches its schema."""
     state = state_of(syntax, tokenizer, PING, single=True)
     tokens = say(state, tokenizer, TEXT + marker + ("[" if marker.isalpha() else ""))
     assert not state.is_free

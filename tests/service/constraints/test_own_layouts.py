@@ -72,7 +72,7 @@ WITH_TOKENIZERS: Final = [
 
 
 def calls_of(syntax: ToolSyntax, arguments: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the calls to render: one if each is a turn of its own, and else two."""
+    """Return the calls to render: one if each call is a separate turn, otherwise two."""
     calls: list[tuple[str, dict[str, Any]]] = [("weather", arguments)]
     return calls if syntax in {HARMONY, GLM4} else [*calls, ("ping", {})]
 

@@ -25,7 +25,7 @@ def finished(reason: chat_pb2.FinishReason, choice: int = 0, **fields: str) -> E
     return Event(choice_finished=chat_pb2.ChoiceFinished(choice_index=choice, finish_reason=reason, **fields))
 
 
-def test_folded_stream_equals_the_whole_answer() -> None:
+def test_folded_stream_equals_the_unstreamed_answer() -> None:
     """Identity, texts, calls, logprobs, ends and usage of a stream are those of the whole answer."""
     created = timestamp_pb2.Timestamp(seconds=5)
     started = chat_pb2.ChatStarted(

@@ -11,6 +11,7 @@ from sluice.v1 import endpoint_pb2, model_pb2
 from service.contract.models.endpoint_json import EndpointJson
 from service.contract.models.model import endpoint_message, model_message
 from service.deployment.endpoint_document import EndpointDocument
+from service.generation.service_level import ServiceLevel
 from service.registry.description import Endpoint, ModelDescription, ServedEntity, Task
 
 ENTITIES = (ServedEntity("a", "small", 90), ServedEntity("b", "large", 10))
@@ -55,7 +56,14 @@ def test_every_task_has_the_contracts_name_and_number(task: Task) -> None:
     assert len(Task) == len(model_pb2.Task.values()) - 1
 
 
-@pytest.mark.parametrize("endpoint", [ENDPOINT, dataclasses.replace(ENDPOINT, task=None)])
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        ENDPOINT,
+        dataclasses.replace(ENDPOINT, task=None),
+        dataclasses.replace(ENDPOINT, service_level=ServiceLevel(0.5, None)),
+    ],
+)
 def test_endpoints_equal_their_copies_in_the_file(endpoint: Endpoint) -> None:
     """Endpoints read from a file equal those that were written."""
     form, document = EndpointJson(is_strict=True), EndpointDocument({endpoint.name: endpoint})
@@ -81,6 +89,7 @@ def test_models_own_endpoint_routes_all_traffic_to_it() -> None:
             json.dumps({"endpoints": [{"name": "e", "entities": [{"name": "a", "model": "m"}]}]}),
             "the endpoint 'e': .*100",
         ),
+        ('{"endpoints": [{"name": "e", "service_level": {"token_seconds": 0}}]}', "'e': .*greater than 0"),
     ],
 )
 def test_file_with_other_content_is_rejected(text: str, message: str) -> None:

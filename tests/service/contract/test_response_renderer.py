@@ -69,7 +69,7 @@ def _fill_in(message: Any, defaults: Any) -> None:
 
 
 @pytest.mark.parametrize("name", CHATS)
-def test_whole_response_equals_the_terminal_messages(name: str) -> None:
+def test_unstreamed_response_equals_the_terminal_messages(name: str) -> None:
     """The renderer's own response, and the fold of the stream, equal the terminal message's."""
     events, fields = CHATS[name]
     renderer = ResponseRenderer(response_pb2.CreateResponseRequest(**fields))
@@ -112,7 +112,7 @@ def test_max_tool_calls_does_not_limit_function_calls() -> None:
     assert [item.function_call.call_id for item in response.output[:-1]] == ["c0", "c1", "c2"]
 
 
-def test_whole_response_has_its_times() -> None:
+def test_unstreamed_response_has_creation_and_completion_times() -> None:
     """A truncated response has no completion time."""
     completed = respond(chat(text("a")))[-1].completed.response
     assert completed.completed.seconds == 1_700_000_003

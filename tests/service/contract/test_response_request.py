@@ -30,6 +30,8 @@ from service.prompts.templates.template_input import template_messages
 from tests.service.contract.fakes import RESUMED, resume_options
 
 Item = dict[str, Any]
+# Fields that concern how a response is resumed, stored and continued, and not the conversation.
+SERVED_BY_OTHERS = {"resume", "store", "previous_response_id", "client_data"}
 
 
 def text(role: str, *texts: str) -> Item:
@@ -122,7 +124,7 @@ def test_every_other_field_is_converted() -> None:
         text("user", "hi"), **fields, maxOutputTokens=9, maxToolCalls=2, metadata={"a": "b"}, instructions="I"
     )
     set_fields = {each.name for each, _ in request.ListFields()}
-    assert set_fields == {each.name for each in request.DESCRIPTOR.fields} - {"resume"}
+    assert set_fields == {each.name for each in request.DESCRIPTOR.fields} - SERVED_BY_OTHERS
     request.resume.CopyFrom(resume_options(RESUMED))
     converted = to_answer_request(request)
     (conversation,) = converted.prompts

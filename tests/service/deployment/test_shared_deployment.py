@@ -71,7 +71,7 @@ async def status(run: Serving, name: str) -> str:
 async def until_equal(ask: Callable[[], Any], expected: object) -> None:
     """Return when the result of the call is the expected one; services check the store once a second."""
     async with asyncio.timeout(GUARD_S):
-        while await ask() != expected:  # noqa: ASYNC110  the service is asked, as a caller would
+        while await ask() != expected:  # noqa: ASYNC110  polls as a client would
             await asyncio.sleep(0.02)
 
 

@@ -28,7 +28,7 @@ def server() -> Iterator[PictureServer]:
 
 
 class NameServer:
-    """Return the given answers in turn, and counts the requests."""
+    """Returns the given answers in turn, and records the requested names."""
 
     def __init__(self, *answers: list[str]) -> None:
         self.answers = list(answers)

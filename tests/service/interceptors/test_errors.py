@@ -8,6 +8,7 @@ import grpc
 import pytest
 from sluice.v1 import error_pb2
 
+from service.answering.errors import ResponseNotFound, StoreUnavailable, StoringOff
 from service.auth import errors as auth_errors
 from service.auth.token import UnknownSigner
 from service.calls.errors import (
@@ -112,6 +113,21 @@ CASES = [
     ),
     blaming(LimitExceeded.of_value("n", 3, MAX_N), "n", "LIMIT_EXCEEDED", limit="2", quota_metric="max_n"),
     Case(generation_errors.ConstraintFailed("too much memory"), Code.INVALID_ARGUMENT, "CONSTRAINT_FAILED"),
+    Case(
+        ResponseNotFound("id"),
+        Code.NOT_FOUND,
+        "RESPONSE_NOT_FOUND",
+        ("id", "RESPONSE_NOT_FOUND"),
+        values={"field": "id"},
+    ),
+    Case(
+        StoringOff("store"),
+        Code.FAILED_PRECONDITION,
+        "STORING_OFF",
+        ("store", "STORING_OFF"),
+        values={"field": "store"},
+    ),
+    Case(StoreUnavailable(), Code.UNAVAILABLE, "STORE_UNAVAILABLE", retry_after_s=1.0),
     Case(ModelNotFound("nobody"), Code.NOT_FOUND, "MODEL_NOT_FOUND", values={"model": "nobody"}),
     Case(
         VersionNotFound("one", "3", "2"),

@@ -160,7 +160,7 @@ async def test_finish_reasons_and_phases_are_counted() -> None:
     """Finish reasons are counted per choice; there is one wait, one prefill, and a gap between chunks of tokens."""
     message = request("tulip", n=2, stopping=sampling_pb2.StopParams(max_tokens=4))
     async with running(ScriptedRunner("hello", "you")) as run:
-        with run.runner.paused(after=1):  # the first tokens are sent in a chunk of their own
+        with run.runner.paused(after=1):  # the first tokens are sent in a separate chunk
             call = run.chat.StreamChat(message)
             while not (await call.read()).HasField("content_delta"):
                 pass

@@ -82,7 +82,7 @@ def test_usage_is_the_sum_over_prompts_and_choices() -> None:
 
 
 def test_finish_reasons_are_in_the_order_of_the_choices() -> None:
-    """Reasons are in the order of the choices, whichever ended first; calls are a reason of their own."""
+    """Reasons are in the order of the choices, whichever ended first; calls have a separate reason."""
     reader = AnswerReader(requests_of([1], [2], n=2), [CHAT, PLAIN], TOKENIZER)
     assert reader.finish_reasons() == []
     read(reader, *outputs_for(CALL, 1, 1))
@@ -95,7 +95,7 @@ def test_finish_reasons_are_in_the_order_of_the_choices() -> None:
 
 
 def test_calls_are_numbered_within_their_choice() -> None:
-    """Each call has an id of its own."""
+    """Each call has a unique id."""
     reader = AnswerReader(requests_of([1], n=2), [CHAT], TOKENIZER)
     choices = results_by_choice(read(reader, *outputs_for(CALL + CALL), *outputs_for(CALL, choice_index=1)))
     assert [len(choices[index].calls) for index in (0, 1)] == [2, 1]

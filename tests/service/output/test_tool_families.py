@@ -38,7 +38,7 @@ def test_answers_are_read_the_same_at_every_cut(family: Family, text: str, conte
 
 @every_family
 def test_family_is_identified_by_its_template(family: Family) -> None:
-    """No family's template is taken for another's, even if they share marks."""
+    """Each family's template is identified, even if families share marks."""
     assert tool_syntax(family.template) is family.syntax
 
 

@@ -97,7 +97,7 @@ async def test_tool_choice_of_an_unknown_function_is_rejected(preparation: Prepa
 
 
 async def test_markers_that_are_special_tokens_are_shown_to_the_parser() -> None:
-    """If a family writes calls with a special token, the engine is asked to show it."""
+    """If a family writes calls with a special token, the engine's request shows special tokens."""
     tokenizer = tokenizer_of(special=("<|im_end|>", "<|python_tag|>"))
     preparation = preparation_of("{{ tools }}{{ messages[0].content }}{# <|python_tag|> #}<|python_tag|>", tokenizer)
     assert request_of(await preparation.prepare(chat(), "r")).skip_special_tokens

@@ -65,7 +65,7 @@ async def test_instruction_stands_before_each_text(prompts: EmbeddingPrompts) ->
 @pytest.mark.parametrize(
     ("dimensions", "asked", "message"),
     [
-        ((), 2, "must be 4: the model's vectors are not made to be cut"),
+        ((), 2, "must be 4: the model's vectors can't be truncated"),
         ((2, 3), 1, "must be one of 2, 3, 4, not 1"),
         ((2, 3), 5, "must be at most the model's own 4, not 5"),
         ((2, 3), 3, None),
@@ -98,7 +98,7 @@ async def test_dimensions_must_be_supported_by_the_model(
         (EncoderForm(prompts={"query": "q:"}), {}, b"a"),
     ],
 )
-async def test_models_own_prompts_stand_before_texts(form: EncoderForm, fields: dict[str, Any], text: bytes) -> None:
+async def test_models_purpose_prompts_precede_texts(form: EncoderForm, fields: dict[str, Any], text: bytes) -> None:
     """The prefix depends on the purpose of the text; a client's instruction replaces it."""
     prompts = EmbeddingPrompts(FramedTokenizer(), 8, 4, form)
     assert await tokens(prompts, "a", **fields) == [[BEGIN, *text, FINISH]]

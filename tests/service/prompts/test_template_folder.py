@@ -76,7 +76,7 @@ def test_template_is_read_from_the_tokenizer_configuration(name: str, tmp_path: 
 
 
 def test_template_files_take_precedence_over_the_configuration(tmp_path: Path) -> None:
-    """Files of their own take precedence over the configuration."""
+    """Template files take precedence over the configuration."""
     assert_same(write(tmp_path, CONFIGS["one"], chat_template="a file {{ tools | tojson }}"))
     assert_same(write(tmp_path, CONFIGS["one"], additional_chat_templates__tool_use="used {{ tools | tojson }}"))
 

@@ -89,7 +89,7 @@ class Desk:
 
 
 def caller_with(**limits: int) -> Caller:
-    """Return a caller with limits of its own."""
+    """Return a caller with these limits."""
     return Caller(id="k1", limits=Limits(**limits))
 
 

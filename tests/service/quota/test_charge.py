@@ -121,7 +121,7 @@ async def test_concurrent_requests_are_limited() -> None:
     [
         (LATER, 0, ("10", "100", "100")),  # rejected: it costs nothing
         (EngineFailed("died"), 0, ("10", "100", "100")),
-        (EngineFailed("died"), 7, ("10", "100", "100")),  # although some of it was generated
+        (EngineFailed("died"), 7, ("10", "100", "100")),  # although some tokens were generated
         (asyncio.CancelledError(), 0, ("9", "60", "100")),  # the client disconnected during prefill
         (asyncio.CancelledError(), 7, ("9", "60", "93")),
     ],

@@ -125,7 +125,7 @@ async def test_a_living_process_renews_its_leases(redis: RedisServer) -> None:
         for _ in range(2):
             before = await end()
             async with asyncio.timeout(GUARD_S):
-                while await end() <= before:  # noqa: ASYNC110  the server is asked
+                while await end() <= before:  # noqa: ASYNC110  polls the server
                     await asyncio.sleep(0.02)
         await client.aclose()
 
@@ -257,7 +257,7 @@ async def answered(call: Callable[[], Awaitable[_Result]]) -> _Result:
 async def until_granted(store: RedisStore, demand: Demand) -> None:
     """Return when the demand is granted."""
     async with asyncio.timeout(GUARD_S):
-        while not (await store.take(demand)).is_granted:  # noqa: ASYNC110  the server is asked, as a replica would
+        while not (await store.take(demand)).is_granted:  # noqa: ASYNC110  polls as a replica would
             await asyncio.sleep(0.02)
 
 

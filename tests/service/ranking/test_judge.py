@@ -158,7 +158,7 @@ async def test_invalid_request_is_rejected(
     assert rejection.value.field == field
 
 
-async def test_long_documents_lose_their_end(tmp_path: Path) -> None:
+async def test_long_documents_are_truncated_at_the_end(tmp_path: Path) -> None:
     """Documents are limited by the model's length and by `max_document_tokens`; the template's end stays."""
     save(tmp_path)
     long = " ".join(f"w{30 + i % 60}" for i in range(100))

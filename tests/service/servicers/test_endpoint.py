@@ -97,7 +97,7 @@ async def test_requests_are_routed_by_traffic_percentage() -> None:
 async def test_deployment_selects_an_entity_by_name() -> None:
     """`deployment` selects an entity by name, whatever its percentage.
 
-    A model's own endpoint has one of its own name.
+    A model's own endpoint has one entity, with its name.
     """
     async with serving("a", "b") as run:
         await run.create("x", ("main", "a", 100), ("trial", "b", 0))
@@ -294,3 +294,25 @@ async def test_an_endpoint_of_the_settings_has_a_service_level() -> None:
             if sample.name == "sluice_server_slo_choices_total"
         }
     assert counts == {("interactive", "false"): 1, ("relaxed", "true"): 1, ("batch", "true"): 1}
+
+
+async def test_a_created_endpoint_has_a_service_level() -> None:
+    """Requests that set none have it; an update keeps it, replaces it, or removes it by an empty message."""
+    async with serving("a") as run:
+        only = entities_of(("only", "a", 100))
+        level = serving_pb2.ServiceLevel(first_token_seconds=600, token_seconds=60)
+        create = endpoint_pb2.CreateEndpointRequest(name="x", entities=only, service_level=level)
+        assert (await run.endpoints.CreateEndpoint(create)).endpoint.service_level == level
+        await run.chat.Chat(request(model="x"))
+        counts = [
+            sample.labels["sluice_slo_class"]
+            for sample in run.telemetry.samples()
+            if sample.name == "sluice_server_slo_choices_total"
+        ]
+        assert counts == ["relaxed"]
+        assert (await run.update("x", ("only", "a", 100))).service_level == level
+        for new in (serving_pb2.ServiceLevel(token_seconds=1), serving_pb2.ServiceLevel()):
+            update = endpoint_pb2.UpdateEndpointRequest(name="x", entities=only, service_level=new)
+            changed = (await run.endpoints.UpdateEndpoint(update)).endpoint
+            assert changed.service_level == new
+            assert changed.HasField("service_level") == bool(new.ListFields())

@@ -48,8 +48,8 @@ async def test_stream_sends_events_in_order_and_numbers_them() -> None:
     assert (usage.prompt_tokens, usage.completion_tokens) == (len("hi"), len("hello") + 1)
 
 
-async def test_whole_text_is_the_fold_of_its_stream() -> None:
-    """The answer has the text, finish reason, counts and timings of a stream, and an id of its own."""
+async def test_unstreamed_text_is_the_fold_of_its_stream() -> None:
+    """The answer has the text, finish reason, counts and timings of a stream, and a separate id."""
     async with running(ScriptedRunner("hello")) as run:
         request = text_request(perf_stat=True)
         events = [event async for event in stub_of(run).StreamGenerateText(request)]

@@ -33,7 +33,7 @@ _OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("grpc.http2.max_pings_without_data", 0),  # a long prompt takes time without an event
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 2_000),
-    ("grpc.max_send_message_length", -1),  # the server has limits of its own
+    ("grpc.max_send_message_length", -1),  # the server enforces its own limits
     ("grpc.max_receive_message_length", -1),
 )
 
@@ -71,22 +71,24 @@ class Settings:
     @classmethod
     def from_address(cls, address: str, **others: Any) -> Settings:
         """Return the settings for an address: a gRPC target, or a URL whose scheme selects TLS."""
-        scheme, found, place = address.rpartition("://")
+        scheme, found, authority = address.rpartition("://")
         if not found or scheme not in _PORTS:
             return cls(address, **others)
         if (others.get("tls") is not None) != (scheme == "https"):
             if scheme == "http":
-                raise ValueError(f"{address} says that there is no TLS; leave out the scheme or tls")
+                raise ValueError(f"{address} means plain text, but tls is set; remove the scheme or tls")
             others["tls"] = Tls()
-        host = place.rstrip("/")
+        host = authority.rstrip("/")
         if set(host) & {"/", "?", "#", "@"}:
-            raise ValueError(f"{address} has more than a scheme, a host and a port; gRPC takes nothing else of a URL")
+            raise ValueError(f"{address} must be SCHEME://HOST[:PORT]; gRPC can't use other parts of a URL")
         return cls(host if _has_port(host) else f"{host}:{_PORTS[scheme]}", **others)
 
     def options(self) -> list[tuple[str, Any]]:
         """Return the channel's options."""
-        own = [("grpc.ssl_target_name_override", self.tls.server_name)] if self.tls and self.tls.server_name else []
-        return [*_OPTIONS, *own]
+        tls_options = (
+            [("grpc.ssl_target_name_override", self.tls.server_name)] if self.tls and self.tls.server_name else []
+        )
+        return [*_OPTIONS, *tls_options]
 
     def credentials(self) -> grpc.ChannelCredentials | None:
         """Return the channel's credentials; None without TLS."""

@@ -1,8 +1,8 @@
 """The contract's messages, built from its descriptors.
 
-They are registered in a descriptor pool of their own, so other modules of the same program, such as the server's, can
-declare `sluice.v1` too without a conflict. A `Timestamp` within these messages is therefore a class of its own, with
-the usual methods of a `Timestamp`.
+They are registered in a separate descriptor pool, so other modules of the same program, such as the server's, can
+declare `sluice.v1` too without a conflict. A `Timestamp` within these messages is therefore a separate class, with the
+usual methods of a `Timestamp`.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from sluice_client.v1 import (
     rank_pb2,
     response_event_pb2,
     response_pb2,
+    stored_response_pb2,
     text_generation_pb2,
     token_pb2,
     watermark_pb2,
@@ -92,6 +93,15 @@ CREATE_RESPONSE: Final = _method(
 )
 STREAM_RESPONSE: Final = _method(
     "StreamResponse", response_pb2.CreateResponseRequest, response_event_pb2.StreamResponseResponse
+)
+GET_RESPONSE: Final = _method(
+    "GetResponse", stored_response_pb2.GetResponseRequest, stored_response_pb2.GetResponseResponse
+)
+DELETE_RESPONSE: Final = _method(
+    "DeleteResponse", stored_response_pb2.DeleteResponseRequest, stored_response_pb2.DeleteResponseResponse
+)
+LIST_INPUT_ITEMS: Final = _method(
+    "ListInputItems", stored_response_pb2.ListInputItemsRequest, stored_response_pb2.ListInputItemsResponse
 )
 GENERATE_TEXT: Final = _method(
     "GenerateText", text_generation_pb2.GenerateTextRequest, text_generation_pb2.GenerateTextResponse

@@ -131,6 +131,8 @@ class ResponseOptions(Options, AnswerOptions, total=False):
     max_tokens: int  # `max_output_tokens` in the contract
     max_tool_calls: int
     metadata: Mapping[str, str]
+    store: bool
+    previous_response_id: str
 
 
 class EmbedOptions(TypedDict, total=False):

@@ -16,6 +16,7 @@ from gateway.dialects.openai_family.chat.body import EFFORTS
 from gateway.dialects.openai_family.parameters.sampling import CALLER_NAMES, DrawingBody
 from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, separate_tokens, streamed_usage
 from gateway.dialects.openai_family.responses.item import Input, item_name, to_items
+from gateway.dialects.openai_family.responses.response_id import to_id
 from gateway.dialects.openai_family.responses.tool import (
     Format,
     NamedTool,
@@ -39,13 +40,13 @@ _REJECTED: Final = {
     "context_management": "context compaction is not available",
     "conversation": "conversations are not stored; send the items in input",
     "moderation": "moderation is not available",
-    "previous_response_id": "responses are not stored; send the earlier items in input",
     "prompt": "prompts are not stored; use instructions and input",
     "service_tier": "service tiers are not available",
 }
 _LOGPROBS: Final = "message.output_text.logprobs"
 _CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole paths and for prefixes
     **CALLER_NAMES,
+    "client_data": "store",
     "logprobs.top_logprobs": "top_logprobs",
     "output_constraint": "text.format",
     "output_constraint.json_object": "text.format",
@@ -109,6 +110,7 @@ class ResponseBody(DrawingBody, kw_only=True):
     prompt_cache_key: str | None = None
     stream_options: StreamOptions | None = None
     store: bool | None = None
+    previous_response_id: str | None = None
     background: bool | None = None
     prompt_cache_retention: Literal["in_memory", "24h"] | None = None
     safety_identifier: str | None = None
@@ -116,7 +118,6 @@ class ResponseBody(DrawingBody, kw_only=True):
     context_management: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     conversation: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     moderation: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-    previous_response_id: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     prompt: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     prompt_cache_options: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     service_tier: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
@@ -126,11 +127,10 @@ class ResponseBody(DrawingBody, kw_only=True):
         for name, reason in _REJECTED.items():
             if is_given(getattr(self, name)):
                 raise Failure.of_field(name, f"not supported: {reason}", Reason.UNSUPPORTED_FIELD)
-        if self.store:
-            raise Failure.of_field("store", "must be false: responses are not stored", Reason.UNSUPPORTED_FIELD)
         if self.background:
-            text = "must be false: responses are not stored, so none can run in the background"
-            raise Failure.of_field("background", text, Reason.UNSUPPORTED_FIELD)
+            raise Failure.of_field(
+                "background", "must be false: responses don't run in the background", Reason.UNSUPPORTED_FIELD
+            )
         streamed_usage(self.stream_options, stream=self.stream)
 
     def to_request(self, model: str) -> response_pb2.CreateResponseRequest:
@@ -147,6 +147,8 @@ class ResponseBody(DrawingBody, kw_only=True):
             tools=[to_tool(tool, f"tools.{i}") for i, tool in enumerate(self.tools or ())],
             parallel_tool_calls=self.parallel_tool_calls,
             metadata=self.metadata,
+            store=bool(self.store),
+            previous_response_id=to_id(self.previous_response_id or ""),
         )
         self.set_drawing(request)
         put(request, "max_output_tokens", self.max_output_tokens, "max_output_tokens")
@@ -171,6 +173,8 @@ class ResponseBody(DrawingBody, kw_only=True):
     def caller_name(self, field: str) -> str:
         """Return the caller's name of a field: `serving.priority` → `priority`, `input[0].message` → `input.0`."""
         path = dotted(field)
+        if path.startswith("previous_response_id."):
+            return "previous_response_id"  # an item of an earlier request
         if (name := item_name(self.input, path)) is not None:
             return name
         if (tool := _TOOL.match(path)) and self.tools and self.tools[int(tool[1])].function is None:
@@ -195,7 +199,7 @@ class ResponseBody(DrawingBody, kw_only=True):
             "prompt_cache_retention": self.prompt_cache_retention,
             "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary or reasoning.generate_summary},
             "safety_identifier": self.safety_identifier,
-            "store": False,
+            "store": bool(self.store),
             "text": {"format": format_answer(text.format), "verbosity": text.verbosity},
             "tool_choice": tool_choice_answer(self.tool_choice),
             "tools": [tool_answer(tool) for tool in self.tools or ()],

@@ -77,7 +77,7 @@ class ResponseEncoder:
             "param": failure.field,
             "type": _error_type(failure),
         }
-        failed = self._response_so_far | {"status": "failed", "error": error}
+        failed = self._response_so_far | {"status": "failed", "error": error, "store": False}
         return _event("response.failed", self._num_events, {"response": failed})
 
     def _fields(self, event: StreamResponseResponse, kind: str) -> dict[str, Any]:

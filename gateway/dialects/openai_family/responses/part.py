@@ -5,7 +5,8 @@ Fields that are not read here are ignored, since parts of an earlier answer may 
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+import base64
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from sluice.v1 import content_pb2
@@ -18,6 +19,7 @@ _DETAILS: Final = {
     "high": content_pb2.IMAGE_DETAIL_HIGH,
     "original": content_pb2.IMAGE_DETAIL_HIGH,
 }
+_DETAIL_NAMES: Final = {detail: name for name, detail in _DETAILS.items() if name != "original"}
 
 
 class InputTextPart(msgspec.Struct, tag_field="type", tag="input_text"):
@@ -114,3 +116,16 @@ def _to_file(part: InputFilePart, path: str) -> content_pb2.InputFile:
     else:
         raise Failure.of_field(f"{path}.file_data", "required, but missing", Reason.MISSING_FIELD)
     return file
+
+
+def image_answer(part: content_pb2.ContentPart) -> dict[str, Any]:
+    """Return a part with an image as callers send it; an image that was sent as bytes has a data URL."""
+    if part.HasField("image"):
+        image = part.image
+        url = f"data:{image.media_type or 'image/png'};base64,{base64.b64encode(image.data).decode()}"
+        return {"type": "input_image", "image_url": url, "detail": _DETAIL_NAMES.get(image.detail, "auto")}
+    return {
+        "type": "input_image",
+        "image_url": part.image_url.url,
+        "detail": _DETAIL_NAMES.get(part.image_url.detail, "auto"),
+    }

@@ -28,10 +28,13 @@ class ResponseReader:
         self.check(body)
         request = body.to_request(self.model(http_request, body))
         request.default_reasoning_effort = self.default_effort
+        response = ResponseObject.from_body(body)
+        if request.store:
+            request.client_data = response.client_data()
         return ParsedRequest(
             request=request,
             stream=bool(body.stream),
-            encoder=self.encoder(ResponseObject.from_body(body)),
+            encoder=self.encoder(response),
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+import orjson
 from sluice.v1 import chat_pb2, response_item_pb2
 from sluice.v1.usage_pb2 import Usage
 
@@ -12,6 +14,7 @@ from gateway.dialects.openai_family.answers.token_list import to_token_list
 from gateway.dialects.openai_family.chat.body import EFFORT_NAMES
 from gateway.dialects.openai_family.parameters.sampling import OpenAINumbers
 from gateway.dialects.openai_family.responses.body import ResponseBody
+from gateway.dialects.openai_family.responses.response_id import written_id
 
 _STATUSES: Final = {
     response_item_pb2.RESPONSE_STATUS_IN_PROGRESS: "in_progress",
@@ -27,10 +30,20 @@ _INCOMPLETE_REASONS: Final = {
 _ABSENT: Final = {  # fields that clients expect, but this server doesn't have
     "conversation": None,
     "moderation": None,
-    "previous_response_id": None,
+    "previous_response_id": None,  # unless the response continues one
     "prompt": None,
     "service_tier": "default",  # the only supported value
 }
+
+
+class _KeptFields(msgspec.Struct):
+    """The fields of a request that its stored response has, too."""
+
+    given: dict[str, float | None]
+    echo: dict[str, msgspec.Raw]
+
+
+_KEPT: Final = msgspec.json.Decoder(_KeptFields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +58,31 @@ class ResponseObject:
         """Return the writer for a request."""
         return cls({name: getattr(body, name) for name in OpenAINumbers.__struct_fields__}, body.echo())
 
+    @classmethod
+    def from_client_data(cls, data: bytes) -> ResponseObject:
+        """Return the writer for a stored response; without `data` of `client_data`, one with the defaults."""
+        default = cls.from_body(ResponseBody(input=""))
+        try:
+            kept = _KEPT.decode(data)
+            reasoning = msgspec.json.decode(kept.echo["reasoning"], type=dict[str, str | None])
+        except (msgspec.MsgspecError, KeyError):  # another client has stored the response
+            return default
+        given = {name: kept.given.get(name) for name in default.given}
+        echo = {name: orjson.Fragment(bytes(kept.echo.get(name, b"null"))) for name in default.echo}
+        return cls(given, echo | {"reasoning": default.echo["reasoning"] | reasoning})
+
+    def client_data(self) -> bytes:
+        """Return the data to store with a response, from which `from_client_data` returns the same writer."""
+        return orjson.dumps({"given": self.given, "echo": self.echo})
+
     def write(self, response: response_item_pb2.Response) -> dict[str, Any]:
         """Return the object. It has the effective parameters; a number from the request keeps its exact value."""
         sampling = response.sampling
         numbers = {name: _decimal(getattr(sampling, name)) if it is None else it for name, it in self.given.items()}
         effort = EFFORT_NAMES.get(response.reasoning_effort, self.echo["reasoning"]["effort"])
-        reason = _INCOMPLETE_REASONS.get(response.incomplete_reason)
+        reason, previous_id = _INCOMPLETE_REASONS.get(response.incomplete_reason), response.previous_response_id
         return {
-            "id": f"resp_{response.id}",
+            "id": written_id(response.id),
             "object": "response",
             "created_at": response.created.seconds,
             "completed_at": response.completed.seconds if response.HasField("completed") else None,
@@ -68,6 +98,9 @@ class ResponseObject:
             **self.echo,
             "reasoning": self.echo["reasoning"] | {"effort": effort},
             **_ABSENT,
+            "previous_response_id": written_id(previous_id) if previous_id else None,
+            "store": response.stored,
+            **({"store_error": response.store_error} if response.store_error else {}),
         }
 
 

@@ -46,7 +46,7 @@ def test_stream_is_golden(*, include_usage: bool) -> None:
     assert encode(include_usage=include_usage) == (GOLDEN / name).read_bytes()
 
 
-def test_whole_is_golden() -> None:
+def test_unstreamed_answer_is_golden() -> None:
     """A whole answer is encoded to exactly the recorded bytes."""
     response = text_format.Parse((GOLDEN / "answer.textproto").read_text(), chat_pb2.ChatResponse())
     assert OpenAIEncoder(has_logprobs=True).whole(response) == (GOLDEN / "openai_answer.json").read_bytes()

@@ -159,7 +159,7 @@ LOGPROBS = {
 }
 
 
-def test_whole_answer() -> None:
+def test_unstreamed_answer() -> None:
     """A whole answer is a text_completion; logprobs are parallel lists that begin with the prompt's."""
     choice = completion_pb2.CompletionChoice(
         index=1, prompt_index=1, text="A€c", finish_reason=chat_pb2.FINISH_REASON_STOP,

@@ -32,7 +32,7 @@ def chunks(call: Any, events: list[str], kind: Any = chat_pb2.StreamChatResponse
 
 
 def test_every_chunk_has_usage_with_continuous_usage_stats() -> None:
-    """The usage grows to that of the last chunk; the service is asked for token counts only."""
+    """The usage grows to that of the last chunk; the request to the service asks for token counts only."""
     call = parse(stream=True, stream_options=EACH)
     assert call.request.HasField("tokens")
     assert not call.request.tokens.ids

@@ -1,4 +1,4 @@
-"""Requests for responses become the contract's messages, field by field, and errors come back in the caller's names."""
+"""Requests for responses become the contract's messages, field by field, and errors have the caller's names."""
 
 from __future__ import annotations
 
@@ -100,6 +100,7 @@ def test_items(item: dict[str, Any], expected: dict[str, Any]) -> None:
         ({"truncation": "auto"}, {"serving": {"error_behavior": "ERROR_BEHAVIOR_TRUNCATE"}}),
         ({"truncation": "disabled"}, {}),
         ({"store": False, "background": False, "user": "u", "safety_identifier": "s"}, {}),
+        ({"previous_response_id": "resp_0af3"}, {"previous_response_id": "0af3"}),
     ],
 )  # fmt: skip
 def test_fields(fields: dict[str, Any], expected: dict[str, Any]) -> None:

@@ -24,11 +24,10 @@ def rejection(**fields: Any) -> Failure:
     ("fields", "field", "reason"),
     [
         ({"background": True}, "background", Reason.UNSUPPORTED_FIELD),
-        ({"store": True}, "store", Reason.UNSUPPORTED_FIELD),
         ({"conversation": "conv_1"}, "conversation", Reason.UNSUPPORTED_FIELD),
         ({"conversation": {"id": "conv_1"}}, "conversation", Reason.UNSUPPORTED_FIELD),
         ({"service_tier": "auto"}, "service_tier", Reason.UNSUPPORTED_FIELD),
-        ({"previous_response_id": "resp_1"}, "previous_response_id", Reason.UNSUPPORTED_FIELD),
+        ({"previous_response_id": {}}, "previous_response_id", Reason.INVALID_TYPE),
         ({"prompt": {"id": "pmpt_1"}}, "prompt", Reason.UNSUPPORTED_FIELD),
         ({"moderation": {}}, "moderation", Reason.UNSUPPORTED_FIELD),
         ({"stream_options": {"include_usage": True}}, "stream_options", Reason.INVALID_FIELD),

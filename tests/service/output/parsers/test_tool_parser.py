@@ -125,7 +125,7 @@ def test_parser_finds_calls_and_keeps_the_rest(syntax: ToolSyntax, text: str, co
 
 
 @pytest.mark.parametrize(("syntax", "text", "content", "calls"), CASES, ids=IDS)
-def test_parser_is_the_same_for_every_cut(syntax: ToolSyntax, text: str, content: str, calls: Calls) -> None:
+def test_parser_result_does_not_depend_on_cuts(syntax: ToolSyntax, text: str, content: str, calls: Calls) -> None:
     """A text gives the same result if it is cut in two or (short texts) in three parts, or to single characters."""
     cuts: list[Iterable[int]] = [[cut] for cut in range(len(text) + 1)]
     cuts.append(range(len(text)))

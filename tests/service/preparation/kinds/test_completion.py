@@ -177,7 +177,7 @@ async def test_prompt_ended_by_the_deadline_has_no_logprobs(preparation: Prepara
 
 @pytest.mark.slow
 @given(data=st.data())
-async def test_answer_is_the_same_however_outputs_are_cut_and_interleaved(
+async def test_answer_does_not_depend_on_cuts_and_order_of_outputs(
     preparation: Preparation, data: st.DataObject
 ) -> None:
     """Texts, logprobs and ends are those of each choice alone, for every order and merging of outputs."""

@@ -61,7 +61,9 @@ def prompt_of(response: Response) -> str:
         ("", ["message "]),
     ],
 )  # fmt: skip
-async def test_response_is_the_same_for_every_grouping(preparation: Preparation, text: str, items: list[str]) -> None:
+async def test_response_does_not_depend_on_the_grouping_of_tokens(
+    preparation: Preparation, text: str, items: list[str]
+) -> None:
     """However many tokens are in one output, the items, their logprobs and the usage are the same."""
     fields = {"tools": TOOLS, "logprobs": {"topLogprobs": 0}}
     whole = respond(await response_of(preparation, **fields), text)
@@ -89,7 +91,7 @@ async def test_logprob_tokens_spell_the_messages_text(preparation: Preparation) 
     assert b"".join(each.bytes for each in part.logprobs).decode() == part.text == "hello there"
 
 
-async def test_whole_response_is_the_fold_of_its_stream(preparation: Preparation) -> None:
+async def test_unstreamed_response_is_the_fold_of_its_stream(preparation: Preparation) -> None:
     """The whole response and the stream contain the same values."""
     outputs = list(outputs_of(TOKENIZER, [*TOKENIZER.encode("<think>hm</think>Hello."), END_ID]))
     response = await response_of(preparation)

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from sluice_client.v1 import model_pb2 as _model_pb2
+from sluice_client.v1 import serving_pb2 as _serving_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -34,6 +35,7 @@ class Endpoint(_message.Message):
     CONFIG_VERSION_FIELD_NUMBER: _builtins.int
     IS_MODEL_FIELD_NUMBER: _builtins.int
     PARENT_FIELD_NUMBER: _builtins.int
+    SERVICE_LEVEL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name that requests use as `model`."""
     task: _model_pb2.Task.ValueType
@@ -58,6 +60,10 @@ class Endpoint(_message.Message):
     def updated(self) -> _timestamp_pb2.Timestamp:
         """The time of the last change."""
 
+    @_builtins.property
+    def service_level(self) -> _serving_pb2.ServiceLevel:
+        """The service level objectives of requests that have no own ones. Absent if there are none."""
+
     def __init__(
         self,
         *,
@@ -69,10 +75,11 @@ class Endpoint(_message.Message):
         config_version: _builtins.int = ...,
         is_model: _builtins.bool = ...,
         parent: _builtins.str = ...,
+        service_level: _serving_pb2.ServiceLevel | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "updated", b"updated"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "service_level", b"service_level", "updated", b"updated"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_version", b"config_version", "created", b"created", "entities", b"entities", "is_model", b"is_model", "name", b"name", "parent", b"parent", "task", b"task", "updated", b"updated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_version", b"config_version", "created", b"created", "entities", b"entities", "is_model", b"is_model", "name", b"name", "parent", b"parent", "service_level", b"service_level", "task", b"task", "updated", b"updated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -209,6 +216,7 @@ class CreateEndpointRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     ENTITIES_FIELD_NUMBER: _builtins.int
+    SERVICE_LEVEL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name: 1 to 256 letters, digits, dots, underscores and dashes, but not `.` or
     `..`. Required.
@@ -217,15 +225,20 @@ class CreateEndpointRequest(_message.Message):
     def entities(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServedEntity]:
         """The models that serve the endpoint, 1 to 16. Required."""
 
+    @_builtins.property
+    def service_level(self) -> _serving_pb2.ServiceLevel:
+        """The service level objectives of requests that have no own ones. Default: those of the request's API key, or none."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         entities: _abc.Iterable[Global___ServedEntity] | None = ...,
+        service_level: _serving_pb2.ServiceLevel | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["service_level", b"service_level"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["entities", b"entities", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entities", b"entities", "name", b"name", "service_level", b"service_level"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -264,6 +277,7 @@ class UpdateEndpointRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ENTITIES_FIELD_NUMBER: _builtins.int
     CONFIG_VERSION_FIELD_NUMBER: _builtins.int
+    SERVICE_LEVEL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name, 1 to 256 characters. Required."""
     config_version: _builtins.int
@@ -274,16 +288,23 @@ class UpdateEndpointRequest(_message.Message):
     def entities(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServedEntity]:
         """The complete new set of models, 1 to 16. Required."""
 
+    @_builtins.property
+    def service_level(self) -> _serving_pb2.ServiceLevel:
+        """The new service level objectives of requests that have no own ones; an empty message removes them. Default:
+        unchanged.
+        """
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         entities: _abc.Iterable[Global___ServedEntity] | None = ...,
         config_version: _builtins.int | None = ...,
+        service_level: _serving_pb2.ServiceLevel | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_config_version", b"_config_version", "config_version", b"config_version"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_config_version", b"_config_version", "config_version", b"config_version", "service_level", b"service_level"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_config_version", b"_config_version", "config_version", b"config_version", "entities", b"entities", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_config_version", b"_config_version", "config_version", b"config_version", "entities", b"entities", "name", b"name", "service_level", b"service_level"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__config_version: _TypeAlias = _typing.Literal["config_version"]  # noqa: Y015
     _WhichOneofArgType__config_version: _TypeAlias = _typing.Literal["_config_version", b"_config_version"]  # noqa: Y015

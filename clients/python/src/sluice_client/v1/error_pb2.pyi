@@ -199,6 +199,16 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """INTERNAL. The server failed unexpectedly; the message has the request's id only. Report the id to the
     operator.
     """
+    ERROR_REASON_RESPONSE_NOT_FOUND: _ErrorReason.ValueType  # 60
+    """NOT_FOUND. The client's API key has stored no response with this id: it was never stored, was deleted, has expired,
+    or is another key's. Send the items themselves.
+    """
+    ERROR_REASON_STORING_OFF: _ErrorReason.ValueType  # 61
+    """FAILED_PRECONDITION. The server's settings don't allow responses to be stored. Leave out `store`, and send earlier
+    items in `input`.
+    """
+    ERROR_REASON_STORE_UNAVAILABLE: _ErrorReason.ValueType  # 62
+    """UNAVAILABLE. The store of responses does not answer. Retry after the delay in RetryInfo."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The reason of a failed call, finer than its gRPC status. A status carries it as the `reason` of its
@@ -384,4 +394,14 @@ ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 51
 """INTERNAL. The server failed unexpectedly; the message has the request's id only. Report the id to the
 operator.
 """
+ERROR_REASON_RESPONSE_NOT_FOUND: ErrorReason.ValueType  # 60
+"""NOT_FOUND. The client's API key has stored no response with this id: it was never stored, was deleted, has expired,
+or is another key's. Send the items themselves.
+"""
+ERROR_REASON_STORING_OFF: ErrorReason.ValueType  # 61
+"""FAILED_PRECONDITION. The server's settings don't allow responses to be stored. Leave out `store`, and send earlier
+items in `input`.
+"""
+ERROR_REASON_STORE_UNAVAILABLE: ErrorReason.ValueType  # 62
+"""UNAVAILABLE. The store of responses does not answer. Retry after the delay in RetryInfo."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -244,6 +244,9 @@ class Response(_message.Message):
     METADATA_FIELD_NUMBER: _builtins.int
     COMPLETED_FIELD_NUMBER: _builtins.int
     REASONING_EFFORT_FIELD_NUMBER: _builtins.int
+    PREVIOUS_RESPONSE_ID_FIELD_NUMBER: _builtins.int
+    STORED_FIELD_NUMBER: _builtins.int
+    STORE_ERROR_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The unique id of the response."""
     model: _builtins.str
@@ -260,6 +263,12 @@ class Response(_message.Message):
     """The effective amount of reasoning, with defaults applied; unset if the model has no reasoning, or if its chat
     template decides the amount.
     """
+    previous_response_id: _builtins.str
+    """The id of the response that this one continues, if any."""
+    stored: _builtins.bool
+    """Whether the response is stored; while it is in progress, whether it will be."""
+    store_error: _builtins.str
+    """The reason why the response could not be stored although the request has `store: true`. Empty if it is stored."""
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
         """The time at which the request was admitted."""
@@ -304,10 +313,13 @@ class Response(_message.Message):
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         completed: _timestamp_pb2.Timestamp | None = ...,
         reasoning_effort: _chat_pb2.ReasoningEffort.ValueType = ...,
+        previous_response_id: _builtins.str = ...,
+        stored: _builtins.bool = ...,
+        store_error: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "created", b"created", "sampling", b"sampling", "stopping", b"stopping", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "created", b"created", "id", b"id", "incomplete_reason", b"incomplete_reason", "metadata", b"metadata", "model", b"model", "output", b"output", "reasoning_effort", b"reasoning_effort", "sampling", b"sampling", "status", b"status", "stopping", b"stopping", "system_fingerprint", b"system_fingerprint", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "created", b"created", "id", b"id", "incomplete_reason", b"incomplete_reason", "metadata", b"metadata", "model", b"model", "output", b"output", "previous_response_id", b"previous_response_id", "reasoning_effort", b"reasoning_effort", "sampling", b"sampling", "status", b"status", "stopping", b"stopping", "store_error", b"store_error", "stored", b"stored", "system_fingerprint", b"system_fingerprint", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

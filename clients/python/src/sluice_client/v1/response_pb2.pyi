@@ -68,6 +68,9 @@ class CreateResponseRequest(_message.Message):
     RESUME_FIELD_NUMBER: _builtins.int
     CHAT_TEMPLATE_KWARGS_FIELD_NUMBER: _builtins.int
     DEFAULT_REASONING_EFFORT_FIELD_NUMBER: _builtins.int
+    STORE_FIELD_NUMBER: _builtins.int
+    PREVIOUS_RESPONSE_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_DATA_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The name of a served model or endpoint, 1 to 256 characters. Required."""
     instructions: _builtins.str
@@ -93,6 +96,19 @@ class CreateResponseRequest(_message.Message):
     default_reasoning_effort: _chat_pb2.ReasoningEffort.ValueType
     """The amount of reasoning if neither `reasoning_effort` nor the service's settings for the model specify it; for API
     dialects that document a default. Default: the default of the model's chat template.
+    """
+    store: _builtins.bool
+    """Whether the server stores the request and its response when the response is complete, or cut off by a limit. If that
+    fails, the response is returned all the same, with `store_error`. STORING_OFF if the server's settings don't allow
+    it. Default: false.
+    """
+    previous_response_id: _builtins.str
+    """The id of a stored response that this one continues, at most 256 characters: its items, and those of the responses
+    that it continues itself, precede `input`. Its instructions and parameters don't apply. Default: none.
+    """
+    client_data: _builtins.bytes
+    """Data of the client that is stored with the response and returned by GetResponse unchanged, at most 8 MiB; for API
+    dialects that return fields of a request. Ignored unless `store` is true. Default: none.
     """
     @_builtins.property
     def input(self) -> _containers.RepeatedCompositeFieldContainer[_response_item_pb2.InputItem]:
@@ -154,10 +170,13 @@ class CreateResponseRequest(_message.Message):
         resume: _resume_pb2.ResumeOptions | None = ...,
         chat_template_kwargs: _builtins.str = ...,
         default_reasoning_effort: _chat_pb2.ReasoningEffort.ValueType = ...,
+        store: _builtins.bool = ...,
+        previous_response_id: _builtins.str = ...,
+        client_data: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_instructions", b"_instructions", "_max_output_tokens", b"_max_output_tokens", "_max_tool_calls", b"_max_tool_calls", "_parallel_tool_calls", b"_parallel_tool_calls", "instructions", b"instructions", "logprobs", b"logprobs", "max_output_tokens", b"max_output_tokens", "max_tool_calls", b"max_tool_calls", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "tool_choice", b"tool_choice"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_instructions", b"_instructions", "_max_output_tokens", b"_max_output_tokens", "_max_tool_calls", b"_max_tool_calls", "_parallel_tool_calls", b"_parallel_tool_calls", "chat_template_kwargs", b"chat_template_kwargs", "default_reasoning_effort", b"default_reasoning_effort", "input", b"input", "instructions", b"instructions", "logprobs", b"logprobs", "max_output_tokens", b"max_output_tokens", "max_tool_calls", b"max_tool_calls", "metadata", b"metadata", "model", b"model", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "reasoning_effort", b"reasoning_effort", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "tool_choice", b"tool_choice", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_instructions", b"_instructions", "_max_output_tokens", b"_max_output_tokens", "_max_tool_calls", b"_max_tool_calls", "_parallel_tool_calls", b"_parallel_tool_calls", "chat_template_kwargs", b"chat_template_kwargs", "client_data", b"client_data", "default_reasoning_effort", b"default_reasoning_effort", "input", b"input", "instructions", b"instructions", "logprobs", b"logprobs", "max_output_tokens", b"max_output_tokens", "max_tool_calls", b"max_tool_calls", "metadata", b"metadata", "model", b"model", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "previous_response_id", b"previous_response_id", "reasoning_effort", b"reasoning_effort", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "store", b"store", "tool_choice", b"tool_choice", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__instructions: _TypeAlias = _typing.Literal["instructions"]  # noqa: Y015
     _WhichOneofArgType__instructions: _TypeAlias = _typing.Literal["_instructions", b"_instructions"]  # noqa: Y015

@@ -43,6 +43,10 @@ class _RpcKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RpcKind.Value
     """Reports the server's load to operators and balancers. It is served above the limit of concurrent calls too, and
     logged only if it fails. Without side effects.
     """
+    RPC_KIND_OWN_DATA: _RpcKind.ValueType  # 5
+    """Changes what the server has stored for the caller, and nothing that others see. Without keys every client may call
+    it. A repeated call has no further effect, but may return NOT_FOUND.
+    """
 
 class RpcKind(_RpcKind, metaclass=_RpcKindEnumTypeWrapper):
     """What serving an RPC involves."""
@@ -62,6 +66,10 @@ RPC_KIND_CHANGE: RpcKind.ValueType  # 3
 RPC_KIND_MONITORING: RpcKind.ValueType  # 4
 """Reports the server's load to operators and balancers. It is served above the limit of concurrent calls too, and
 logged only if it fails. Without side effects.
+"""
+RPC_KIND_OWN_DATA: RpcKind.ValueType  # 5
+"""Changes what the server has stored for the caller, and nothing that others see. Without keys every client may call
+it. A repeated call has no further effect, but may return NOT_FOUND.
 """
 Global___RpcKind: _TypeAlias = RpcKind  # noqa: Y015
 

@@ -79,13 +79,13 @@ class ServingOptions(_message.Message):
     slo_first_token_seconds: _builtins.float
     """The service level objective for the first token: the time from the arrival of the call in seconds. Other work yields
     to a request as long as it can be met; a request that arrives when it can't be met is rejected with
-    RESOURCE_EXHAUSTED, and RetryInfo has the time at which it could be. Above 0, at most 3,600. Default: that of the API
-    key, or none. A request without objectives is batch work, which has the time that others leave. Objectives have no
+    RESOURCE_EXHAUSTED, and RetryInfo has the time at which it could be. Above 0, at most 3,600. Default: that of the
+    endpoint, else of the API key, or none. A request without objectives is batch work, which has the time that others leave. Objectives have no
     effect on requests that don't generate text.
     """
     slo_token_seconds: _builtins.float
     """The service level objective for the following tokens: the mean time between two tokens of a choice in seconds, with
-    the same effect. Above 0, at most 3,600. Default: that of the API key, or none.
+    the same effect. Above 0, at most 3,600. Default: that of the endpoint, else of the API key, or none.
     """
     separate_tokens: _builtins.bool
     """Whether each generated token of a stream is sent in a separate piece, at the cost of throughput. Text that is held
@@ -125,3 +125,36 @@ class ServingOptions(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__slo_token_seconds) -> _WhichOneofReturnType__slo_token_seconds | None: ...
 
 Global___ServingOptions: _TypeAlias = ServingOptions  # noqa: Y015
+
+@_typing.final
+class ServiceLevel(_message.Message):
+    """The service level objectives of requests that have no own ones."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_TOKEN_SECONDS_FIELD_NUMBER: _builtins.int
+    TOKEN_SECONDS_FIELD_NUMBER: _builtins.int
+    first_token_seconds: _builtins.float
+    """The value of `ServingOptions.slo_first_token_seconds`: above 0, at most 3,600. Default: that of the API key, or none."""
+    token_seconds: _builtins.float
+    """The value of `ServingOptions.slo_token_seconds`: above 0, at most 3,600. Default: that of the API key, or none."""
+    def __init__(
+        self,
+        *,
+        first_token_seconds: _builtins.float | None = ...,
+        token_seconds: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_first_token_seconds", b"_first_token_seconds", "_token_seconds", b"_token_seconds", "first_token_seconds", b"first_token_seconds", "token_seconds", b"token_seconds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_first_token_seconds", b"_first_token_seconds", "_token_seconds", b"_token_seconds", "first_token_seconds", b"first_token_seconds", "token_seconds", b"token_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__first_token_seconds: _TypeAlias = _typing.Literal["first_token_seconds"]  # noqa: Y015
+    _WhichOneofArgType__first_token_seconds: _TypeAlias = _typing.Literal["_first_token_seconds", b"_first_token_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__token_seconds: _TypeAlias = _typing.Literal["token_seconds"]  # noqa: Y015
+    _WhichOneofArgType__token_seconds: _TypeAlias = _typing.Literal["_token_seconds", b"_token_seconds"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__first_token_seconds) -> _WhichOneofReturnType__first_token_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__token_seconds) -> _WhichOneofReturnType__token_seconds | None: ...
+
+Global___ServiceLevel: _TypeAlias = ServiceLevel  # noqa: Y015

@@ -21,8 +21,8 @@ from runner.proxy.fleet import Fleet
 from runner.proxy.production import production_config, write_first_hosts
 from runner.tls.development_tls import DevelopmentTls
 from service.interceptors.load_report import as_binary, as_text
-from tests.e2e.door import Door
 from tests.e2e.envoy.http2 import begun_calls
+from tests.e2e.envoy_process import EnvoyProcess
 from tests.e2e.stack import ROOT, free_ports
 from tests.waiting import GUARD_S
 
@@ -86,7 +86,7 @@ async def replicas(*names: str, tls: DevelopmentTls | None = None) -> AsyncItera
         await asyncio.gather(*(each.stop() for each in found))
 
 
-class FleetDoor(Door):
+class FleetEnvoy(EnvoyProcess):
     """An Envoy with a fleet's configuration. `inner_port` is the gateways' listener."""
 
     def __init__(
@@ -144,13 +144,13 @@ async def ask_on(channel: aio.Channel, **headers: str) -> str:
     return answer.decode()
 
 
-async def homes(door: FleetDoor, *names: str) -> dict[str, str]:
+async def homes(envoy: FleetEnvoy, *names: str) -> dict[str, str]:
     """Return the replica of each of some keys, once these replicas all get calls.
 
     Envoy's threads update hosts with a delay.
     """
     found: dict[str, str] = {}
-    async with aio.insecure_channel(door.target) as channel:
+    async with aio.insecure_channel(envoy.target) as channel:
         while set(found.values()) != set(names):
             found = {key: await ask_on(channel, affinity=key) for key in map(str, range(60))}
     return found
@@ -162,26 +162,26 @@ async def test_affinity_key_selects_a_replica_and_model_selects_a_pool(tmp_path:
     Other calls use the whole default pool.
     """
     async with replicas("a", "b", "c", "large") as (a, b, c, large):
-        door = await asyncio.to_thread(FleetDoor, tmp_path, service=[a, b, c], large=[large])
-        with door:
-            for key, home in list((await homes(door, "a", "b", "c")).items())[:12]:
-                assert {await ask(port, affinity=key) for port in (door.port, door.inner_port)} == {home}
+        envoy = await asyncio.to_thread(FleetEnvoy, tmp_path, service=[a, b, c], large=[large])
+        with envoy:
+            for key, home in list((await homes(envoy, "a", "b", "c")).items())[:12]:
+                assert {await ask(port, affinity=key) for port in (envoy.port, envoy.inner_port)} == {home}
             for headers in ({"model": "org%2Flarge"}, {"model": "org%2Flarge", "affinity": "1"}):
-                assert await ask(door.inner_port, **headers) == "large"
-            assert await ask(door.port, model="org%2Fother") in {"a", "b", "c"}
-            assert {await ask(door.port) for _ in range(40)} == {"a", "b", "c"}
+                assert await ask(envoy.inner_port, **headers) == "large"
+            assert await ask(envoy.port, model="org%2Fother") in {"a", "b", "c"}
+            assert {await ask(envoy.port) for _ in range(40)} == {"a", "b", "c"}
 
 
 async def test_calls_of_a_hot_key_are_spread_over_replicas(tmp_path: Path) -> None:
     """Of many concurrent calls with one key, no replica gets more than 1.5 times its share."""
     async with replicas("a", "b", "c") as hosts:
-        door = await asyncio.to_thread(FleetDoor, tmp_path, service=hosts)
-        with door:
-            await homes(door, "a", "b", "c")
+        envoy = await asyncio.to_thread(FleetEnvoy, tmp_path, service=hosts)
+        with envoy:
+            await homes(envoy, "a", "b", "c")
             num_before = sum(each.num_calls for each in hosts)
             for each in hosts:
                 each.release.clear()
-            calls = [asyncio.create_task(ask(door.port, affinity="hot")) for _ in range(30)]
+            calls = [asyncio.create_task(ask(envoy.port, affinity="hot")) for _ in range(30)]
             while sum(each.num_calls for each in hosts) < num_before + 30:  # noqa: ASYNC110  a counter has no event
                 await asyncio.sleep(0.01)
             for each in hosts:
@@ -194,17 +194,17 @@ async def test_calls_of_a_hot_key_are_spread_over_replicas(tmp_path: Path) -> No
 async def test_replicas_are_added_and_removed_by_their_file(tmp_path: Path) -> None:
     """An added replica gets calls, a removed one gets none, and the keys of the others mostly stay."""
     async with replicas("a", "b", "c") as (a, b, c):
-        door = await asyncio.to_thread(FleetDoor, tmp_path, service=[a, b])
-        with door:
-            before = await homes(door, "a", "b")
+        envoy = await asyncio.to_thread(FleetEnvoy, tmp_path, service=[a, b])
+        with envoy:
+            before = await homes(envoy, "a", "b")
             write_hosts(tmp_path, "service", [each.host for each in (a, b, c)])
-            between = await homes(door, "a", "b", "c")
+            between = await homes(envoy, "a", "b", "c")
             assert sum(between[key] == before[key] for key in before) >= 24  # about a third moves
             write_hosts(tmp_path, "service", [each.host for each in (a, c)])
-            after = await homes(door, "a", "c")
+            after = await homes(envoy, "a", "c")
             moved = [key for key in between if between[key] not in {"b", after[key]}]
             assert len(moved) <= 12  # in addition to those of b
-            assert {await ask(door.port) for _ in range(20)} == {"a", "c"}
+            assert {await ask(envoy.port) for _ in range(20)} == {"a", "c"}
 
 
 @pytest.mark.parametrize(
@@ -219,12 +219,12 @@ async def test_calls_rejected_before_their_start_are_retried(reason: str, num_fa
             await context.abort(grpc.StatusCode.UNAVAILABLE, "not now", (("x-sluice-reason", reason),))
 
         a.failure = reject
-        door = await asyncio.to_thread(FleetDoor, tmp_path, service=[a, b])
-        with door:
+        envoy = await asyncio.to_thread(FleetEnvoy, tmp_path, service=[a, b])
+        with envoy:
             ends: Counter[str] = Counter()
             while a.num_calls < 100:
                 try:
-                    ends[await ask(door.port)] += 1
+                    ends[await ask(envoy.port)] += 1
                 except aio.AioRpcError as error:
                     ends[error.code().name] += 1
             assert set(ends) <= {"b", "UNAVAILABLE"}
@@ -240,30 +240,30 @@ async def test_expired_deadlines_eject_no_replica(tmp_path: Path) -> None:
 
         for each in hosts:
             each.failure = expire
-        door = await asyncio.to_thread(FleetDoor, tmp_path, service=hosts)
-        with door:
+        envoy = await asyncio.to_thread(FleetEnvoy, tmp_path, service=hosts)
+        with envoy:
             for _ in range(24):
                 with pytest.raises(aio.AioRpcError):
-                    await ask(door.port)
-            assert door.stat("cluster.service.outlier_detection.ejections_active") == 0
-            assert door.stat("cluster.service.membership_healthy") == 2
+                    await ask(envoy.port)
+            assert envoy.stat("cluster.service.outlier_detection.ejections_active") == 0
+            assert envoy.stat("cluster.service.membership_healthy") == 2
 
 
 async def test_death_of_a_gateway_ends_no_call_of_another(tmp_path: Path) -> None:
     """A gateway's connection that closes with 1,024 calls ends no call of another gateway."""
     async with replicas("a") as (a,):
-        door = await asyncio.to_thread(FleetDoor, tmp_path, service=[a])
-        with door:
+        envoy = await asyncio.to_thread(FleetEnvoy, tmp_path, service=[a])
+        with envoy:
             a.release.clear()
-            async with aio.insecure_channel(f"127.0.0.1:{door.inner_port}") as channel:
+            async with aio.insecure_channel(f"127.0.0.1:{envoy.inner_port}") as channel:
                 kept = asyncio.create_task(ask_on(channel))
-                _, writer = await asyncio.open_connection("127.0.0.1", door.inner_port)
+                _, writer = await asyncio.open_connection("127.0.0.1", envoy.inner_port)
                 writer.write(begun_calls(1024, CALL, b""))
                 while a.num_calls < 1025:  # noqa: ASYNC110  a counter has no event
                     await asyncio.sleep(0.01)
                 writer.transport.abort()
-                await asyncio.to_thread(door.until, lambda: door.stat("cluster.service.upstream_rq_active") <= 1)
-                assert door.stat("cluster.service.http2.outbound_control_flood") == 0
+                await asyncio.to_thread(envoy.until, lambda: envoy.stat("cluster.service.upstream_rq_active") <= 1)
+                assert envoy.stat("cluster.service.http2.outbound_control_flood") == 0
                 a.release.set()
                 assert await kept == "a"
 
@@ -273,14 +273,14 @@ async def test_all_connections_have_tls(tmp_path: Path) -> None:
     tls = DevelopmentTls(tmp_path / "certs", mutual=True)
     tls.make("127.0.0.1")
     async with replicas("a", "b", tls=tls) as hosts:
-        door = await asyncio.to_thread(FleetDoor, tmp_path, tls, service=hosts)
-        with door:
+        envoy = await asyncio.to_thread(FleetEnvoy, tmp_path, tls, service=hosts)
+        with envoy:
             known = grpc.ssl_channel_credentials(*tls.client_pems())
             stranger = grpc.ssl_channel_credentials((tls.folder / "ca.pem").read_bytes())
-            for port, credentials in ((door.port, stranger), (door.inner_port, known)):
+            for port, credentials in ((envoy.port, stranger), (envoy.inner_port, known)):
                 async with aio.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
                     assert await ask_on(channel, affinity="1") in {"a", "b"}
-            async with aio.secure_channel(f"127.0.0.1:{door.inner_port}", stranger) as channel:
+            async with aio.secure_channel(f"127.0.0.1:{envoy.inner_port}", stranger) as channel:
                 with pytest.raises(aio.AioRpcError) as failure:
                     await ask_on(channel)
             assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -299,9 +299,9 @@ async def test_calls_are_weighted_by_load_reports(tmp_path: Path) -> None:
         idle.trailers = (("endpoint-load-metrics", as_text(1.0, 0.0, 0.2, {})),)
         half.trailers = (("endpoint-load-metrics", as_text(1.0, 0.0, 0.4, {})),)
         full.trailers = (("endpoint-load-metrics-bin", as_binary(1.0, 0.0, 0.8, {"num_requests_waiting": 3.0})),)
-        door = await asyncio.to_thread(FleetDoor, tmp_path, policy=documented_policy(), service=[idle, half, full])
-        with door:
-            async with aio.insecure_channel(door.target) as channel, asyncio.timeout(GUARD_S):
+        envoy = await asyncio.to_thread(FleetEnvoy, tmp_path, policy=documented_policy(), service=[idle, half, full])
+        with envoy:
+            async with aio.insecure_channel(envoy.target) as channel, asyncio.timeout(GUARD_S):
                 while True:  # weights take effect after several reports
                     shares = Counter([await ask_on(channel) for _ in range(140)])
                     if (

@@ -20,7 +20,7 @@ from tests.e2e.stack import free_ports
 from tests.waiting import GUARD_S
 
 
-class Door:
+class EnvoyProcess:
     """A real Envoy in a separate process.
 
     `change` lowers limits of its configuration, so that a test can reach them.
@@ -46,7 +46,7 @@ class Door:
             )
         )
         change(config)
-        self._folder = tempfile.TemporaryDirectory(prefix="sluice-door-")
+        self._folder = tempfile.TemporaryDirectory(prefix="sluice-envoy-")
         path = Path(self._folder.name) / "envoy.yaml"
         path.write_text(yaml.safe_dump(config))
         with Path(self._folder.name, "log").open("w") as log:

@@ -1,0 +1,108 @@
+"""Stored responses in OpenAI's JSON: a response, a page of its input items, and the confirmation of its deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+from sluice.v1 import content_pb2, response_item_pb2, stored_response_pb2
+
+from gateway.dialects.openai_family.responses.part import image_answer
+from gateway.dialects.openai_family.responses.response_id import to_id, written_id
+from gateway.dialects.openai_family.responses.response_object import ResponseObject
+from gateway.dialects.seam.contract_limit import put
+from gateway.dialects.seam.failure import Failure, Reason
+
+PARAMETER: Final = "response_id"  # of the path
+
+_ORDERS: Final = {"asc": False, "desc": True}
+_ROLES: Final = {
+    content_pb2.ROLE_SYSTEM: "system",
+    content_pb2.ROLE_USER: "user",
+    content_pb2.ROLE_ASSISTANT: "assistant",
+}
+_CALLER_NAMES: Final = {"id": PARAMETER, "page_size": "limit"}
+
+
+def caller_name(field: str) -> str:
+    """Return the caller's name of a field of a request for a stored response."""
+    return _CALLER_NAMES.get(field, field)
+
+
+def to_get(path: Mapping[str, str], query: Mapping[str, str]) -> stored_response_pb2.GetResponseRequest:
+    """Return the contract's request for a stored response. Raise Failure if it is to be streamed."""
+    if query.get("stream", "false").lower() not in {"false", "0"}:
+        raise Failure.of_field("stream", "must be false: stored responses are not streamed", Reason.UNSUPPORTED_FIELD)
+    return stored_response_pb2.GetResponseRequest(id=to_id(path[PARAMETER]))
+
+
+def to_delete(path: Mapping[str, str]) -> stored_response_pb2.DeleteResponseRequest:
+    """Return the contract's request to delete a stored response."""
+    return stored_response_pb2.DeleteResponseRequest(id=to_id(path[PARAMETER]))
+
+
+def to_list(path: Mapping[str, str], query: Mapping[str, str]) -> stored_response_pb2.ListInputItemsRequest:
+    """Return the contract's request for a page of input items, by default the last 20. Raise Failure."""
+    order, limit = query.get("order", "desc"), query.get("limit")
+    if order not in _ORDERS:
+        raise Failure.of_field("order", "must be asc or desc")
+    request = stored_response_pb2.ListInputItemsRequest(
+        id=to_id(path[PARAMETER]), after=query.get("after", ""), descending=_ORDERS[order]
+    )
+    if limit is not None:
+        if not (limit.isascii() and limit.isdigit()):
+            raise Failure.of_field("limit", "must be a whole number", Reason.INVALID_TYPE)
+        put(request, "page_size", int(limit[:20]), "limit")
+    return request
+
+
+def to_response(answer: stored_response_pb2.GetResponseResponse) -> bytes:
+    """Return the body of `GET /v1/responses/{response_id}`: that of the answer when it was created."""
+    return orjson.dumps(ResponseObject.from_client_data(answer.client_data).write(answer.response))
+
+
+def to_deleted(request: stored_response_pb2.DeleteResponseRequest) -> bytes:
+    """Return the body of `DELETE /v1/responses/{response_id}`."""
+    return orjson.dumps({"id": written_id(request.id), "object": "response", "deleted": True})
+
+
+def to_page(answer: stored_response_pb2.ListInputItemsResponse) -> bytes:
+    """Return the body of `GET /v1/responses/{response_id}/input_items`."""
+    items = [_to_item(each) for each in answer.items]
+    return orjson.dumps(
+        {
+            "object": "list",
+            "data": items,
+            "first_id": items[0]["id"] if items else None,
+            "last_id": items[-1]["id"] if items else None,
+            "has_more": answer.has_more,
+        }
+    )
+
+
+def _to_item(stored: stored_response_pb2.StoredInputItem) -> dict[str, Any]:
+    """Return an input item, which can be sent again unchanged."""
+    item = stored.item
+    kind = item.WhichOneof("item")
+    shared = {"id": stored.id, "type": kind, "status": "completed"}
+    match kind:
+        case "message":
+            return {**shared, "role": _ROLES[item.message.role], "content": _to_content(item.message)}
+        case "function_call":
+            call = item.function_call
+            return {**shared, "call_id": call.call_id, "name": call.name, "arguments": call.arguments}
+        case "function_call_output":
+            output = item.function_call_output
+            return {**shared, "call_id": output.call_id, "output": output.output}
+        case _:
+            return {**shared, "summary": [], "content": [{"type": "reasoning_text", "text": item.reasoning.text}]}
+
+
+def _to_content(message: response_item_pb2.InputMessage) -> list[dict[str, Any]]:
+    if message.role == content_pb2.ROLE_ASSISTANT:
+        return [{"type": "output_text", "text": part.text, "annotations": []} for part in message.content]
+    return [
+        {"type": "input_text", "text": part.text} if part.HasField("text") else image_answer(part)
+        for part in message.content
+    ]

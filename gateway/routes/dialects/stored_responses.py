@@ -1,0 +1,64 @@
+"""The operations of stored responses in the OpenAI style."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from gateway.dialects.openai_family.answers.answer import ResponseAnswer
+from gateway.dialects.openai_family.answers.stored import DeletedResponseAnswer, InputItemsAnswer
+from gateway.dialects.openai_family.responses import stored
+from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
+from gateway.http.offload import offload
+from gateway.routes.handling.handler import Lookup
+from gateway.routes.surface.operation import Operation, Parameter
+from gateway.routes.upstream.upstream import Upstream
+from gateway.upstream.client import Caller
+
+_ID: Final = Parameter(stored.PARAMETER, "path", "The id of a stored response.", "resp_0af3")
+_PAGE: Final = (
+    _ID,
+    Parameter("limit", "query", "How many items; 20 by default.", "20",
+              schema={"type": "integer", "minimum": 1, "maximum": 100}),
+    Parameter("order", "query", "`desc`, the default, for the last item first, or `asc`.", "asc",
+              schema={"type": "string", "enum": ["asc", "desc"]}),
+    Parameter("after", "query", "The id of the last item of the previous page.", "msg_0af3_in0"),
+)  # fmt: skip
+
+
+async def _get(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
+    answer = await _call(upstream, stored.to_get(http_request.path, http_request.query), caller)
+    return await offload(answer.ByteSize(), lambda: stored.to_response(answer))
+
+
+async def _delete(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
+    request = stored.to_delete(http_request.path)
+    await _call(upstream, request, caller)
+    return stored.to_deleted(request)
+
+
+async def _list(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
+    answer = await _call(upstream, stored.to_list(http_request.path, http_request.query), caller)
+    return await offload(answer.ByteSize(), lambda: stored.to_page(answer))
+
+
+async def _call(upstream: Upstream, request: Message, caller: Caller) -> Any:
+    """Return the service's reply. Raise Failure with the caller's names."""
+    try:
+        return await upstream.client.call(request, caller)
+    except Failure as failure:
+        raise failure.renamed(stored.caller_name) from None
+
+
+def stored_responses(base: str) -> tuple[Operation, ...]:
+    """Return the operations of stored responses below a path."""
+    one = f"{base}/responses/{{{stored.PARAMETER}}}"
+    return (
+        Operation("GET", one, "Returns a stored response.", Lookup(_get), answer=ResponseAnswer, parameters=[_ID]),
+        Operation("DELETE", one, "Deletes a stored response.", Lookup(_delete), answer=DeletedResponseAnswer,
+                  parameters=[_ID]),
+        Operation("GET", f"{one}/input_items", "Lists the input items of a stored response.", Lookup(_list),
+                  answer=InputItemsAnswer, parameters=_PAGE),
+    )  # fmt: skip

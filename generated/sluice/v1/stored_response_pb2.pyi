@@ -1,0 +1,61 @@
+from buf.validate import validate_pb2 as _validate_pb2
+from sluice.v1 import response_item_pb2 as _response_item_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class GetResponseRequest(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class GetResponseResponse(_message.Message):
+    __slots__ = ("response", "client_data")
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_DATA_FIELD_NUMBER: _ClassVar[int]
+    response: _response_item_pb2.Response
+    client_data: bytes
+    def __init__(self, response: _Optional[_Union[_response_item_pb2.Response, _Mapping]] = ..., client_data: _Optional[bytes] = ...) -> None: ...
+
+class DeleteResponseRequest(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class DeleteResponseResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListInputItemsRequest(_message.Message):
+    __slots__ = ("id", "page_size", "after", "descending")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    DESCENDING_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    page_size: int
+    after: str
+    descending: bool
+    def __init__(self, id: _Optional[str] = ..., page_size: _Optional[int] = ..., after: _Optional[str] = ..., descending: _Optional[bool] = ...) -> None: ...
+
+class ListInputItemsResponse(_message.Message):
+    __slots__ = ("items", "has_more")
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[StoredInputItem]
+    has_more: bool
+    def __init__(self, items: _Optional[_Iterable[_Union[StoredInputItem, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...
+
+class StoredInputItem(_message.Message):
+    __slots__ = ("id", "item")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ITEM_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    item: _response_item_pb2.InputItem
+    def __init__(self, id: _Optional[str] = ..., item: _Optional[_Union[_response_item_pb2.InputItem, _Mapping]] = ...) -> None: ...

@@ -1,0 +1,122 @@
+"""Stored responses of the current caller: store one, continue one, read and delete them.
+
+An answer never depends on the store: if a response can't be stored, it is returned with the reason.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+from sluice.v1 import response_item_pb2, response_pb2, stored_response_pb2
+
+from service.answering.errors import ResponseNotFound, StoreUnavailable, StoringOff
+from service.calls.call import current_call, current_caller
+from service.contract.responses.stored_response import to_history, to_page, to_record, to_response
+from service.generation.errors import InvalidRequest
+from service.storage.responses.port import ChainTooLong, ResponseRecord, ResponseStore, StoreFailed, StoreLimit
+from service.storage.responses.store_thread import StoreThread
+
+_MAX_ITEMS: Final = 4096  # of a conversation, as in the contract
+_MAX_CHAIN: Final = 1024  # responses
+_PREVIOUS: Final = "previous_response_id"
+
+_log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+class StoredResponses:
+    """The stored responses of callers."""
+
+    def __init__(self, store: StoreThread | None, max_chain_bytes: int) -> None:
+        """Without a store, none is stored. `max_chain_bytes` limits the responses that a request continues."""
+        self._store = store
+        self._max_chain_bytes = max_chain_bytes
+
+    def check(self, request: response_pb2.CreateResponseRequest) -> None:
+        """Raise StoringOff if the request's response is to be stored, but the settings don't allow it."""
+        if self._store is None and request.store:
+            raise StoringOff("store")
+
+    async def history(self, request: response_pb2.CreateResponseRequest) -> Sequence[response_item_pb2.InputItem]:
+        """Return the items that precede those of a request.
+
+        Raise StoringOff, ResponseNotFound for an unknown response, InvalidRequest for too long a conversation, or
+        StoreUnavailable.
+        """
+        previous_id = request.previous_response_id
+        if not previous_id:
+            return ()
+        if self._store is None:
+            raise StoringOff(_PREVIOUS)
+        owner = current_caller().id
+        try:
+            records = await self._read(lambda store: store.chain(owner, previous_id, _MAX_CHAIN, self._max_chain_bytes))
+        except ChainTooLong as error:
+            raise InvalidRequest(_PREVIOUS, str(error)) from error
+        if records is None:
+            raise ResponseNotFound(_PREVIOUS)
+        items = to_history(records)
+        if (num_items := len(items) + len(request.input)) > _MAX_ITEMS:
+            raise InvalidRequest(_PREVIOUS, f"the conversation has {num_items} items; the limit is {_MAX_ITEMS}")
+        return items
+
+    async def keep(self, request: response_pb2.CreateResponseRequest, response: response_item_pb2.Response) -> None:
+        """Store a response that has ended, if its request asks for it, and note in the response if that fails."""
+        if self._store is None or not request.store:
+            return
+        try:
+            await self._store.put(to_record(current_caller().id, request, response))
+        except StoreLimit as limit:
+            reason = str(limit)
+        except StoreFailed as error:
+            _log.warning("a response could not be stored: %s", error)
+            reason = str(StoreUnavailable())
+        else:
+            return
+        response.stored, response.store_error = False, reason
+        if (call := current_call()) is not None:
+            call.add_log_fields({"store_error": reason})
+
+    async def get(self, response_id: str) -> stored_response_pb2.GetResponseResponse:
+        """Return a stored response. Raise ResponseNotFound or StoreUnavailable."""
+        return to_response(await self._record(response_id))
+
+    async def input_items(
+        self, request: stored_response_pb2.ListInputItemsRequest
+    ) -> stored_response_pb2.ListInputItemsResponse:
+        """Return a page of a stored response's input. Raise ResponseNotFound, InvalidRequest or StoreUnavailable."""
+        return to_page(await self._record(request.id), request)
+
+    async def delete(self, response_id: str) -> None:
+        """Delete a stored response. Raise ResponseNotFound or StoreUnavailable."""
+        owner = current_caller().id
+        if not await self._read(lambda store: store.delete(owner, response_id)):
+            raise ResponseNotFound("id")
+
+    async def _record(self, response_id: str) -> ResponseRecord:
+        owner = current_caller().id
+        record = await self._read(lambda store: store.get(owner, response_id))
+        if record is None:
+            raise ResponseNotFound("id")
+        return record
+
+    async def _read(self, work: Callable[[ResponseStore], Result]) -> Result | None:
+        """Return what the store returns; None without a store. Raise StoreUnavailable."""
+        if self._store is None:
+            return None
+        with _available():
+            return await self._store.run(work)
+
+
+@contextmanager
+def _available() -> Iterator[None]:
+    """Raise StoreUnavailable if the store fails."""
+    try:
+        yield
+    except StoreFailed as error:
+        _log.warning("the store of responses failed: %s", error)
+        raise StoreUnavailable from error

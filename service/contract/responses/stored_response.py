@@ -1,0 +1,87 @@
+"""Stored responses: a request and its response to a record, and records to items and pages of items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from sluice.v1 import content_pb2, response_item_pb2, response_pb2, stored_response_pb2
+
+from service.generation.errors import InvalidRequest
+from service.storage.responses.port import ResponseRecord
+
+_PAGE_SIZE: Final = 20  # the default
+_PREFIXES: Final = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
+
+
+def to_record(
+    owner: str, request: response_pb2.CreateResponseRequest, response: response_item_pb2.Response
+) -> ResponseRecord:
+    """Return the record of a response that has ended."""
+    kept = response_pb2.CreateResponseRequest()
+    kept.CopyFrom(request)
+    for name in ("client_data", "resume"):
+        kept.ClearField(name)
+    return ResponseRecord(
+        owner=owner,
+        id=response.id,
+        created_ns=response.created.ToNanoseconds(),
+        previous_id=request.previous_response_id,
+        request=kept.SerializeToString(),
+        response=response.SerializeToString(),
+        client_data=request.client_data,
+    )
+
+
+def to_history(records: Sequence[ResponseRecord]) -> list[response_item_pb2.InputItem]:
+    """Return the items of a chain of responses in order: the input and the output of each."""
+    return [item for record in records for item in _items(record)]
+
+
+def _items(record: ResponseRecord) -> Iterator[response_item_pb2.InputItem]:
+    """Yield the items of one response's input, and those of its output as input."""
+    yield from response_pb2.CreateResponseRequest.FromString(record.request).input
+    for item in response_item_pb2.Response.FromString(record.response).output:
+        yield _as_input(item)
+
+
+def _as_input(item: response_item_pb2.OutputItem) -> response_item_pb2.InputItem:
+    match item.WhichOneof("item"):
+        case "message":
+            parts = [content_pb2.ContentPart(text=part.text) for part in item.message.content]
+            message = response_item_pb2.InputMessage(role=content_pb2.ROLE_ASSISTANT, content=parts)
+            return response_item_pb2.InputItem(message=message)
+        case "function_call":
+            return response_item_pb2.InputItem(function_call=item.function_call)
+        case _:
+            return response_item_pb2.InputItem(reasoning=item.reasoning)
+
+
+def to_response(record: ResponseRecord) -> stored_response_pb2.GetResponseResponse:
+    """Return the response of a record."""
+    return stored_response_pb2.GetResponseResponse(
+        response=response_item_pb2.Response.FromString(record.response), client_data=record.client_data
+    )
+
+
+def to_page(
+    record: ResponseRecord, request: stored_response_pb2.ListInputItemsRequest
+) -> stored_response_pb2.ListInputItemsResponse:
+    """Return a page of the input items of a record. Raise InvalidRequest if `after` is none of them."""
+    given = response_pb2.CreateResponseRequest.FromString(record.request).input
+    items = [
+        stored_response_pb2.StoredInputItem(
+            id=f"{_PREFIXES[item.WhichOneof('item') or 'message']}_{record.id}_in{index}", item=item
+        )
+        for index, item in enumerate(given)
+    ]
+    if request.descending:
+        items.reverse()
+    begin = 0
+    if request.after:
+        ids = [each.id for each in items]
+        if request.after not in ids:
+            raise InvalidRequest("after", "is not the id of an input item of this response")
+        begin = ids.index(request.after) + 1
+    end = begin + (request.page_size if request.HasField("page_size") else _PAGE_SIZE)
+    return stored_response_pb2.ListInputItemsResponse(items=items[begin:end], has_more=end < len(items))

@@ -1,0 +1,37 @@
+"""The settings of stored responses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from process.settings.quantities import Bytes, Interval
+
+_DAY_S: Final = 86_400
+_MIB: Final = 1 << 20
+
+
+class StoredResponseSettings(BaseModel):
+    """Responses that requests with `store: true` store; see docs/stored_responses.md."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    file: Path | None = Field(
+        None,
+        description="SQLite file of the responses, with their requests, that clients store; null: clients can store "
+        "none",
+    )
+    max_age_s: Interval = Field(30 * _DAY_S, description="age at which a stored response is deleted")
+    max_bytes_per_key: Bytes = Field(
+        64 * _MIB,
+        description="content that an API key may store; its oldest responses are deleted for new ones. Without keys "
+        "all clients share it",
+    )
+    max_bytes: Bytes = Field(
+        1024 * _MIB, description="content that all clients may store together; above it no more is stored"
+    )
+    timeout_s: Interval = Field(
+        2, description="time after which an answer is sent without being stored if the store does not answer"
+    )

@@ -1,0 +1,67 @@
+"""The schema of the SQLite store, as numbered migrations. `PRAGMA user_version` is the number of the last one."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from service.storage.responses.port import StoreFailed
+
+# Each migration is a sequence of statements. A released migration is never changed: a new one follows it.
+_MIGRATIONS: Final = (
+    (
+        """
+        CREATE TABLE responses (
+            owner TEXT NOT NULL,
+            id TEXT NOT NULL,
+            created_ns INTEGER NOT NULL,
+            previous_id TEXT NOT NULL,
+            num_bytes INTEGER NOT NULL,
+            request BLOB NOT NULL,
+            response BLOB NOT NULL,
+            client_data BLOB NOT NULL,
+            PRIMARY KEY (owner, id)
+        )
+        """,
+        "CREATE INDEX responses_by_age ON responses (created_ns)",
+        "CREATE INDEX responses_by_owner_and_age ON responses (owner, created_ns)",
+        # The bytes of each owner, so that no limit needs a scan of all responses.
+        "CREATE TABLE usage (owner TEXT PRIMARY KEY, num_bytes INTEGER NOT NULL)",
+        """
+        CREATE TRIGGER count_stored AFTER INSERT ON responses BEGIN
+            INSERT INTO usage VALUES (new.owner, new.num_bytes)
+            ON CONFLICT (owner) DO UPDATE SET num_bytes = num_bytes + new.num_bytes;
+        END
+        """,
+        """
+        CREATE TRIGGER count_deleted AFTER DELETE ON responses BEGIN
+            UPDATE usage SET num_bytes = num_bytes - old.num_bytes WHERE owner = old.owner;
+            DELETE FROM usage WHERE owner = old.owner AND num_bytes = 0;
+        END
+        """,
+    ),
+)
+VERSION: Final = len(_MIGRATIONS)
+
+
+def check_version(connection: sqlite3.Connection) -> int:
+    """Return the version of a database. Raise StoreFailed for one of a newer release."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > VERSION:
+        raise StoreFailed(f"the file has schema version {version}; this release knows versions up to {VERSION}")
+    return version
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring a database to VERSION, all or nothing. Raise StoreFailed for one of a newer release."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        found = check_version(connection)
+        for statements in _MIGRATIONS[found:]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise

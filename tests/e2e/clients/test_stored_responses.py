@@ -1,0 +1,90 @@
+"""Stored responses by OpenAI's client, unchanged except for the base URL, through Envoy and after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from tests.e2e.stack import Stack, started
+from tests.waiting import GUARD_S, wait_until
+
+GREEDY: dict[str, Any] = {"model": "sluice-demo", "temperature": 0, "max_output_tokens": 20}
+
+
+@pytest.fixture(scope="module")
+def storing() -> Iterator[Stack]:
+    """A product of its own, whose service is killed; the runner starts it again."""
+    environment = {"SLUICE_GATEWAY_RESUME_TIMEOUT_S": str(GUARD_S)}
+    with started("--store-responses", environment=environment) as stack:
+        yield stack
+
+
+@pytest.fixture
+def client(storing: Stack) -> Iterator[Any]:  # its overloads know only OpenAI's models
+    with openai.OpenAI(base_url=f"{storing.url}/v1", api_key="unused", timeout=GUARD_S) as client:
+        yield client
+
+
+def kill_service(stack: Stack) -> None:
+    """Kill the service, and return when another one serves."""
+    old = stack.children()["service"]
+    os.kill(old, signal.SIGKILL)
+    wait_until(lambda: stack.children().get("service", old) != old)
+    wait_until(lambda: httpx.get(f"{stack.url}/v1/models", timeout=GUARD_S).status_code == 200)
+
+
+def test_a_conversation_survives_the_service(storing: Stack, client: Any) -> None:
+    """Create, kill, retrieve, continue, delete: the answers are those of a conversation that is sent whole."""
+    first = client.responses.create(**GREEDY, store=True, input="What is the capital of France?", metadata={"a": "b"})
+    again = client.responses.create(
+        **GREEDY,
+        input=[{"role": "user", "content": "What is the capital of France?"}, *first.output,
+               {"role": "user", "content": "Why?"}],
+    )  # fmt: skip
+    assert (first.store, again.store) == (True, False)
+    kill_service(storing)
+    assert client.responses.retrieve(first.id) == first
+    with client.responses.stream(**GREEDY, store=True, previous_response_id=first.id, input="Why?") as stream:
+        second = stream.get_final_response()
+    assert (second.output_text, second.usage.input_tokens) == (again.output_text, again.usage.input_tokens)
+    assert (second.store, second.previous_response_id) == (True, first.id)
+    counted = client.responses.input_tokens.count(model="sluice-demo", previous_response_id=first.id, input="Why?")
+    assert counted.input_tokens == second.usage.input_tokens
+    assert client.responses.retrieve(second.id).output_text == second.output_text
+    (item,) = client.responses.input_items.list(second.id)
+    assert (item.role, item.content[0].text) == ("user", "Why?")
+    client.responses.delete(first.id)
+    for call in (client.responses.retrieve, client.responses.delete, client.responses.input_items.list):
+        with pytest.raises(openai.NotFoundError):
+            call(first.id)
+    with pytest.raises(openai.NotFoundError) as rejection:
+        client.responses.create(**GREEDY, previous_response_id=second.id, input="Why?")
+    assert rejection.value.param == "previous_response_id"
+
+
+def test_nothing_of_a_deleted_response_is_in_the_state_folder(storing: Stack, client: Any) -> None:
+    """Prompt and id are in the file until the deletion, and then in none."""
+    created = client.responses.create(**GREEDY, store=True, input="The code word is Quetzalcoatl.")
+
+    def found_in(text: str) -> list[Path]:
+        files = [path for path in storing.state_folder.rglob("*") if path.is_file()]
+        return [path for path in files if text.encode() in path.read_bytes()]
+
+    assert found_in("Quetzalcoatl")
+    client.responses.delete(created.id)
+    assert found_in("Quetzalcoatl") == found_in(created.id.removeprefix("resp_")) == []
+
+
+def test_the_log_has_no_prompts(storing: Stack, client: Any) -> None:
+    """What is stored is not logged."""
+    client.responses.create(**GREEDY, store=True, input="The code word is Xochimilco.", metadata={"k": "Tlaloc"})
+    assert "Xochimilco" not in storing.output
+    assert "Tlaloc" not in json.dumps(storing.output)

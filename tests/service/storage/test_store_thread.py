@@ -1,0 +1,107 @@
+"""The thread of the store of responses: results, time limits, late changes and the end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.storage.responses.port import ResponseRecord, StoreFailed, StoreLimit, StoreLimits
+from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.store_thread import StoreThread
+from tests.engine.fakes import until
+from tests.waiting import GUARD_S
+
+RECORD = ResponseRecord("a", "r1", 1 << 62, "", b"question", b"answer")
+
+
+def store_in(folder: Path) -> SqliteStore:
+    return SqliteStore(folder / "responses.sqlite3", StoreLimits(3600, 1000, 1000))
+
+
+def files_in(folder: Path, text: bytes = b"") -> list[str]:
+    """Return the names of the files that contain a text."""
+    return [path.name for path in folder.iterdir() if text in path.read_bytes()]
+
+
+class Gate:
+    """A store whose writes wait until the test lets them pass."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        self.entered = threading.Event()
+        self.open = threading.Event()
+
+    def put(self, record: ResponseRecord) -> None:
+        self.entered.set()
+        assert self.open.wait(GUARD_S)
+        self._store.put(record)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+async def test_calls_return_what_the_store_returns_and_raises(tmp_path: Path) -> None:
+    """Results and errors pass through; the store is closed at the end."""
+    thread = StoreThread(store_in(tmp_path), GUARD_S)
+    await thread.put(RECORD)
+    assert await thread.run(lambda store: store.get("a", "r1")) == RECORD
+    with pytest.raises(StoreLimit):
+        await thread.put(ResponseRecord("a", "r2", 0, "", bytes(1001), b""))
+    await thread.close()
+    assert files_in(tmp_path) == ["responses.sqlite3"]
+
+
+async def test_a_store_that_hangs_is_given_up_and_its_late_change_undone(tmp_path: Path) -> None:
+    """A write that takes too long fails; calls after it fail at once; later nothing of it is stored, and calls pass."""
+    gate = Gate(store_in(tmp_path))
+    thread = StoreThread(gate, 0.05)
+    with pytest.raises(StoreFailed, match=r"did not answer within 0\.05 s"):
+        await thread.put(RECORD)
+    assert gate.entered.is_set()
+    with pytest.raises(StoreFailed, match="does not answer"):
+        await thread.run(lambda store: store.get("a", "r1"))
+    gate.open.set()
+
+    async def is_back() -> bool:
+        try:
+            return await thread.run(lambda store: store.get("a", "r1")) is None
+        except StoreFailed:
+            return False
+
+    async with asyncio.timeout(GUARD_S):
+        while not await is_back():  # noqa: ASYNC110  the store is asked, as the next call would
+            await asyncio.sleep(0.01)
+    await thread.close()
+
+
+async def test_a_client_that_leaves_stores_nothing(tmp_path: Path) -> None:
+    """A write whose call is cancelled is undone when it ends, and one that had not begun is never made."""
+    gate = Gate(store_in(tmp_path))
+    thread = StoreThread(gate, GUARD_S)
+    calls = [asyncio.create_task(thread.put(RECORD))]
+    await until(gate.entered.is_set)
+    calls.append(asyncio.create_task(thread.put(ResponseRecord("a", "r2", 1 << 62, "", b"", b""))))
+    await asyncio.sleep(0)
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    gate.open.set()
+    assert await thread.run(lambda store: [store.get("a", "r1"), store.get("a", "r2")]) == [None, None]
+    await thread.close()
+
+
+async def test_expired_responses_are_purged(tmp_path: Path) -> None:
+    """The regular purge begins at once."""
+    store = store_in(tmp_path)
+    store.put(ResponseRecord("a", "expired-1", 1, "", b"", b""))
+    thread = StoreThread(store, GUARD_S)
+    purging = asyncio.create_task(thread.purge_regularly())
+    while await thread.run(lambda store: store.purge()):
+        pass
+    purging.cancel()
+    await thread.close()
+    assert files_in(tmp_path, b"expired-1") == []
