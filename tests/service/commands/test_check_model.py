@@ -16,9 +16,11 @@ from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import EncoderDescription
 from service.engine.loading.encoder import load_encoder
 from service.engine.loading.generator import load_model
+from service.engine.models.interface.backend import KeepsSequenceState
 from service.generation.errors import ModelLoadError
 from service.settings.bundled_models import DEMO_FOLDER, embedding_folder
 from tests.engine.encoder_fakes import save_encoder
+from tests.models.made import made
 
 
 @pytest.mark.slow
@@ -49,6 +51,20 @@ def test_report_lists_the_guarantees_of_the_backend() -> None:
     report = check_model(str(DEMO_FOLDER), EngineConfig(block_size=8), "auto", "cpu")
     assert report["backend"] == "torch"
     assert report["not_native"] == "engine.block_size must be a multiple of 16 for it, not 8"
+
+
+@pytest.mark.slow
+def test_report_has_the_bytes_of_a_recurrent_state(tmp_path: Path) -> None:
+    """They are those of the loaded model, and only layers with attention have keys and values."""
+    made("lfm2", tmp_path)
+    report = check_model(str(tmp_path), EngineConfig(num_blocks=8, max_batch_sequences=3), "float32", "cpu")
+    loaded = load_model(str(tmp_path), EngineConfig(num_blocks=8, max_batch_sequences=3), compute_dtype="float32")
+    backend = loaded.runner.backend
+    assert isinstance(backend, KeepsSequenceState)
+    assert report["state_bytes_per_sequence"] == backend.bytes_per_sequence > 0
+    assert report["cache_bytes_per_token"] * 16 == backend.bytes_per_block(16)
+    assert loaded.config.max_batch_sequences == 3
+    assert loaded.num_states > 3
 
 
 @pytest.mark.slow

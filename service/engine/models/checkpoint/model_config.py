@@ -13,7 +13,7 @@ from typing import Any
 
 from service.engine.models.checkpoint.families.family_config import family_config
 from service.engine.models.checkpoint.packed.packed_checkpoint import check_packing, quantization_in
-from service.engine.models.checkpoint.text_part import text_part
+from service.engine.models.checkpoint.text_part import text_part, text_part_of
 from service.generation.errors import ModelLoadError
 
 _TYPES = ("llama", "mistral", "qwen2", "qwen3")
@@ -106,7 +106,7 @@ def read_model_config(folder: Path) -> Any:
         if config is not None:
             return config
     config = read_transformers_config(folder)
-    return _text_part({"eos_token_id": None, **config.to_dict()}) or config
+    return _text_part({"eos_token_id": None, **config.to_dict()}) or text_part_of(config) or config
 
 
 def read_transformers_config(folder: Path) -> Any:

@@ -25,6 +25,8 @@ _DECODERS: Final[dict[str, str | None]] = {
     "qwen3_vl": "qwen3",
     "smolvlm": None,
 }
+# Models whose text is computed as by the decoder of their `text_config`, which transformers reads.
+_READ_BY_TRANSFORMERS: Final = ("qwen3_5", "qwen3_5_moe")
 _AXES: Final = ("mrope_section", "mrope_interleaved")
 _FROM_WHOLE: Final = ("architectures", "eos_token_id", "tie_word_embeddings")
 # The prefixes of the decoder's tensors in current and earlier versions of transformers.
@@ -48,6 +50,18 @@ def text_part(raw: dict[str, Any]) -> dict[str, Any] | None:
     for name in ("rope_parameters", "rope_scaling"):
         if isinstance(text.get(name), dict):
             text[name] = _of_one_axis(text[name])
+    return text
+
+
+def text_part_of(config: Any) -> Any:
+    """Return the decoder of a multimodal model that transformers has read, or None for other models."""
+    if config.model_type not in _READ_BY_TRANSFORMERS:
+        return None
+    text = text_config(config)
+    for name in _FROM_WHOLE:
+        if getattr(config, name, None) is not None:
+            setattr(text, name, getattr(config, name))
+    text.is_part = True
     return text
 
 

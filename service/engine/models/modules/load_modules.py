@@ -112,4 +112,5 @@ def _class_of(config: Any) -> Any:
 
 
 def _of_transformers(config: Any, folder: Path) -> Any:
-    return read_transformers_config(folder) if isinstance(config, DecoderConfig | FamilyConfig | BertConfig) else config
+    is_whole = not (isinstance(config, DecoderConfig | FamilyConfig | BertConfig) or getattr(config, "is_part", False))
+    return config if is_whole else read_transformers_config(folder)
