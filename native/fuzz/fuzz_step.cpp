@@ -103,7 +103,7 @@ LayerPlan random_layer(const Options& options) {
     layer.feed_forward = {};
     layer.experts = random_experts();
   }
-  if (!is_parallel && !layer.has_attention_output_norm && one_in(2)) {
+  if (options.plan.has_head && !is_parallel && !layer.has_attention_output_norm && one_in(2)) {
     layer.recurrent = random_recurrent();
     if (!one_in(3)) layer.attention = {};
     if (one_in(4)) {

@@ -56,6 +56,7 @@ void check_layer(const Options& options, const LayerPlan& layer, const std::stri
   if (layer.has_recurrent()) check_recurrent(layer.recurrent, at + ".recurrent.");
   require(!layer.has_recurrent() || !(layer.is_parallel || layer.has_attention_output_norm), at + ".recurrent",
           "be None for a layer with is_parallel or has_attention_output_norm");
+  require(!layer.has_recurrent() || options.plan.has_head, at + ".recurrent", "be None in a plan without a head");
   require(layer.has_attention() || !layer.is_parallel, at + ".is_parallel", "be false for a layer without attention");
   const ExpertsPlan& experts = layer.experts;
   if (experts.num_experts > 0) {

@@ -1,5 +1,5 @@
-// A decoder's or encoder's plan: what is computed, without weights. Plain data without behaviour, so that the kernels can include
-// it. plan_fields.h lists the fields with their ranges, and plan.cpp checks that they fit each other.
+// A decoder's or encoder's plan: what is computed, without weights. Plain data without behaviour, so that the kernels
+// can include it. plan_fields.h lists the fields with their ranges, and plan.cpp checks that they fit each other.
 #pragma once
 
 #include <cstddef>

@@ -166,6 +166,16 @@ def test_invalid_arguments_are_rejected(change: dict[str, Any], problem: str) ->
         native("bert").encode(**arrays)
 
 
+def test_recurrent_layers_need_a_head() -> None:
+    """A decoder with states of its sequences has no plan as an embedder, and the step rejects one."""
+    config = small("lfm2")
+    with pytest.raises(PlanUnsupportedError, match="recurrent layers"):
+        family_plan(encoder_family(config).family, config)
+    plan = plan_of(config).to_native() | {"has_head": False, "is_tied": False}
+    with pytest.raises(ValueError, match=r"^layers\[\d+\]\.recurrent must be None in a plan without a head"):
+        sluice_native.Model(plan)
+
+
 def test_plans_without_a_head_have_no_cache() -> None:
     """A plan without a head only encodes, one with a head only steps, and a bidirectional decoder doesn't generate."""
     with pytest.raises(RuntimeError, match=r"allocate\(\) of a plan without a head"):

@@ -7,7 +7,7 @@ from typing import Any
 
 from service.engine.models.plans.encoder_family import EncoderFamily, Head, HeadLayer
 from service.engine.models.plans.families.table import FAMILIES, family_plan
-from service.engine.models.plans.plan import DecoderPlan
+from service.engine.models.plans.plan import DecoderPlan, PlanUnsupportedError
 
 
 def _head(_: Any) -> Head:
@@ -22,6 +22,8 @@ def decoder_family(model_type: str) -> EncoderFamily | None:
 
     def plan(config: Any) -> DecoderPlan:
         whole = family_plan(family, config)
+        if any(layer.recurrent is not None for layer in whole.layers):
+            raise PlanUnsupportedError("it has recurrent layers")
         return replace(whole, has_head=False, is_tied=False, has_head_bias=False)
 
     return EncoderFamily(replace(family, plan=plan), _head)
