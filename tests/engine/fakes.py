@@ -282,7 +282,11 @@ class Bench:
         speculation = Speculation(self.drafter, self.clock) if self.drafter else None
         self.states: PrefixStates | None = None
         if self.num_states:
-            self.states = PrefixStates(StatePool(self.num_states), self.pool, caches=self.config.prefix_caching)
+            self.states = PrefixStates(
+                StatePool(self.num_states, self.config.max_batch_sequences),
+                self.pool,
+                caches=self.config.prefix_caching,
+            )
         self.scheduler = Scheduler(self.config, self.pool, speculation, self.states)
         self.core = EngineCore(self.scheduler, self.runner, self.clock)
         self._serials = count()

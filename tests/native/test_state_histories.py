@@ -69,7 +69,7 @@ class Core:
     def __init__(self, backend: RecurrentBackend, config: EngineConfig, num_states: int, wrong: float | None) -> None:
         assert config.num_blocks is not None
         pool = BlockPool(config.num_blocks, config.tokens_per_block)
-        states = PrefixStates(StatePool(num_states), pool, caches=config.prefix_caching)
+        states = PrefixStates(StatePool(num_states, config.max_batch_sequences), pool, caches=config.prefix_caching)
         speculation = None if wrong is None else Speculation(Foresight(wrong))
         runner = ModelRunner(backend, NativeSampler(), config.num_blocks, 16, num_states=num_states)
         self.caches = config.prefix_caching

@@ -75,7 +75,10 @@ class GeneratorCore:
         states: PrefixStates | None = None
         if num_states:
             states = PrefixStates(
-                StatePool(num_states, state_bytes), pool, caches=config.prefix_caching, splits=shares_blocks
+                StatePool(num_states, config.max_batch_sequences, state_bytes),
+                pool,
+                caches=config.prefix_caching,
+                splits=shares_blocks,
             )
         self._core = EngineCore(Scheduler(config, pool, speculation, states), runner, clock)
         self._tokenizer = tokenizer

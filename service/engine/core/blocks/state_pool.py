@@ -20,9 +20,11 @@ class StatePool:
     the end of the prefix continues in another slot.
     """
 
-    def __init__(self, num_slots: int, slot_bytes: int = 0) -> None:
+    def __init__(self, num_slots: int, num_sequences: int, slot_bytes: int = 0) -> None:
+        """`num_sequences` is the number of sequences that run at a time, at most `num_slots`."""
         self.num_slots = num_slots
         self.slot_bytes = slot_bytes
+        self._num_left = num_sequences  # sequences that can start now, each of which needs a slot
         self._empty = list(range(num_slots - 1, -1, -1))
         self._checkpoints: OrderedDict[bytes, int] = OrderedDict()  # evicted from the start
         self._readers: Counter[int] = Counter()  # sequences that start from a checkpoint in the next step, by its slot
@@ -40,20 +42,21 @@ class StatePool:
 
         Raise RuntimeError if all slots are held.
         """
-        if not content:
-            slot = self._take()
-            if slot is None:
-                raise RuntimeError("no slot is left for the state of a sequence")
-            return SequenceState(slot, slot)
-        source = self._checkpoints[content]
-        self._checkpoints.move_to_end(content)
-        self._readers[source] += 1
+        num_available = len(self._empty) + len(self._checkpoints) - len(self._readers)
+        if not num_available:
+            raise RuntimeError("no slot is left for the state of a sequence")
+        self._num_left -= 1
+        source = None
+        if content:
+            source = self._checkpoints[content]
+            self._checkpoints.move_to_end(content)
+            if not self._readers[source] and num_available < self._num_left + 2:
+                del self._checkpoints[content]  # the sequence takes it over, since others need the slots that are left
+                return SequenceState(source, source)
+            self._readers[source] += 1
         slot = self._take()
-        if slot is not None:
-            return SequenceState(slot, source)
-        self._stop_reading(source)  # no other slot is left, so the sequence takes over the checkpoint
-        del self._checkpoints[content]
-        return SequenceState(source, source)
+        assert slot is not None  # noqa: S101  they were counted above
+        return SequenceState(slot, slot if source is None else source)
 
     def split(self, state: SequenceState, num_last: int, content: bytes = b"") -> bool:
         """Let the next step keep the state before its last `num_last` tokens. Return False if no slot is left.
@@ -84,6 +87,7 @@ class StatePool:
     def release(self, state: SequenceState) -> None:
         """Release the slots of a sequence that ended or was preempted."""
         self._end_start(state)
+        self._num_left += 1
         self._empty.append(state.slot)
         if state.num_last:
             self._empty.append(state.last_slot)

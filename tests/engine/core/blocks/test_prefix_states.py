@@ -15,7 +15,14 @@ BLOCK_SIZE = 16
 
 def bench(num_states: int = 40, **sizes: Any) -> Bench:
     config = config_of(
-        **{"block_size": BLOCK_SIZE, "num_blocks": 900, "max_model_len": 8000, "max_prefill_chunk": 512, **sizes}
+        **{
+            "block_size": BLOCK_SIZE,
+            "num_blocks": 900,
+            "max_model_len": 8000,
+            "max_prefill_chunk": 512,
+            "max_batch_sequences": 8,
+            **sizes,
+        }
     )
     return Bench(config, runner=StateRunner(), num_states=num_states, drafter=sizes.get("drafter"))
 
@@ -91,6 +98,21 @@ def test_one_slot_per_sequence_suffices() -> None:
     two.run()
     two.assert_idle()
     assert {tuple(two.tokens(serial)) for serial in (1, 2)} == {tuple(sums(prompt, 3, 0))}
+
+
+def test_a_start_from_a_checkpoint_leaves_slots_for_the_others() -> None:
+    """As many sequences as there are slots start in one step, and two of them from the same checkpoint."""
+    one = bench(num_states=3, max_batch_sequences=3)
+    prompts = [text(100, 0), text(100, 1), text(100, 0), text(100, 2)]
+    answer(one, prompts[0])
+    for prompt in prompts[1:]:
+        one.add(request(prompt, max_tokens=3, ignore_eos=True))
+    for prompt in prompts[:3]:
+        one.add(request(prompt, max_tokens=3, ignore_eos=True))
+    one.run()
+    one.assert_idle()
+    for serial, prompt in enumerate(prompts[1:] + prompts[:3], 1):
+        assert one.tokens(serial) == sums(prompt, 3, 0)
 
 
 @pytest.mark.parametrize("wrong", [0.0, 0.4, 1.0])
