@@ -6,8 +6,9 @@ sentence-transformers, openvino-genai and openvino-tokenizers; without it, only 
 
 N callers of sluice send one text at a time to an engine, which forms the batches. The two libraries have no queue: they
 get the texts of all callers in one call, the best batch that a server could form. All tokenize their texts. Weights of
-the base shapes are random, and the tokenizer is MiniLM's. Prints the medians of the rounds, and ratios to the first
-engine: texts per second, and milliseconds of CPU time per text, on which other work of the machine has less influence.
+the base shapes are random, and the tokenizer is MiniLM's. Prints the medians of the rounds: texts per second, and
+milliseconds of CPU time per text, on which other work of the machine has less influence. A ratio above 1 means that
+sluice is faster with weights of the same type.
 """
 
 from __future__ import annotations
@@ -58,26 +59,27 @@ def _compare(name: str, folder: Path, options: argparse.Namespace) -> None:
     engines = [(f"sluice {kind}", sys.executable) for kind in options.types]
     if options.others:
         subprocess.run([options.others, __file__, "--child", "convert", str(folder)], check=True, capture_output=True)
-        engines += [("sentence-transformers", options.others), ("openvino", options.others)]
-    found: dict[str, dict[str, list[tuple[float, float]]]] = {engine: {} for engine, _ in engines}
+        others = ["sentence-transformers float32", "openvino float32", "openvino bfloat16"]
+        engines += [(other, options.others) for other in others if other.rpartition(" ")[2] in options.types]
+    rounds: dict[str, dict[str, list[tuple[float, float]]]] = {engine: {} for engine, _ in engines}
     for _ in range(options.rounds):
         for engine, python in engines:
             command = [python, __file__, "--child", engine, str(folder), "--threads", str(options.threads)]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             for cell, speed in json.loads(done.stdout.splitlines()[-1]).items():
-                found[engine].setdefault(cell, []).append(speed)
-    print(f"{name}, {options.threads} threads, tokens x callers: texts/s (ratio), CPU ms/text (ratio)")
-    for cell in found[engines[0][0]]:
+                rounds[engine].setdefault(cell, []).append(speed)
+    print(f"{name}, {options.threads} threads\n\n| tokens x callers | engine | texts/s | ratio | CPU ms/text | ratio |")
+    print("|---|---|--:|--:|--:|--:|")
+    for cell in rounds[engines[0][0]]:
         speeds = {
             engine: [statistics.median(each) for each in zip(*cells[cell], strict=True)]
-            for engine, cells in found.items()
+            for engine, cells in rounds.items()
         }
-        first_rate, first_cpu = speeds[engines[0][0]]
-        shown = [
-            f"{engine} {rate:.1f} ({first_rate / rate:.2f}), {cpu:.2f} ({cpu / first_cpu:.2f})"
-            for engine, (rate, cpu) in speeds.items()
-        ]
-        print(f"  {cell:>8}: {'; '.join(shown)}", flush=True)
+        for engine, (rate, cpu_ms) in speeds.items():
+            own_rate, own_cpu_ms = speeds[f"sluice {engine.rpartition(' ')[2]}"]
+            is_other = not engine.startswith("sluice")
+            rate_ratio, cpu_ratio = (f"{own_rate / rate:.2f}", f"{cpu_ms / own_cpu_ms:.2f}") if is_other else ("", "")
+            print(f"| {cell} | {engine} | {rate:.1f} | {rate_ratio} | {cpu_ms:.2f} | {cpu_ratio} |", flush=True)
 
 
 def _folder_of(name: str, scratch: Path) -> Path:
@@ -104,9 +106,9 @@ def _measured(engine: str, folder: str, threads: int) -> dict[str, tuple[float, 
         return {}
     if engine.startswith("sluice "):
         return asyncio.run(_sluice(Path(folder), engine.removeprefix("sluice "), threads))
-    encode = (
-        _sentence_transformers(folder, threads) if engine == "sentence-transformers" else _openvino(folder, threads)
-    )
+    library, _, kind = engine.partition(" ")
+    is_openvino = library == "openvino"
+    encode = _openvino(folder, kind, threads) if is_openvino else _sentence_transformers(folder, threads)
     cells = {}
     for length in _LENGTHS:
         for callers in _CALLERS:
@@ -178,14 +180,18 @@ def _sentence_transformers(folder: str, threads: int) -> Any:
     return lambda texts: model.encode(texts, batch_size=len(texts), show_progress_bar=False)
 
 
-def _openvino(folder: str, threads: int) -> Any:
+def _openvino(folder: str, kind: str, threads: int) -> Any:
     import openvino_genai  # type: ignore[import-not-found]  # noqa: PLC0415
 
     config = openvino_genai.TextEmbeddingPipeline.Config()
     config.pooling_type = openvino_genai.TextEmbeddingPipeline.PoolingType.MEAN
     config.normalize = True
     pipeline = openvino_genai.TextEmbeddingPipeline(
-        f"{folder}/openvino", "CPU", config, INFERENCE_NUM_THREADS=threads, INFERENCE_PRECISION_HINT="f32"
+        f"{folder}/openvino",
+        "CPU",
+        config,
+        INFERENCE_NUM_THREADS=threads,
+        INFERENCE_PRECISION_HINT={"float32": "f32", "bfloat16": "bf16"}[kind],
     )
     return pipeline.embed_documents
 

@@ -47,7 +47,7 @@ def arrivals(mix: Mix, rate: float, duration_s: float, seed: int) -> list[Chat]:
 
 
 async def closed_loop(replica: AdmittedReplica, mix: Mix, callers: int, duration_s: float, seed: int) -> list[Chat]:
-    """Serve callers that come back at once; return their chats. A rejected caller comes back after 0.1 s."""
+    """Serve callers that ask again at once; return their chats. A rejected caller asks again after 0.1 s."""
     draw = random.Random(seed)
     until = replica.now + duration_s
     chats: list[Chat] = [make_chat(draw, mix, 0.0) for _ in range(callers)]

@@ -55,8 +55,8 @@ def load(
     """Load an adapter in PEFT's format and serve it."""
     from sluice.v1 import adapter_pb2  # noqa: PLC0415  imported on use, for a fast start
 
-    model, own = _parts(name)
-    request = adapter_pb2.LoadAdapterRequest(model=model, name=own, path=path)
+    model, adapter_name = _parts(name)
+    request = adapter_pb2.LoadAdapterRequest(model=model, name=adapter_name, path=path)
 
     def change(server: str) -> dict[str, Any]:
         answer = call(server, key, ca_file, f"{_SERVICE}/LoadAdapter", request, adapter_pb2.LoadAdapterResponse)
@@ -70,19 +70,19 @@ def unload(name: Name, as_json: AsJson = False, url: Urls = [DEFAULT], key: Key 
     """Stop serving an adapter. Return when its running requests have ended and its memory is free."""
     from sluice.v1 import adapter_pb2  # noqa: PLC0415  imported on use, for a fast start
 
-    model, own = _parts(name)
-    request = adapter_pb2.UnloadAdapterRequest(model=model, name=own)
+    model, adapter_name = _parts(name)
+    request = adapter_pb2.UnloadAdapterRequest(model=model, name=adapter_name)
 
     def change(server: str) -> dict[str, Any]:
         call(server, key, ca_file, f"{_SERVICE}/UnloadAdapter", request, adapter_pb2.UnloadAdapterResponse)
-        return {"model": model, "name": own}
+        return {"model": model, "name": adapter_name}
 
     change_all(url, change, lambda _: f"{name} is unloaded", as_json=as_json)
 
 
 def _parts(name: str) -> tuple[str, str]:
     """Split MODEL:NAME. The model's name may have colons, the adapter's has none."""
-    model, colon, own = name.rpartition(":")
-    if not (colon and model and own):
+    model, colon, adapter_name = name.rpartition(":")
+    if not (colon and model and adapter_name):
         raise typer.BadParameter(f"{name!r} must be MODEL:NAME")
-    return model, own
+    return model, adapter_name

@@ -108,10 +108,10 @@ def _show(states: Sequence[State]) -> None:
     """Print a table with a row per server and model."""
     rows: list[tuple[str, ...]] = [_HEADS]
     for state in states:
-        own = (state.url, "ready" if state.ready else "not ready", state.version or "-")
+        columns = (state.url, "ready" if state.ready else "not ready", state.version or "-")
         loads = state.load or dict.fromkeys(state.models or ["-"])
         for index, (model, load) in enumerate(loads.items()):
-            rows.append((*(own if index == 0 else ("", "", "")), model, *_load_columns(load)))
+            rows.append((*(columns if index == 0 else ("", "", "")), model, *_load_columns(load)))
     print_table(rows)
     for state in states:
         if state.problem:

@@ -145,8 +145,13 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self.is_started = True
             self.status = message["status"]
-            own = (b"x-request-id", self.request_id.encode())
-            message["headers"] = [*message.get("headers", ()), own, *self._rate_limits.items(), *self._cost.header()]
+            request_id_header = (b"x-request-id", self.request_id.encode())
+            message["headers"] = [
+                *message.get("headers", ()),
+                request_id_header,
+                *self._rate_limits.items(),
+                *self._cost.header(),
+            ]
         try:
             async with asyncio.timeout(self._stall_timeout_s):
                 await self._send(message)

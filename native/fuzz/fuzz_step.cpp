@@ -45,6 +45,27 @@ ExpertsPlan random_experts() {
           shared_width > 0 && one_in(2)};
 }
 
+RecurrentPlan random_recurrent() {
+  RecurrentPlan plan{};
+  plan.kind = static_cast<Recurrence>(between(0, 2));
+  const bool is_convolution = plan.kind == Recurrence::ShortConvolution;
+  plan.num_key_heads = is_convolution ? 0 : between(1, 3);
+  plan.num_heads = is_convolution ? 1 : plan.num_key_heads * between(1, 3);
+  plan.key_dim = is_convolution ? 0 : between(1, 40);
+  plan.value_dim = between(1, 90);
+  plan.taps = between(1, 5);
+  plan.has_convolution_bias = one_in(2);
+  plan.has_input_bias = one_in(2);
+  plan.has_output_bias = one_in(2);
+  plan.gate_norm = is_convolution ? GateNorm::None : static_cast<GateNorm>(between(0, 2));
+  plan.norm_size = one_in(2) ? plan.value_dim : plan.inner_width();
+  plan.most_step = one_in(2) ? 0.5f : 1e30f;
+  plan.gate_multiplier = plan.value_multiplier = plan.key_multiplier = plan.query_multiplier = plan.step_multiplier =
+      one_in(2) ? 1.0f : 0.7f;
+  plan.output_multiplier = one_in(2) ? 1.0f : 0.7f;
+  return plan;
+}
+
 LayerPlan random_layer(const Options& options) {
   const int kv_heads = between(1, 3), head_dim = 2 * between(1, 40);
   const bool is_parallel = one_in(4), has_bias = one_in(2);
@@ -63,11 +84,14 @@ LayerPlan random_layer(const Options& options) {
                      has_bias,
                      one_in(2),
                      one_in(3),
+                     one_in(3),
+                     one_in(2) ? 1.0f : 0.7f,
                      options.plan.has_head || one_in(3)};
   for (size_t i = 0; i < options.rotary.size(); ++i)
     if (2 * options.rotary[i].inverse_frequencies.size() <= static_cast<size_t>(head_dim) && !one_in(3))
       layer.attention.rotary = static_cast<int>(i);
-  layer.feed_forward = {between(1, 100), static_cast<Activation>(between(0, 5)), !one_in(3), one_in(2)};
+  layer.feed_forward = {between(1, 100), static_cast<Activation>(between(0, 5)), !one_in(3), one_in(2), 1.0f,
+                        one_in(2) ? 1.0f : 0.7f};
   layer.has_attention_norm = !one_in(4);
   layer.has_attention_output_norm = !is_parallel && one_in(3);
   layer.has_mlp_norm = !one_in(3);
@@ -78,6 +102,14 @@ LayerPlan random_layer(const Options& options) {
   if (!is_parallel && one_in(2)) {
     layer.feed_forward = {};
     layer.experts = random_experts();
+  }
+  if (!is_parallel && !layer.has_attention_output_norm && one_in(2)) {
+    layer.recurrent = random_recurrent();
+    if (!one_in(3)) layer.attention = {};
+    if (one_in(4)) {
+      layer.feed_forward = {};
+      layer.experts = {};
+    }
   }
   return layer;
 }
@@ -121,14 +153,17 @@ Options random_options() {
 template <class Visitor>
 struct Parts {
   template <class Part>
-  void part(const char*, Part& field) {
-    each_field(field, static_cast<Visitor&>(*this));
+  void optional(const char*, Part& field) {
+    if (field.num_heads == 0)
+      field = {};
+    else
+      each_field(field, static_cast<Visitor&>(*this));
   }
   void either(const char*, const char*, ExpertsPlan& experts, DensePlan& dense) {
-    if (experts.num_experts > 0)
-      part("", experts);
-    else
-      part("", dense);
+    if (experts.num_experts != 0)
+      each_field(experts, static_cast<Visitor&>(*this));
+    else if (dense.width != 0)
+      each_field(dense, static_cast<Visitor&>(*this));
   }
 };
 
@@ -195,7 +230,7 @@ void load_all(Model& model) {
   }
 }
 
-constexpr int kSlots = 3;
+constexpr int kSlots = 3, kStates = 14;
 
 // Put an adapter of a random choice of modules into a slot; each module has its own random rank.
 void put_random_adapter(Model& model, int slot) {
@@ -216,7 +251,8 @@ void put_random_adapter(Model& model, int slot) {
 }
 
 struct RandomBatch {
-  std::vector<int32_t> token_ids, positions, row_offsets{0}, context_lengths, block_tables, output_rows, adapters, types;
+  std::vector<int32_t> token_ids, positions, row_offsets{0}, context_lengths, block_tables, output_rows, adapters;
+  std::vector<int32_t> states, types;
   std::unique_ptr<float[]> logits;
   Batch batch{};
 
@@ -230,6 +266,16 @@ struct RandomBatch {
     std::shuffle(own.begin(), own.end(), random_bits);
     batch.num_groups = cache.num_groups;
     batch.max_blocks = between(1, 9);
+    std::vector<int> slots(kStates);
+    std::iota(slots.begin(), slots.end(), 0);
+    std::shuffle(slots.begin(), slots.end(), random_bits);
+    const int common = slots.back();  // a state from which several sequences may start
+    slots.pop_back();
+    const auto take = [&] {
+      const int slot = slots.back();
+      slots.pop_back();
+      return slot;
+    };
     std::vector<std::vector<int32_t>> tables(cache.num_groups);
     for (int i = between(1, 6); i > 0; --i) {
       const int most_own = static_cast<int>(own.size()) / cache.num_groups;
@@ -247,6 +293,10 @@ struct RandomBatch {
       row_offsets.push_back(static_cast<int32_t>(token_ids.size()));
       context_lengths.push_back(length);
       adapters.push_back(between(-1, kSlots - 1));
+      const int slot = take(), num_last = one_in(2) ? 0 : between(0, count == length ? count - 1 : count);
+      const bool writes = num_last < count;
+      for (const int number : {writes && one_in(2) ? slot : common, slot, num_last, num_last > 0 ? take() : -1})
+        states.push_back(number);
       for (int group = 0; group < cache.num_groups; ++group) {
         const int window = cache.windows[group], first = length - count;
         const int visible = window > 0 && first >= window ? (first - window + 1) / block_size : 0;
@@ -275,15 +325,17 @@ struct RandomBatch {
     batch.block_tables = block_tables.data();
     batch.output_rows = output_rows.data();
     batch.adapters = one_in(3) ? nullptr : adapters.data();
+    batch.states = states.data();
     batch.types = types.empty() || one_in(3) ? nullptr : types.data();
     batch.logits = logits.get();
   }
 
   void spoil() {
     std::vector<int32_t>* const arrays[] = {&token_ids,    &positions,   &row_offsets, &context_lengths,
-                                            &block_tables, &output_rows, &adapters,    &types};
+                                            &block_tables, &output_rows, &adapters,    &types,
+                                            &states};
     for (int i = between(1, 3); i > 0; --i) {
-      std::vector<int32_t>& array = *arrays[between(0, 7)];
+      std::vector<int32_t>& array = *arrays[between(0, 8)];
       if (!array.empty())
         array[between(0, static_cast<int>(array.size()) - 1)] =
             one_in(2) ? between(-3, 300) : static_cast<int32_t>(random_bits());
@@ -333,6 +385,7 @@ int main(int argc, char** argv) {
     blocks.num_groups = 1;
     blocks.windows = &all_visible;
     if (plan.has_head) model.allocate(num_blocks, block_size, groups);
+    if (model.bytes_per_state() > 0) model.allocate_states(kStates);
     for (int slot = 0; slot < kSlots; ++slot) put_random_adapter(model, slot);
     for (int i = 0; i < 12; ++i) {
       if (one_in(4)) put_random_adapter(model, between(0, kSlots - 1));

@@ -57,6 +57,9 @@ class Model:
         window, entries before the blocks that a step's tokens attend to are not read.
         """
 
+    def allocate_states(self, num_states: int) -> None:
+        """Create slots for the states of sequences in recurrent layers, `bytes_per_state` each."""
+
     def put_adapter(self, slot: int, modules: Sequence[tuple[str, NDArray[np.float32], NDArray[np.float32]]]) -> None:
         """Store a LoRA adapter in a slot, any number of at least 0, replacing the slot's adapter.
 
@@ -79,6 +82,7 @@ class Model:
         logits: NDArray[np.float32] | None = None,
         num_threads: int = 0,
         adapters: NDArray[np.int32] | None = None,
+        states: NDArray[np.int32] | None = None,
     ) -> NDArray[np.float32]:
         """Compute the new tokens of a batch of prefills and decodes with the GIL released.
 
@@ -88,6 +92,11 @@ class Model:
         context are read; `output_rows` [rows], the tokens whose logits are returned, in
         any order. A token's cache slot follows from `context_lengths`; `positions` only rotate queries and keys.
         `adapters` [sequences] are the slots of the sequences' adapters, -1 for none.
+
+        A model with recurrent layers needs `states` [sequences, 4]: the slot of the state that a sequence starts from,
+        which is ignored at position 0; the slot for its new state, which may be the same; the number of the sequence's
+        last tokens whose state goes to another slot; and that slot. The second slot then gets the state before these
+        tokens, unless they are all of the sequence's new tokens. A slot that is written can't be used twice.
 
         Return the logits [rows, vocabulary]. They are written to `logits` if it is given, which saves the time to
         allocate memory. `num_threads` 0 is the model's own number. A row's bits depend only on its sequence, its
@@ -125,6 +134,10 @@ class Model:
     @property
     def bytes_per_slot(self) -> list[int]:
         """Bytes of cache per token, in each layer."""
+
+    @property
+    def bytes_per_state(self) -> int:
+        """Bytes of a sequence's state in all recurrent layers; 0 if there are none."""
 
     @property
     def weight_bytes(self) -> int:

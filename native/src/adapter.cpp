@@ -71,7 +71,8 @@ Adapter::Adapter(Type type, const std::vector<Layer>& layers, const std::vector<
     const int num_columns = found.back().first + groups_of(found.back().module->rank) * kRows;
     most_columns_ = std::max(most_columns_, num_columns);
     const Layer& layer = layers[i / kProducts];
-    const Matrix* const weights[] = {&layer.qkv, &layer.output, &layer.gate_up, &layer.down};
+    const Matrix* const weights[] = {&layer.qkv, &layer.output, &layer.gate_up, &layer.down,
+                                     &layer.recurrent.input, &layer.recurrent.output};
     products_[i].down = plan_matrix(type, num_columns, weights[i % kProducts]->cols);
     spans_[i].resize(weights[i % kProducts]->groups);
     products_[i].spans = spans_[i].data();

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "model.h"
 
@@ -38,9 +39,39 @@ void check_sequence(const Batch& batch, const Cache& cache, int sequence) {
   });
 }
 
+// Sequences are computed at the same time, so a slot that one of them writes can't be used by another.
+void check_states(const Batch& batch, const States& states) {
+  if (batch.states == nullptr) throw BadArgument("states must be given, since the model keeps states of sequences");
+  enum class Use : char { None, Read, Written };
+  std::vector<Use> uses(static_cast<size_t>(states.num_slots));
+  const auto use = [&](int index, Use use) {
+    const int slot = batch.states[index];
+    if (slot < 0 || slot >= states.num_slots)
+      reject("states", index, slot, "there are the slots 0 to " + std::to_string(states.num_slots - 1));
+    Use& found = uses[static_cast<size_t>(slot)];
+    if (found != Use::None && (found == Use::Written || use == Use::Written))
+      reject("states", index, slot, "a slot that is written can't be used twice");
+    found = use;
+  };
+  for (int i = 0; i < batch.num_sequences; ++i) {
+    const int num_tokens = batch.row_offsets[i + 1] - batch.row_offsets[i], at = i * kStateColumns;
+    const bool is_start = batch.context_lengths[i] == num_tokens;
+    const int num_last = batch.states[at + kNumLast], most = is_start ? num_tokens - 1 : num_tokens;
+    if (num_last < 0 || num_last > most)
+      reject("states", at + kNumLast, num_last,
+             "it must be 0 to " + std::to_string(most) + ", the sequence's new tokens after position 0");
+    const bool writes = num_last < num_tokens;
+    if (writes) use(at + kStateSlot, Use::Written);
+    if (num_last > 0) use(at + kLastSlot, Use::Written);
+    if (!is_start && !(writes && batch.states[at + kStateSource] == batch.states[at + kStateSlot]))
+      use(at + kStateSource, Use::Read);
+  }
+}
+
 }  // namespace
 
-void check_batch(const Batch& batch, int vocab_size, const Cache& cache, const Adapters& adapters) {
+void check_batch(const Batch& batch, int vocab_size, const Cache& cache, const States* states,
+                 const Adapters& adapters) {
   if (batch.num_tokens < 1) throw BadArgument("token_ids must have at least one token");
   if (batch.num_sequences < 1) throw BadArgument("row_offsets must have at least two elements");
   for (int i = 0; i < batch.num_tokens; ++i) {
@@ -60,6 +91,7 @@ void check_batch(const Batch& batch, int vocab_size, const Cache& cache, const A
   for (int i = 0; batch.adapters != nullptr && i < batch.num_sequences; ++i)
     if (batch.adapters[i] != -1 && !adapters.has(batch.adapters[i]))
       reject("adapters", i, batch.adapters[i], "it must be the slot of an adapter, or -1 for none");
+  if (states != nullptr) check_states(batch, *states);
   for (int i = 0; i < batch.num_rows; ++i)
     if (batch.output_rows[i] < 0 || batch.output_rows[i] >= batch.num_tokens)
       reject("output_rows", i, batch.output_rows[i],

@@ -50,9 +50,11 @@ void Model::reserve_text_cache(int num_blocks) {
   cache_.type = options_.cache_type;
   cache_.block_size = kTextBlock;
   cache_.num_blocks = num_blocks;
+  cache_.num_groups = 1;
   cache_.block_bytes = 0;
   for (Layer& layer : layers_) {
     const AttentionPlan& attention = layer.plan.attention;
+    layer.cache.group = 0;
     layer.cache.offset = 0;
     layer.cache.part_bytes = bytes_of(cache_.type) * kRows * attention.padded_head_dim();
     layer.cache.head_bytes = 2 * layer.cache.part_bytes * (kTextBlock / kRows);
@@ -91,6 +93,7 @@ void Model::encode(Batch batch, int num_threads) {
   batch.positions = text_positions_.data();
   batch.context_lengths = text_lengths_.data();
   batch.block_tables = text_blocks_.data();
+  batch.num_groups = 1;
   batch.adapters = nullptr;
   compute(batch, num_threads > 0 ? num_threads : options_.num_threads);
 }

@@ -5,7 +5,7 @@
 
 namespace sluice {
 
-enum Product : int { kQkv, kOutput, kGateUp, kDown, kProducts };  // of a layer
+enum Product : int { kQkv, kOutput, kGateUp, kDown, kRecurrentInput, kRecurrentOutput, kProducts };  // of a layer
 
 // An adapter's addition to one product y = x · weightᵀ, which is x · downᵀ · upᵀ. If the adapter changes several of the
 // modules that make up the product, their downs are stacked, each starting at a new group.

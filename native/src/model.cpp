@@ -56,6 +56,11 @@ Model::Model(const Options& options)
     layer.experts = &expert_layers_.back()->experts;
     expert_buffers_.include(layer.plan.experts);
   }
+  for (Layer& layer : layers_) {
+    if (!layer.plan.has_recurrent()) continue;
+    layer.recurrent.state = state_numbers_;
+    state_numbers_ += round_up(layer.plan.recurrent.state_numbers(), 16);
+  }
   weight_memory_ = Arena(sluice::weight_bytes(options_, weights_, layers_));
   place_weights(options_, weights_, layers_, weight_memory_.data());
   if (!plan.is_tied) {
@@ -160,6 +165,14 @@ void Model::allocate(int num_blocks, int block_size, const std::vector<int>& gro
   ahead_ = std::make_unique<Ahead>(cache.data, cache.block_bytes * num_blocks);
 }
 
+void Model::allocate_states(int num_states) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (num_states < 1) throw BadArgument("num_states must be at least 1");
+  state_memory_ = Arena();
+  state_memory_ = Arena(bytes_per_state() * static_cast<size_t>(num_states));
+  states_ = {reinterpret_cast<float*>(state_memory_.data()), state_numbers_, num_states};
+}
+
 // Reserve buffers for the batch. They grow by half their size at least, and never shrink.
 void Model::reserve(const Batch& batch, int num_threads) {
   const size_t needed = static_cast<size_t>(batch.num_tokens) + batch.num_rows;
@@ -170,8 +183,8 @@ void Model::reserve(const Batch& batch, int num_threads) {
   const auto stride = [](int width) { return padded(width) % 1024 == 0 ? padded(width) + kPad : padded(width); };
   const int hidden = options_.plan.hidden_size;
   step_.residual_stride = stride(hidden);
-  step_.input_stride = stride(std::max(hidden, extent_.query_width));
-  step_.wide_stride = stride(std::max(extent_.qkv_width, options_.type == Type::Int8 ? extent_.inner_width : 0));
+  step_.input_stride = stride(std::max(hidden, extent_.mixed_width));
+  step_.wide_stride = stride(std::max(extent_.wide_width, options_.type == Type::Int8 ? extent_.inner_width : 0));
   step_.inner_stride = stride(extent_.inner_width);
   const size_t piece_rows = std::max(kPieceRows, extent_.group_size) + 16, width = extent_.padded_head_dim;
   const size_t attention_bytes = piece_rows * (8 * width + 8 * 64 + 64 + 8) + 7 * 64;
@@ -225,7 +238,8 @@ void Model::step(const Batch& batch, int num_threads) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!wanted_.empty()) throw std::logic_error("step() before " + tensors_[*wanted_.begin()].name + " was loaded");
   if (cache_.data == nullptr) throw std::logic_error("step() before allocate()");
-  check_batch(batch, options_.plan.vocab_size, cache_, adapters_);
+  if (state_numbers_ > 0 && states_.data == nullptr) throw std::logic_error("step() before allocate_states()");
+  check_batch(batch, options_.plan.vocab_size, cache_, state_numbers_ > 0 ? &states_ : nullptr, adapters_);
   if (num_threads <= 0) num_threads = options_.num_threads;
   ahead_->begin(cache_.block_bytes * static_cast<size_t>(lowest_block(batch, cache_)));
   compute(batch, num_threads);
@@ -238,6 +252,7 @@ void Model::compute(const Batch& batch, int num_threads) {
   step_.plan = &options_.plan;
   step_.weights = &weights_;
   step_.cache = &cache_;
+  step_.states = &states_;
   step_.batch = batch;
   step_.pieces = pieces_.data();
   step_.num_pieces = static_cast<int>(pieces_.size());

@@ -64,7 +64,8 @@ struct Options {
 
 // The largest sizes of all layers, from which the buffers of a step follow.
 struct Extent {
-  int query_width = 0, qkv_width = 0, inner_width = 0, padded_head_dim = 0, group_size = 0;
+  // mixed_width: of the results of attention and of recurrent parts. wide_width: of their projected inputs.
+  int mixed_width = 0, wide_width = 0, inner_width = 0, padded_head_dim = 0, group_size = 1;
   bool has_branch = false;
 };
 Extent extent_of(const Options& options);
@@ -86,6 +87,9 @@ class Model {
   // Create the cache. `groups` has a number for each layer, from 0 on; layers of different groups have different blocks.
   // Throws BadArgument.
   void allocate(int num_blocks, int block_size, const std::vector<int>& groups);
+
+  // Create slots for the states of sequences.
+  void allocate_states(int num_states);
 
   // Store an adapter in a slot, replacing the slot's adapter. Throws BadArgument.
   void put_adapter(int slot, const std::vector<GivenLowRank>& modules);
@@ -110,6 +114,7 @@ class Model {
   const Options& options() const { return options_; }
   // The bytes of a token's keys and values in each layer.
   std::vector<size_t> bytes_per_slot() const;
+  size_t bytes_per_state() const { return state_numbers_ * sizeof(float); }
   const Cache& cache() const { return cache_; }
   size_t weight_bytes() const { return weight_memory_.size() + row_memory_.size(); }
   size_t adapter_bytes();
@@ -136,8 +141,10 @@ class Model {
   std::unordered_map<std::string, size_t> indices_;  // of tensors by name
   Cache cache_;
   std::vector<int> windows_;  // of the cache's groups
+  States states_;
+  size_t state_numbers_ = 0;  // of a sequence's state in all layers
   Adapters adapters_;
-  Arena weight_memory_, row_memory_, cache_memory_, buffer_memory_;
+  Arena weight_memory_, row_memory_, cache_memory_, state_memory_, buffer_memory_;
   size_t reserved_rows_ = 0;
   int reserved_threads_ = 0;
   std::set<size_t> wanted_;  // indices of tensors not yet loaded
@@ -150,8 +157,9 @@ class Model {
   std::unique_ptr<Ahead> ahead_;  // for the cache, whose blocks are allocated from its end
 };
 
-// Throws BadArgument unless every index of the batch is within the model, its cache and its adapters.
-void check_batch(const Batch& batch, int vocab_size, const Cache& cache, const Adapters& adapters);
+// Throws BadArgument unless every index of the batch is within the model, its cache, its states (null: it has none) and its adapters.
+void check_batch(const Batch& batch, int vocab_size, const Cache& cache, const States* states,
+                 const Adapters& adapters);
 
 // The index in a block table of the first block that a sequence's new tokens attend to. Earlier entries are not read.
 int first_visible_block(const Batch& batch, const Cache& cache, int group, int sequence);

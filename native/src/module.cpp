@@ -87,7 +87,8 @@ nb::object results(const std::optional<WritableArray>& given, const char* name, 
 
 nb::object step(Model& model, const Array& token_ids, const Array& positions, const Array& row_offsets,
                 const Array& context_lengths, const Array& block_tables, const Array& output_rows,
-                std::optional<WritableArray> logits, int num_threads, const std::optional<Array>& adapters) {
+                std::optional<WritableArray> logits, int num_threads, const std::optional<Array>& adapters,
+                const std::optional<Array>& states) {
   Batch batch{};
   batch.token_ids = ints(token_ids, "token_ids", 1);
   batch.num_tokens = static_cast<int>(token_ids.shape(0));
@@ -105,6 +106,12 @@ nb::object step(Model& model, const Array& token_ids, const Array& positions, co
   batch.output_rows = ints(output_rows, "output_rows", 1);
   batch.num_rows = static_cast<int>(output_rows.shape(0));
   if (adapters.has_value()) batch.adapters = ints_of_length(*adapters, "adapters", context_lengths.shape(0));
+  if (states.has_value()) {
+    batch.states = ints(*states, "states", 2);
+    if (states->shape(0) != context_lengths.shape(0) || states->shape(1) != kStateColumns)
+      throw BadArgument("states must have four numbers for each of the " + std::to_string(context_lengths.shape(0)) +
+                        " sequences");
+  }
   if (num_threads < 0 || num_threads > 1024) throw BadArgument("num_threads must be 0 to 1024");
 
   const nb::object result = results(logits, "logits", batch.num_rows, model.options().plan.vocab_size, batch.logits);
@@ -251,8 +258,10 @@ NB_MODULE(_native, module) {
       .def("tensors", &tensors)
       .def("allocate", &Model::allocate, "num_blocks"_a, "block_size"_a, "groups"_a = std::vector<int>(),
            nb::call_guard<nb::gil_scoped_release>())
+      .def("allocate_states", &Model::allocate_states, "num_states"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("step", &step, "token_ids"_a, "positions"_a, "row_offsets"_a, "context_lengths"_a, "block_tables"_a,
-           "output_rows"_a, "logits"_a = nb::none(), "num_threads"_a = 0, "adapters"_a = nb::none())
+           "output_rows"_a, "logits"_a = nb::none(), "num_threads"_a = 0, "adapters"_a = nb::none(),
+           "states"_a = nb::none())
       .def("encode", &encode, "token_ids"_a, "row_offsets"_a, "output_rows"_a, "types"_a = nb::none(),
            "num_threads"_a = 0)
       .def("put_adapter", &put_adapter, "slot"_a, "modules"_a)
@@ -260,6 +269,7 @@ NB_MODULE(_native, module) {
       .def("read_weights", &Model::read_weights, "num_threads"_a = 0, nb::call_guard<nb::gil_scoped_release>())
       .def("multiply_rate", &Model::multiply_rate, "num_threads"_a = 0, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("bytes_per_slot", &Model::bytes_per_slot)
+      .def_prop_ro("bytes_per_state", &Model::bytes_per_state)
       .def_prop_ro("weight_bytes", &Model::weight_bytes)
       .def_prop_ro("adapter_bytes", &Model::adapter_bytes, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("instruction_set", [](const Model& model) { return std::string(model.options().set->name); });

@@ -31,23 +31,52 @@ struct Names {
   }
 };
 
-void add_layer(Names& names, Layer& layer, int hidden) {
+void add_attention(Names& names, Layer& layer, int hidden) {
   const AttentionPlan& attention = layer.plan.attention;
-  const int queries = attention.query_width(), keys = attention.key_width(), width = layer.plan.feed_forward.width;
+  const int queries = attention.query_width(), keys = attention.key_width();
   const bool is_single = attention.head_norm == HeadNorm::Head;
-  names.norm("input_layernorm", layer.attention_norm, hidden);
-  names.norm("post_attention_layernorm", layer.mlp_norm, hidden);
-  names.norm("post_self_attn_layernorm", layer.attention_output_norm, hidden);
-  names.norm("post_mlp_layernorm", layer.mlp_output_norm, hidden);
-  names.norm("attention_sum_norm", layer.attention_sum_norm, hidden);
-  names.norm("mlp_sum_norm", layer.mlp_sum_norm, hidden);
   names.rows("self_attn.q_proj", layer.qkv, kQkv, 0, queries);
+  if (attention.has_gate) names.rows("self_attn.gate_proj", layer.qkv, kQkv, attention.gate_column(), queries);
   names.rows("self_attn.k_proj", layer.qkv, kQkv, queries, keys);
   names.rows("self_attn.v_proj", layer.qkv, kQkv, queries + keys, keys);
   names.rows("self_attn.o_proj", layer.output, kOutput, 0, hidden);
   names.norm("self_attn.q_norm", layer.query_norm, is_single ? attention.head_dim : queries);
   names.norm("self_attn.k_norm", layer.key_norm, is_single ? attention.head_dim : keys);
   names.vector("self_attn.sinks", layer.sinks, attention.num_heads);
+}
+
+void add_recurrent(Names& names, const RecurrentPlan& plan, Recurrent& recurrent, int hidden) {
+  const int channels = plan.convolved_width();
+  if (plan.kind == Recurrence::DeltaNet) {
+    names.rows("recurrent.qkv_proj", recurrent.input, kRecurrentInput, 0, channels);
+    names.rows("recurrent.gate_proj", recurrent.input, kRecurrentInput, plan.gate_column(), plan.inner_width());
+    names.rows("recurrent.beta_proj", recurrent.input, kRecurrentInput, plan.step_column(), plan.num_heads);
+    names.rows("recurrent.decay_proj", recurrent.input, kRecurrentInput, plan.step_column() + plan.num_heads,
+               plan.num_heads);
+  } else {
+    names.rows("recurrent.in_proj", recurrent.input, kRecurrentInput, 0, plan.input_width());
+  }
+  names.rows("recurrent.out_proj", recurrent.output, kRecurrentOutput, 0, hidden);
+  names.vector("recurrent.convolution.weight", recurrent.convolution, plan.taps * channels);
+  names.vector("recurrent.convolution.bias", recurrent.convolution_bias, channels);
+  names.vector("recurrent.decay", recurrent.decay, plan.num_heads);
+  names.vector("recurrent.step_bias", recurrent.step_bias, plan.num_heads);
+  names.vector("recurrent.skip", recurrent.skip, plan.num_heads);
+  names.vector("recurrent.norm.weight", recurrent.norm,
+               plan.norm_size == plan.value_dim ? plan.value_dim : plan.inner_width());
+}
+
+void add_layer(Names& names, Layer& layer, int hidden) {
+  const int width = layer.plan.feed_forward.width;
+  names.norm("input_layernorm", layer.attention_norm, hidden);
+  names.norm("post_attention_layernorm", layer.mlp_norm, hidden);
+  names.norm("post_self_attn_layernorm", layer.attention_output_norm, hidden);
+  names.norm("post_mlp_layernorm", layer.mlp_output_norm, hidden);
+  names.norm("attention_sum_norm", layer.attention_sum_norm, hidden);
+  names.norm("mlp_sum_norm", layer.mlp_sum_norm, hidden);
+  if (layer.plan.has_attention()) add_attention(names, layer, hidden);
+  if (layer.plan.has_recurrent()) add_recurrent(names, layer.plan.recurrent, layer.recurrent, hidden);
+  if (!layer.plan.has_feed_forward()) return;
   if (layer.experts != nullptr) return add_expert_tensors(*layer.experts, hidden, names.prefix, names.tensors);
   if (layer.plan.feed_forward.is_gated) {
     names.rows("mlp.gate_proj", layer.gate_up, kGateUp, 0, width, RowOrder::Gate);

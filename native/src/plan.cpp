@@ -15,9 +15,7 @@ void require(bool is_valid, const std::string& field, const std::string& rule) {
   if (!is_valid) throw BadArgument(field + " must " + rule);
 }
 
-void check_layer(const Options& options, const LayerPlan& layer, const std::string& at) {
-  const AttentionPlan& attention = layer.attention;
-  const std::string name = at + ".attention.";
+void check_attention(const Options& options, const AttentionPlan& attention, const std::string& name) {
   require(attention.num_kv_heads <= attention.num_heads && attention.num_heads % attention.num_kv_heads == 0,
           name + "num_kv_heads", "divide num_heads");
   require(attention.query_width() <= kMostWidth, name + "head_dim",
@@ -32,6 +30,33 @@ void check_layer(const Options& options, const LayerPlan& layer, const std::stri
   require(!attention.has_head_norm_bias || options.plan.norm_kind == NormKind::Layer, name + "has_head_norm_bias",
           "be false with norm_kind rms");
   require(attention.is_causal || !options.plan.has_head, name + "is_causal", "be true in a plan with a head");
+}
+
+void check_recurrent(const RecurrentPlan& plan, const std::string& name) {
+  const bool has_heads = plan.kind != Recurrence::ShortConvolution;
+  const std::string most = "be at most " + std::to_string(kMostWidth) + " for all heads together";
+  require(static_cast<int64_t>(plan.num_heads) * plan.value_dim <= kMostWidth, name + "value_dim", most);
+  require(static_cast<int64_t>(plan.num_key_heads) * plan.key_dim <= kMostWidth, name + "key_dim", most);
+  if (!has_heads) {
+    require(plan.num_heads == 1, name + "num_heads", "be 1 for short_convolution");
+    require(plan.num_key_heads == 0, name + "num_key_heads", "be 0 for short_convolution");
+    require(plan.key_dim == 0, name + "key_dim", "be 0 for short_convolution");
+    require(plan.gate_norm == GateNorm::None, name + "gate_norm", "be none for short_convolution");
+    return;
+  }
+  require(plan.key_dim > 0, name + "key_dim", "be at least 1");
+  require(plan.num_key_heads > 0 && plan.num_heads % plan.num_key_heads == 0, name + "num_key_heads",
+          "divide num_heads");
+  require(plan.inner_width() % plan.norm_size == 0, name + "norm_size", "divide num_heads * value_dim");
+  require(plan.least_step <= plan.most_step, name + "least_step", "be at most most_step");
+}
+
+void check_layer(const Options& options, const LayerPlan& layer, const std::string& at) {
+  if (layer.has_attention()) check_attention(options, layer.attention, at + ".attention.");
+  if (layer.has_recurrent()) check_recurrent(layer.recurrent, at + ".recurrent.");
+  require(!layer.has_recurrent() || !(layer.is_parallel || layer.has_attention_output_norm), at + ".recurrent",
+          "be None for a layer with is_parallel or has_attention_output_norm");
+  require(layer.has_attention() || !layer.is_parallel, at + ".is_parallel", "be false for a layer without attention");
   const ExpertsPlan& experts = layer.experts;
   if (experts.num_experts > 0) {
     check_experts(experts, at + ".feed_forward.");
@@ -43,7 +68,7 @@ void check_layer(const Options& options, const LayerPlan& layer, const std::stri
           "be false for a layer with a norm after its attention");
   if (options.type == Type::Int8 || options.type == Type::Int4)
     for (const int columns : {options.plan.hidden_size, layer.feed_forward.width, experts.width, experts.shared_width,
-                              attention.query_width()})
+                              layer.attention.query_width(), layer.recurrent.inner_width()})
       require(columns <= kMostInt8Columns, "weight_type", "not be int8 or int4 for inputs wider than 65536");
 }
 
@@ -68,18 +93,23 @@ void check_plan(const Options& options) {
   require(!plan.has_norm_bias || plan.norm_kind == NormKind::Layer, "has_norm_bias", "be false with norm_kind rms");
   for (size_t i = 0; i < options.layers.size(); ++i)
     check_layer(options, options.layers[i], "layers[" + std::to_string(i) + "]");
+  require(std::any_of(options.layers.begin(), options.layers.end(),
+                      [](const LayerPlan& layer) { return layer.has_attention() || layer.has_recurrent(); }),
+          "layers", "have one with attention or a recurrent part");
 }
 
 Extent extent_of(const Options& options) {
   Extent extent;
   for (const LayerPlan& layer : options.layers) {
     const AttentionPlan& attention = layer.attention;
-    extent.query_width = std::max(extent.query_width, attention.query_width());
-    extent.qkv_width = std::max(extent.qkv_width, attention.qkv_width());
+    extent.mixed_width = std::max({extent.mixed_width, attention.query_width(), layer.recurrent.inner_width()});
+    extent.wide_width = std::max(extent.wide_width, attention.qkv_width());
     extent.inner_width = std::max(extent.inner_width, layer.feed_forward.width);
     extent.padded_head_dim = std::max(extent.padded_head_dim, attention.padded_head_dim());
-    extent.group_size = std::max(extent.group_size, attention.group_size());
+    if (layer.has_attention()) extent.group_size = std::max(extent.group_size, attention.group_size());
+    if (layer.has_recurrent()) extent.wide_width = std::max(extent.wide_width, layer.recurrent.wide_width());
     extent.has_branch |= layer.is_parallel || layer.has_attention_output_norm || layer.has_mlp_output_norm;
+    extent.has_branch |= layer.has_attention() && layer.has_recurrent();
   }
   return extent;
 }

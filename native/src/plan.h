@@ -2,6 +2,8 @@
 // it. plan_fields.h lists the fields with their ranges, and plan.cpp checks that they fit each other.
 #pragma once
 
+#include <cstddef>
+
 namespace sluice {
 
 enum class NormKind : int { Rms, Layer };
@@ -23,20 +25,78 @@ struct AttentionPlan {
   bool norms_rotated;  // the head norm follows the rotation
   bool has_qkv_bias, has_output_bias;
   bool has_sinks;  // each head has a logit that takes part in the softmax and has no value
+  bool has_gate;   // each number of a head's result is multiplied by the sigmoid of a projected one
+  float output_multiplier;
   bool is_causal;  // a token attends to no later one
 
   int padded_head_dim() const { return (head_dim + 15) / 16 * 16; }
   int group_size() const { return num_heads / num_kv_heads; }
   int query_width() const { return num_heads * head_dim; }
   int key_width() const { return num_kv_heads * head_dim; }
-  int qkv_width() const { return query_width() + 2 * key_width(); }
+  int qkv_width() const { return (has_gate ? 2 : 1) * query_width() + 2 * key_width(); }
+  int gate_column() const { return query_width() + 2 * key_width(); }
+};
+
+// ShortConvolution (LFM2): projects b, c and x, and computes c * convolution(b * x).
+// DeltaNet: convolves queries, keys and values. A head's state decays, is corrected towards the value at the key, and is
+// read at the query: Yang et al., Gated Delta Networks (2024).
+// Mamba2: convolves values, keys (B) and queries (C). A head's state decays, value times key times a step is added, and
+// it is read at the query: Dao, Gu, Transformers are SSMs (2024).
+enum class Recurrence : int { ShortConvolution, DeltaNet, Mamba2 };
+
+// How the results of a recurrence are gated by silu(z) and RMS-normalized.
+enum class GateNorm : int { None, NormFirst, GateFirst };
+
+// A mixer whose state has the same size at each position. A head's state is a matrix [key_dim, value_dim].
+struct RecurrentPlan {
+  int num_heads;  // 0: the layer has no recurrent part
+  Recurrence kind;
+  int num_key_heads;  // each is shared by consecutive heads; 0 for ShortConvolution
+  int key_dim;        // 0 for ShortConvolution
+  int value_dim;      // of a head; of ShortConvolution, the number of channels
+  int taps;           // tokens that the convolution sees, including the present one
+  bool has_convolution_bias, has_input_bias, has_output_bias;
+  GateNorm gate_norm;
+  int norm_size;                // numbers that are normalized together
+  float least_step, most_step;  // limits of Mamba2's steps
+  // On Mamba2's projected columns, and on the results.
+  float gate_multiplier, value_multiplier, key_multiplier, query_multiplier, step_multiplier, output_multiplier;
+
+  int inner_width() const { return num_heads * value_dim; }
+  int keys_width() const { return num_key_heads * key_dim; }
+  // The convolved columns of the projected ones, which are adjacent.
+  int convolved_width() const {
+    return kind == Recurrence::ShortConvolution ? inner_width() : inner_width() + 2 * keys_width();
+  }
+  // The columns of the projection: b, c, x; or queries, keys, values, z, beta, decay; or z, values, keys, queries, step.
+  int input_width() const {
+    if (kind == Recurrence::ShortConvolution) return 3 * inner_width();
+    return 2 * inner_width() + 2 * keys_width() + (kind == Recurrence::DeltaNet ? 2 : 1) * num_heads;
+  }
+  // The projected columns and those that are computed from them.
+  int wide_width() const { return input_width() + (kind == Recurrence::Mamba2 ? num_heads : 0); }
+  int convolved_column() const {
+    return kind == Recurrence::ShortConvolution ? 2 * inner_width() : kind == Recurrence::DeltaNet ? 0 : inner_width();
+  }
+  int value_column() const { return kind == Recurrence::DeltaNet ? 2 * keys_width() : inner_width(); }
+  int key_column() const { return kind == Recurrence::DeltaNet ? keys_width() : 2 * inner_width(); }
+  int query_column() const { return kind == Recurrence::DeltaNet ? 0 : 2 * inner_width() + keys_width(); }
+  int gate_column() const { return kind == Recurrence::DeltaNet ? 2 * keys_width() + inner_width() : 0; }
+  int step_column() const { return 2 * inner_width() + 2 * keys_width(); }
+  // Numbers of a sequence's state: the convolution's earlier inputs, and the matrices of the heads.
+  int padded_channels() const { return (convolved_width() + 15) / 16 * 16; }
+  int padded_value_dim() const { return (value_dim + 15) / 16 * 16; }
+  size_t convolution_numbers() const { return static_cast<size_t>(taps - 1) * padded_channels(); }
+  size_t head_numbers() const { return static_cast<size_t>(key_dim) * padded_value_dim(); }
+  size_t state_numbers() const { return convolution_numbers() + num_heads * head_numbers(); }
 };
 
 struct DensePlan {
   int width;
   Activation activation;
-  bool is_gated;  // activation(gate) * up; otherwise activation(up)
+  bool is_gated;  // activation(gate * gate_multiplier) * up; otherwise activation(up)
   bool has_bias;
+  float gate_multiplier, output_multiplier;
 };
 
 // How router logits become the scores that choose experts. ChosenSoftmax chooses by logits, and normalizes over the
@@ -67,8 +127,10 @@ struct ExpertsPlan {
 };
 
 struct LayerPlan {
-  AttentionPlan attention;
-  // The feed-forward part is dense or of experts.
+  // Either, or both, which read the same inputs and whose results are added; or none.
+  AttentionPlan attention;  // with num_heads 0: none
+  RecurrentPlan recurrent;  // with num_heads 0: none
+  // The feed-forward part is dense or of experts; or there is none.
   DensePlan feed_forward;
   ExpertsPlan experts;
   // Norms before each part, and of its results before they are added to the residual.
@@ -77,6 +139,10 @@ struct LayerPlan {
   bool has_attention_sum_norm, has_mlp_sum_norm;
   // Both parts read the same residual. Without a norm of its own, the feed-forward part uses attention's.
   bool is_parallel;
+
+  bool has_attention() const { return attention.num_heads > 0; }
+  bool has_recurrent() const { return recurrent.num_heads > 0; }
+  bool has_feed_forward() const { return feed_forward.width > 0 || experts.num_experts > 0; }
 };
 
 struct DecoderPlan {

@@ -11,14 +11,18 @@ constexpr int kMostWidth = 1 << 20, kMostHeads = 1 << 12, kMostHeadDim = 1 << 12
 constexpr int kMostWindow = std::numeric_limits<int>::max(), kMostLayers = 1 << 12;
 constexpr int kMostPositions = 1 << 20, kMostTypes = 1 << 12;
 constexpr int kMostExperts = 1 << 12, kMostChosen = 256, kMostExpertGroups = 256;
+constexpr int kMostTaps = 16;
 constexpr double kMostNumber = std::numeric_limits<float>::max();
 
 inline constexpr const char* kNormKinds[] = {"rms", "layer"};
 inline constexpr const char* kHeadNorms[] = {"none", "head", "heads", "whole"};
 inline constexpr const char* kScores[] = {"softmax", "sigmoid", "chosen_softmax"};
+inline constexpr const char* kRecurrences[] = {"short_convolution", "delta_net", "mamba2"};
+inline constexpr const char* kGateNorms[] = {"none", "norm_first", "gate_first"};
 inline constexpr const char* kActivations[] = {"silu", "gelu", "gelu_tanh", "relu", "squared_relu", "xielu"};
 
-// Call number(name, field, least, most), flag(name, field) or choice(name, field, names) of the visitor for each field.
+// Call number(name, field, least, most), flag(name, field), choice(name, field, names), optional(name, part) or
+// either(name, marker, first part, second part) of the visitor for each field.
 template <class Visitor>
 void each_field(AttentionPlan& plan, Visitor& visitor) {
   visitor.number("num_heads", plan.num_heads, 1, kMostHeads);
@@ -35,7 +39,32 @@ void each_field(AttentionPlan& plan, Visitor& visitor) {
   visitor.flag("has_qkv_bias", plan.has_qkv_bias);
   visitor.flag("has_output_bias", plan.has_output_bias);
   visitor.flag("has_sinks", plan.has_sinks);
+  visitor.flag("has_gate", plan.has_gate);
+  visitor.number("output_multiplier", plan.output_multiplier, -kMostNumber, kMostNumber);
   visitor.flag("is_causal", plan.is_causal);
+}
+
+template <class Visitor>
+void each_field(RecurrentPlan& plan, Visitor& visitor) {
+  visitor.number("num_heads", plan.num_heads, 1, kMostHeads);
+  visitor.choice("kind", plan.kind, kRecurrences);
+  visitor.number("num_key_heads", plan.num_key_heads, 0, kMostHeads);
+  visitor.number("key_dim", plan.key_dim, 0, kMostHeadDim);
+  visitor.number("value_dim", plan.value_dim, 1, kMostWidth);
+  visitor.number("taps", plan.taps, 1, kMostTaps);
+  visitor.flag("has_convolution_bias", plan.has_convolution_bias);
+  visitor.flag("has_input_bias", plan.has_input_bias);
+  visitor.flag("has_output_bias", plan.has_output_bias);
+  visitor.choice("gate_norm", plan.gate_norm, kGateNorms);
+  visitor.number("norm_size", plan.norm_size, 1, kMostWidth);
+  visitor.number("least_step", plan.least_step, 0, kMostNumber);
+  visitor.number("most_step", plan.most_step, 0, kMostNumber);
+  visitor.number("gate_multiplier", plan.gate_multiplier, -kMostNumber, kMostNumber);
+  visitor.number("value_multiplier", plan.value_multiplier, -kMostNumber, kMostNumber);
+  visitor.number("key_multiplier", plan.key_multiplier, -kMostNumber, kMostNumber);
+  visitor.number("query_multiplier", plan.query_multiplier, -kMostNumber, kMostNumber);
+  visitor.number("step_multiplier", plan.step_multiplier, -kMostNumber, kMostNumber);
+  visitor.number("output_multiplier", plan.output_multiplier, -kMostNumber, kMostNumber);
 }
 
 template <class Visitor>
@@ -44,6 +73,8 @@ void each_field(DensePlan& plan, Visitor& visitor) {
   visitor.choice("activation", plan.activation, kActivations);
   visitor.flag("is_gated", plan.is_gated);
   visitor.flag("has_bias", plan.has_bias);
+  visitor.number("gate_multiplier", plan.gate_multiplier, -kMostNumber, kMostNumber);
+  visitor.number("output_multiplier", plan.output_multiplier, -kMostNumber, kMostNumber);
 }
 
 template <class Visitor>
@@ -71,7 +102,8 @@ void each_field(ExpertsPlan& plan, Visitor& visitor) {
 
 template <class Visitor>
 void each_field(LayerPlan& plan, Visitor& visitor) {
-  visitor.part("attention", plan.attention);
+  visitor.optional("attention", plan.attention);
+  visitor.optional("recurrent", plan.recurrent);
   visitor.either("feed_forward", "num_experts", plan.experts, plan.feed_forward);
   visitor.flag("has_attention_norm", plan.has_attention_norm);
   visitor.flag("has_attention_output_norm", plan.has_attention_output_norm);

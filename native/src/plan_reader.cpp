@@ -56,20 +56,25 @@ class FieldReader {
     throw BadArgument(at_ + name + " must be one of " + known);
   }
 
+  // Read a part, which stays zeros if it is None.
   template <class Part>
-  void part(const char* name, Part& field) {
+  void optional(const char* name, Part& field) {
     nb::dict inner;
-    if (!nb::try_cast(take(name), inner)) throw BadArgument(at_ + name + " must be a dictionary");
+    const nb::object given = take(name);
+    if (given.is_none()) return;
+    if (!nb::try_cast(given, inner)) throw BadArgument(at_ + name + " must be a dictionary or None");
     FieldReader reader(inner, at_ + name + ".");
     each_field(field, reader);
     reader.end();
   }
 
-  // Read the first part if the dictionary has the field `marker`, otherwise the second.
+  // Read the first part if the dictionary has the field `marker`, otherwise the second; none if it is None.
   template <class First, class Second>
   void either(const char* name, const char* marker, First& first, Second& second) {
     nb::dict inner;
-    if (!nb::try_cast(take(name), inner)) throw BadArgument(at_ + name + " must be a dictionary");
+    const nb::object given = take(name);
+    if (given.is_none()) return;
+    if (!nb::try_cast(given, inner)) throw BadArgument(at_ + name + " must be a dictionary or None");
     FieldReader reader(inner, at_ + name + ".");
     if (inner.contains(marker))
       each_field(first, reader);

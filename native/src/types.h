@@ -58,6 +58,19 @@ struct CachePart {
 
 struct Experts;
 
+// The weights of a layer's recurrent part.
+struct Recurrent {
+  Matrix input;                      // hidden -> the projected columns
+  Matrix output;                     // heads * value_dim -> hidden
+  float* convolution = nullptr;      // [taps, convolved columns], the earliest token's first
+  float* convolution_bias = nullptr;  // [convolved columns] or null
+  float* decay = nullptr;            // [heads], the logarithm of the decay's negative rate; or null
+  float* step_bias = nullptr;        // [heads] or null
+  float* skip = nullptr;             // [heads], the share of a value that is added to its result; or null
+  float* norm = nullptr;             // [value_dim] for norms of heads, [heads * value_dim] for larger ones; or null
+  size_t state = 0;                  // the first number of the layer in a state
+};
+
 struct Layer {
   LayerPlan plan;
   Norm attention_norm, attention_output_norm, mlp_norm, mlp_output_norm;  // [hidden]
@@ -65,12 +78,13 @@ struct Layer {
   Norm query_norm, key_norm;                                              // [head_dim], or [the width of all heads]
   float* sinks;                                                           // [heads] or null
   float* curve;    // of Xielu: its factors above and below 0, of the linear term, and its limit; or null
-  Matrix qkv;      // hidden -> (heads + 2 * kv heads) * head_dim: queries, keys, values
+  Matrix qkv;      // hidden -> (heads + 2 * kv heads) * head_dim: queries, keys, values; then gates if there are any
   Matrix output;   // heads * head_dim -> hidden
   Matrix gate_up;  // hidden -> 2 * width: 16 rows of gate, 16 of up, and so on; or hidden -> width
   Matrix down;     // width -> hidden
   Experts* experts;  // null: gate_up and down are the feed-forward part
   CachePart cache;
+  Recurrent recurrent;
 };
 
 // A table of rotary positions.
@@ -92,6 +106,8 @@ struct Weights {
   Layer* layers = nullptr;
   Rotary* rotary = nullptr;
   int num_rotary = 0;
+  Type type = Type::Float32;  // of the layers' matrices
+  int last_mixer = 0;         // the last layer with attention or a recurrent part
 };
 
 // Keys and values of all layers. A block has, for each layer of one group and each kv head, its keys and then its
@@ -106,6 +122,19 @@ struct Cache {
   const int* windows = nullptr;  // [groups], keys that a token attends to in a group, including its own; 0: all
 };
 
+// The states of sequences in all recurrent layers, in slots.
+struct States {
+  float* data = nullptr;
+  size_t numbers = 0;  // of a slot
+  int num_slots = 0;
+
+  float* at(int slot, size_t number) const { return data + static_cast<size_t>(slot) * numbers + number; }
+};
+
+// A sequence starts from the state in one slot. The state before its last tokens goes to a slot, which may be the same,
+// and the state after these to another one; without such tokens, there is only the state after all tokens.
+enum StateColumn : int { kStateSource, kStateSlot, kNumLast, kLastSlot, kStateColumns };
+
 // The new tokens of all sequences in one step, concatenated. The caller owns the arrays.
 struct Batch {
   int num_tokens, num_sequences, num_rows, num_groups, max_blocks;
@@ -116,6 +145,8 @@ struct Batch {
   const int32_t* block_tables;     // [groups, sequences, max_blocks]
   const int32_t* output_rows;      // [rows], tokens whose logits are returned
   const int32_t* adapters;         // [sequences], the slot of each sequence's adapter, -1: none; null: none has any
+  // [sequences, kStateColumns], see StateColumn. Null if the model has no states.
+  const int32_t* states;
   const int32_t* types;            // [tokens], of a plan with token types; null: all are 0
   float* logits;                   // [rows, vocabulary]; of a plan without a head, states [rows, hidden]
 };
@@ -134,6 +165,7 @@ struct Step {
   const DecoderPlan* plan;
   const Weights* weights;
   const Cache* cache;
+  const States* states;
   Batch batch;
   const Piece* pieces;
   int num_pieces;

@@ -11,6 +11,21 @@ namespace {
 
 size_t floats(int count) { return round_up(static_cast<size_t>(count) * sizeof(float), 64); }
 
+template <class OnVector, class OnMatrix>
+void each_recurrent_part(const RecurrentPlan& plan, Recurrent& recurrent, OnVector vector, OnMatrix matrix) {
+  const int channels = plan.convolved_width();
+  matrix(recurrent.input, plan.has_input_bias);
+  matrix(recurrent.output, plan.has_output_bias);
+  vector(recurrent.convolution, plan.taps * channels);
+  if (plan.has_convolution_bias) vector(recurrent.convolution_bias, channels);
+  if (plan.gate_norm != GateNorm::None)
+    vector(recurrent.norm, plan.norm_size == plan.value_dim ? plan.value_dim : plan.inner_width());
+  if (plan.kind == Recurrence::ShortConvolution) return;
+  vector(recurrent.decay, plan.num_heads);
+  vector(recurrent.step_bias, plan.num_heads);
+  if (plan.kind == Recurrence::Mamba2) vector(recurrent.skip, plan.num_heads);
+}
+
 // Call vector(pointer to a float vector, its size) and matrix(matrix, has bias) for everything in the weights' memory.
 template <class OnVector, class OnMatrix>
 void each_part(const Options& options, Weights& weights, std::vector<Layer>& layers, OnVector vector, OnMatrix matrix) {
@@ -41,10 +56,12 @@ void each_part(const Options& options, Weights& weights, std::vector<Layer>& lay
     if (dense.activation == Activation::Xielu) vector(layer.curve, kCurve);
     matrix(layer.qkv, attention.has_qkv_bias);
     matrix(layer.output, attention.has_output_bias);
+    if (layer.plan.has_recurrent()) each_recurrent_part(layer.plan.recurrent, layer.recurrent, vector, matrix);
     if (layer.experts != nullptr) {
       each_expert_part(*layer.experts, vector, matrix);
       continue;
     }
+    if (!layer.plan.has_feed_forward()) continue;
     matrix(layer.gate_up, dense.has_bias);
     matrix(layer.down, dense.has_bias);
   }
@@ -55,6 +72,7 @@ void each_part(const Options& options, Weights& weights, std::vector<Layer>& lay
 
 void plan_weights(const Options& options, Weights& weights, std::vector<Layer>& layers) {
   const int hidden = options.plan.hidden_size;
+  weights.type = options.type;
   for (size_t i = 0; i < layers.size(); ++i) {
     Layer& layer = layers[i];
     layer = {};
@@ -62,6 +80,11 @@ void plan_weights(const Options& options, Weights& weights, std::vector<Layer>& 
     const AttentionPlan& attention = layer.plan.attention;
     const DensePlan& dense = layer.plan.feed_forward;
     const int inner = groups_of(dense.width) * kRows;
+    if (layer.plan.has_attention() || layer.plan.has_recurrent()) weights.last_mixer = static_cast<int>(i);
+    if (layer.plan.has_recurrent()) {
+      layer.recurrent.input = plan_matrix(options.type, layer.plan.recurrent.input_width(), hidden);
+      layer.recurrent.output = plan_matrix(options.type, hidden, layer.plan.recurrent.inner_width());
+    }
     layer.qkv = plan_matrix(options.type, attention.qkv_width(), hidden);
     layer.output = plan_matrix(options.type, hidden, attention.query_width());
     layer.gate_up = plan_matrix(options.type, dense.is_gated ? 2 * inner : dense.width, hidden);

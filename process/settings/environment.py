@@ -67,15 +67,15 @@ class Environment(EnvSettingsSource):
 
 def _unknown(kind: type[BaseSettings], prefix: str) -> Iterator[str]:
     """Yield a line for each variable with the family's prefix that no program of the product reads."""
-    own = [prefix + _DELIMITER.join(path).upper() for path in paths(kind)]
+    names = [prefix + _DELIMITER.join(path).upper() for path in paths(kind)]
     open_ended = tuple(f"{prefix}{_DELIMITER.join(path)}{_DELIMITER}".upper() for path in mappings(kind))
     others = tuple(other for other in PREFIXES if other != prefix)
     for name in sorted(os.environ):
         upper = name.upper()
         if not upper.startswith(FAMILY) or upper in RUNNER | COMMAND or upper.startswith((*others, *open_ended)):
             continue
-        if upper not in own:
+        if upper not in names:
             rest = upper.removeprefix(FAMILY).partition("_")[2]
-            known = [*own, *sorted(RUNNER | COMMAND), *(other + rest for other in others if rest)]
+            known = [*names, *sorted(RUNNER | COMMAND), *(other + rest for other in others if rest)]
             start = prefix if upper.startswith(prefix) else FAMILY
             yield f"{name}: unknown variable{suggestion(upper, known, start)}"

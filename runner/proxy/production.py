@@ -118,8 +118,8 @@ def _routes(base: dict[str, Any], fleet: Fleet, parts: dict[str, Any]) -> list[d
     for pool in sorted(fleet.services, key=lambda pool: pool.name == DEFAULT):  # the default pool matches last
         for is_bound in (True, False) if has_affinity else (False,):
             route = copy.deepcopy(base)
-            own = own_cluster(pool.name, base["route"]["cluster"])
-            cluster = affinity_cluster(pool.name) if is_bound else own
+            pool_cluster = own_cluster(pool.name, base["route"]["cluster"])
+            cluster = affinity_cluster(pool.name) if is_bound else pool_cluster
             route["name"] = f"{base['name']}-{affinity_cluster(pool.name) if is_bound else pool.name}"
             route["route"]["cluster"] = cluster
             headers = route["match"].setdefault("headers", [])

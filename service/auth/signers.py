@@ -88,8 +88,8 @@ def _algorithms(key: Mapping[str, Any]) -> tuple[str, ...]:
         return ()
     kind = str(key.get("kty"))
     family = _FAMILIES.get((kind, None if kind == "RSA" else str(key.get("crv"))), ())
-    own = key.get("alg")
-    return family if own is None else tuple(each for each in family if each == own)
+    algorithm = key.get("alg")
+    return family if algorithm is None else tuple(each for each in family if each == algorithm)
 
 
 def _verification_key(key: Mapping[str, Any], algorithm: str) -> PyJWK | None:

@@ -25,6 +25,7 @@ from service.engine.models.native.backend import QUANTIZATIONS
 from service.engine.models.native.cache_groups import max_cache_bytes
 from service.engine.models.native.encoder import native_encoder_unsupported_reason
 from service.engine.models.plans.families.table import plan_of
+from service.engine.models.plans.sizes import cache_bytes_per_token, state_bytes
 from service.engine.models.selection.backends import preferred_reasons
 from service.engine.models.torch.shard import num_rank_parameters
 from service.generation.errors import ModelLoadError
@@ -89,6 +90,8 @@ def _report(plan: ModelPlan, max_chunk: int) -> dict[str, Any]:
     weight_type = spec.quantization or spec.dtype
     weights = int(num_parameters * _BYTES[weight_type])
     per_token = _cache_bytes_per_token(text_config(spec.config), _BYTES[spec.cache_dtype])
+    if state := _state_bytes(plan):
+        per_token = cache_bytes_per_token(plan_of(spec.config), int(_BYTES[spec.cache_dtype]))
     by_rank: dict[str, Any] = {}
     if (num_ranks := spec.tensor_parallel) > 1:
         own_weights = int(num_rank_parameters(spec.config, num_ranks) * _BYTES[weight_type])
@@ -114,7 +117,9 @@ def _report(plan: ModelPlan, max_chunk: int) -> dict[str, Any]:
         **_promises(plan),
         **by_rank,
     }
-    if plan.backend.name == "native":  # sliding layers keep only what their windows reach
+    if state:
+        report["state_bytes_per_sequence"] = state
+    elif plan.backend.name == "native":  # sliding layers keep only what their windows reach
         report["cache_bytes_per_sequence"] = max_cache_bytes(
             plan_of(spec.config), spec.max_positions, max_chunk, spec.block_size, _BYTES[spec.cache_dtype]
         )
@@ -142,6 +147,11 @@ def _promises(plan: ModelPlan) -> dict[str, Any]:
         "quantizations": sorted(backend.quantizations),
         **{f"not_{name}": reason or "another backend was requested" for name, reason in reasons.items()},
     }
+
+
+def _state_bytes(plan: ModelPlan) -> int:
+    """Bytes of a sequence's state in recurrent layers on the native backend; 0 without them."""
+    return state_bytes(plan_of(plan.spec.config)) if plan.backend.name == "native" else 0
 
 
 def _cache_bytes_per_token(config: Any, num_bytes: float, num_ranks: int = 1) -> int | None:

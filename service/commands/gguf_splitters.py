@@ -78,8 +78,8 @@ def set_splitter(folder: Path, kind: str, name: str) -> None:
         return
     file = str(folder / "tokenizer.json")
     tokenizer: Any = tokenizers.Tokenizer.from_file(file)
-    own = _OWN.get(name)
-    tokenizer.pre_tokenizer = own() if own else _split(_of_transformers()[name])
+    splitter = _OWN.get(name)
+    tokenizer.pre_tokenizer = splitter() if splitter else _split(_of_transformers()[name])
     if name in _WHOLE_WORDS:
         tokenizer.model.ignore_merges = True
     if name in _COMPOSED:

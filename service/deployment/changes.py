@@ -38,8 +38,8 @@ class LoadedModel(BaseModel):
 
     def to_settings(self, engine: EngineSettings) -> ModelSettings:
         """Return the model's settings; `engine` has the service's. Raise ValueError for an invalid combination."""
-        own = {name: getattr(self, name) for name in ("max_model_len", "quantization", "backend")}
-        changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+        values = {name: getattr(self, name) for name in ("max_model_len", "quantization", "backend")}
+        changes: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
         return ModelSettings(
             name=self.name,
             path=self.path,

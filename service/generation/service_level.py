@@ -18,7 +18,9 @@ class ServiceLevel(NamedTuple):
 
     def or_else(self, default: ServiceLevel) -> ServiceLevel:
         """Return these limits, with those of `default` where there is none."""
-        return ServiceLevel(*(other if own is None else own for own, other in zip(self, default, strict=True)))
+        return ServiceLevel(
+            *(default_limit if limit is None else limit for limit, default_limit in zip(self, default, strict=True))
+        )
 
     @property
     def class_name(self) -> str:

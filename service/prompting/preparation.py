@@ -117,10 +117,12 @@ class Preparation:
         )
         encoded = await self._encoder.encode(request, budget, deadline)
         self._check_tokens(request)
-        own: dict[str, Any] = {
+        parameters: dict[str, Any] = {
             name: value for name, value in self._sampling_defaults.items() if name not in request.given
         }
-        sampling = replace(request.sampling, **own).with_seed(request.resume.identity.seed if request.resume else None)
+        sampling = replace(request.sampling, **parameters).with_seed(
+            request.resume.identity.seed if request.resume else None
+        )
         runs_until = _end_of_truncated(deadline) if request.truncates and deadline is not None else deadline
         requests = [
             GenerationRequest(

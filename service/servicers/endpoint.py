@@ -31,8 +31,8 @@ class EndpointServicer(endpoint_pb2_grpc.EndpointServiceServicer):
         context: object,  # noqa: ARG002
     ) -> endpoint_pb2.ListEndpointsResponse:
         visible = self._registry.visible_to(current_caller())
-        own = {model.name: Endpoint.of_model(model.description) for model in visible}
-        endpoints = {endpoint.name: endpoint for endpoint in visible.endpoints()} | own
+        model_endpoints = {model.name: Endpoint.of_model(model.description) for model in visible}
+        endpoints = {endpoint.name: endpoint for endpoint in visible.endpoints()} | model_endpoints
         messages = [endpoint_message(endpoints[name]) for name in sorted(endpoints)]
         return endpoint_pb2.ListEndpointsResponse(endpoints=messages)
 

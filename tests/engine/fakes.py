@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.prefix_states import PrefixStates
+from service.engine.core.blocks.state_pool import StatePool
 from service.engine.core.drafts.drafter import Drafter
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.engine_core import EngineCore, SampledToken
@@ -156,6 +158,43 @@ class PagedRunner:
         return SampledToken(token_id, TokenLogprob(token_id, -0.5))
 
 
+class StateRunner(PagedRunner):
+    """A PagedRunner with recurrent states: a state is the list of all tokens before it.
+
+    The state must have the tokens of the sequence, as its blocks must.
+    """
+
+    def __init__(self, rule: Rule = sum_rule, block_size: int = BLOCK_SIZE) -> None:
+        super().__init__(rule, block_size)
+        self.states: dict[int, list[int]] = {}  # by slot
+        self.rows: dict[Sequence, list[int]] = {}  # the tokens of a sequence up to the step's last one
+        self.num_kept_states = 0
+
+    def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
+        written: list[int] = []
+        earlier = dict(self.states)
+        for sequence, num_new, _, draft in step.items:
+            state, start = sequence.state, sequence.num_computed_tokens
+            assert state is not None
+            new = [*sequence.token_ids[start : start + num_new], *draft]
+            before = list(earlier[state.source]) if start else []
+            num_kept = len(new) - state.num_last
+            assert num_kept or start
+            written += [state.slot] * (num_kept > 0) + [state.last_slot] * (state.num_last > 0)
+            self.num_kept_states += state.num_last > 0
+            if num_kept:
+                self.states[state.slot] = before + new[:num_kept]
+            if state.num_last:
+                self.states[state.last_slot] = before + new
+            self.rows[sequence] = before + new
+        assert len(set(written)) == len(written)
+        return super().run(step)
+
+    def _sample(self, sequence: Sequence) -> SampledToken | SequenceError:
+        assert self.rows[sequence][: len(sequence.token_ids)] == sequence.token_ids
+        return super()._sample(sequence)
+
+
 def request(
     prompt: str | abc.Sequence[int] = "hello",
     *,
@@ -229,7 +268,8 @@ class Bench:
     clock: Clock = field(default_factory=Clock)
     runner: PagedRunner = field(default_factory=PagedRunner)  # with the rule and the block size given here
     drafter: Drafter | None = None
-    groups: abc.Sequence[CacheGroup] = ONE_GROUP
+    cache_groups: abc.Sequence[CacheGroup] = ONE_GROUP
+    num_states: int = 0  # slots for recurrent states; 0: the model has none
     outputs: dict[tuple[int, int], list[GenerationOutput]] = field(default_factory=dict)
     errors: dict[int, list[EngineError]] = field(default_factory=dict)
     started: list[int] = field(default_factory=list)
@@ -237,10 +277,13 @@ class Bench:
     def __post_init__(self) -> None:
         assert self.config.num_blocks is not None
         self.runner.rule, self.runner.block_size = self.rule, self.config.tokens_per_block
-        self.runner.groups = self.groups
-        self.pool = BlockPool(self.config.num_blocks, self.config.tokens_per_block, groups=self.groups)
+        self.runner.groups = self.cache_groups
+        self.pool = BlockPool(self.config.num_blocks, self.config.tokens_per_block, groups=self.cache_groups)
         speculation = Speculation(self.drafter, self.clock) if self.drafter else None
-        self.scheduler = Scheduler(self.config, self.pool, speculation)
+        self.states: PrefixStates | None = None
+        if self.num_states:
+            self.states = PrefixStates(StatePool(self.num_states), self.pool, caches=self.config.prefix_caching)
+        self.scheduler = Scheduler(self.config, self.pool, speculation, self.states)
         self.core = EngineCore(self.scheduler, self.runner, self.clock)
         self._serials = count()
         self.groups: dict[int, SequenceGroup] = {}

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import grpc
 from google.protobuf import text_format
 from sluice.v1 import response_event_pb2, response_pb2, response_pb2_grpc
 
@@ -29,6 +30,12 @@ class FakeResponseService(fakes.FakeService, response_pb2_grpc.ResponseServiceSe
         super().__init__()
         self.events: Sequence[Event | Exception | None] = recorded("text")
         self.response_requests: list[response_pb2.CreateResponseRequest] = []
+
+    async def GetResponse(self, request: Any, context: Any) -> Any:  # noqa: N802  the contract's name
+        """Fail, because nothing is stored."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED)
+
+    DeleteResponse = ListInputItems = GetResponse
 
     async def StreamResponse(  # noqa: N802  the contract's name
         self, request: response_pb2.CreateResponseRequest, context: Any

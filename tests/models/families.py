@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from service.engine.models.checkpoint.adapter_files import Adapter, LowRank
-from service.engine.models.plans.families.table import FAMILIES, plan_of
+from service.engine.models.plans.families.table import FAMILIES, RECURRENT, plan_of
 from service.engine.models.plans.plan import DecoderPlan, ExpertsPlan
 from tests.models.made import class_of
 from tests.models.shapes import VOCAB_SIZE, small
@@ -31,6 +31,23 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "gpt_neox, sequential": {"use_parallel_residual": False},
     "granite, multipliers": {"embedding_multiplier": 3.0, "residual_multiplier": 0.22, "logits_scaling": 0.5},
     "granite_swa, layers without rotation": {"layer_rope_theta": [10_000.0, 0, 5e5, 0]},
+    "falcon_h1, multipliers": {
+        "mamba_rms_norm": True,
+        "mamba_norm_before_gate": False,
+        "lm_head_multiplier": 0.5,
+        "embedding_multiplier": 3.0,
+        "mlp_multipliers": [0.7, 1.3],
+        "key_multiplier": 0.6,
+        "attention_in_multiplier": 1.2,
+        "attention_out_multiplier": 0.8,
+        "ssm_multipliers": [0.5, 0.8, 1.2, 0.9, 1.1],
+        "ssm_in_multiplier": 0.9,
+        "ssm_out_multiplier": 1.4,
+    },
+    "falcon_h1, norm first": {"mamba_rms_norm": True, "projectors_bias": True, "mlp_bias": True},
+    "granitemoehybrid, dense": {"num_local_experts": 0, "position_embedding_type": "rope", "mamba_proj_bias": True},
+    "lfm2, biases": {"conv_bias": True, "conv_L_cache": 4},
+    "mamba2, biases": {"use_bias": True, "use_conv_bias": False, "time_step_limit": (0.1, 0.4)},
     "nemotron, biases": {"attention_bias": True, "mlp_bias": True},
     "olmo, limited": {"clip_qkv": 0.5},
     "phi, head norms": {"qk_layernorm": True},
@@ -39,6 +56,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "starcoder2, window": {"sliding_window": 9},
 }
 NAMES = (*FAMILIES, *VARIANTS)
+ATTENTION_NAMES = tuple(name for name in NAMES if name.partition(",")[0] not in RECURRENT)
+_MIXERS = {"attn", "attention", "self_attn", "self_attention", "linear_attn", "conv", "mamba", "mixer"}
 
 
 @cache
@@ -69,7 +88,7 @@ def logits_of(model: Any, token_ids: list[int]) -> NDArray[np.float32]:
 def _is_of_experts(module_name: str, plan: DecoderPlan) -> bool:
     """Return whether a module belongs to experts, a router or a shared expert."""
     number = re.search(r"layers\.(\d+)\.", module_name)
-    if number is None or "attn" in module_name:
+    if number is None or not _MIXERS.isdisjoint(module_name.split(".")):
         return False
     return isinstance(plan.layers[int(number[1])].feed_forward, ExpertsPlan)
 

@@ -96,6 +96,12 @@ _LONGROPE: dict[str, Any] = {
 }
 _UNGROUPED: dict[str, Any] = {"num_key_value_heads": 4}
 _OF_AXES: dict[str, Any] = {"rope_parameters": _AXES}
+_DELTA_NET = {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 24,
+    "linear_value_head_dim": 40,
+}
 _MORE: dict[str, dict[str, Any]] = {
     **dict.fromkeys(
         (
@@ -137,6 +143,16 @@ _MORE: dict[str, dict[str, Any]] = {
     "gpt_neo": {"attention_types": [[["global", "local"], 2]], "window_size": 11},
     "gptj": {"rotary_dim": 8},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "nemotron_h": {
+        "layer_types": ["linear_attention", "mlp", "full_attention", "mlp"],
+        "mamba_num_heads": 6,
+        "mamba_head_dim": 24,
+        "ssm_state_size": 16,
+        "n_groups": 2,
+    },
+    "qwen3_next": _DELTA_NET,
+    "qwen3_5_text": _DELTA_NET,
+    "qwen3_5_moe_text": _DELTA_NET,
     "lfm2": {"layer_types": ["conv", "full_attention", "conv", "full_attention"]},
     "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv", "full_attention"]},
     "mamba2": {"head_dim": 16, "num_heads": 8, "n_groups": 2},

@@ -48,7 +48,7 @@ async def test_answers_equal_transformers(kind: str, tmp_path: Path) -> None:
 async def test_preempted_sequences_start_again(kind: str, tmp_path: Path) -> None:
     """A preempted sequence loses its state with its blocks, and its answer stays the same."""
     model = made(kind, tmp_path)
-    crowded = replace(CONFIG, num_blocks=7, max_model_len=96)
+    crowded = replace(CONFIG, num_blocks=7, max_model_len=96, backend="transformers")
     outcome = await compare(model, tmp_path, crowded)
     assert (outcome.backend, outcome.message) == ("transformers", "")
 
@@ -95,13 +95,13 @@ def test_a_model_without_a_length_of_its_own_takes_the_settings(kind: str, tmp_p
 def test_states_bound_the_sequences_at_a_time(tmp_path: Path) -> None:
     """States use memory in addition to blocks, so less memory allows fewer sequences; none at all is an error."""
     made("mamba2", tmp_path)
-    free = cache_bytes()
-    backend = load_model(str(tmp_path), CONFIG, compute_dtype="float32").runner.backend
+    free, config = cache_bytes(), replace(CONFIG, backend="transformers")
+    backend = load_model(str(tmp_path), config, compute_dtype="float32").runner.backend
     assert isinstance(backend, RowsBackend)
     assert backend.bytes_per_block(16) == 0
     share = 6.5 * backend.bytes_per_sequence / free
-    loaded = load_model(str(tmp_path), CONFIG, compute_dtype="float32", cache_share=share)
+    loaded = load_model(str(tmp_path), config, compute_dtype="float32", cache_share=share)
     assert 1 <= loaded.config.max_batch_sequences <= 4
     assert not loaded.config.prefix_caching
     with pytest.raises(ModelLoadError, match=r"no memory is left for the state of a sequence of"):
-        load_model(str(tmp_path), CONFIG, compute_dtype="float32", cache_share=0.1 * share / 6.5)
+        load_model(str(tmp_path), config, compute_dtype="float32", cache_share=0.1 * share / 6.5)

@@ -28,6 +28,7 @@ from service.engine.models.plans.family import head_dim_of
 from service.engine.models.plans.plan import DecoderPlan, RotaryPlan
 from service.engine.models.plans.sources import read_tensors
 
+NUM_STATES = 20  # slots of sequences' states in models with recurrent layers
 SMALL: dict[str, Any] = {
     "vocab_size": 203,
     "hidden_size": 72,
@@ -113,6 +114,8 @@ def native(model: PreTrainedModel, weight_type: str = "float32", **options: Any)
 
     for name, array in read_tensors(made.tensors(), plan, tensors, take):
         made.load(name, array)
+    if made.bytes_per_state:
+        made.allocate_states(NUM_STATES)
     return made
 
 
@@ -139,12 +142,13 @@ def native_plan(config: Any) -> dict[str, Any]:
 
 
 class Sequence:
-    """One sequence's tokens and block table."""
+    """One sequence's tokens, block table and slot of a recurrent state."""
 
     def __init__(self, token_ids: list[int], blocks: list[int]) -> None:
         self.token_ids = token_ids
         self.blocks = blocks
         self.num_computed = 0
+        self.state = blocks[0]
 
 
 def step(
@@ -176,6 +180,9 @@ def step(
         np.arange(len(token_ids), dtype=np.int32),
         num_threads=num_threads,
         adapters=None if adapters is None else ints(adapters),
+        states=ints([[sequence.state, sequence.state, 0, -1] for sequence, _ in work])
+        if model.bytes_per_state
+        else None,
     )
     return [logits[begin:end] for begin, end in pairwise(offsets)]
 

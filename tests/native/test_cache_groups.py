@@ -73,7 +73,7 @@ def models(kind: str, weight_type: str) -> tuple[sluice_native.Model, sluice_nat
         tensor = draw.normal(1.0 if "norm" in name else 0.0, 0.2, shape).astype(np.float32)
         for model in both:
             model.load(name, tensor)
-    groups = group_layers([layer.attention.window for layer in plan.layers], both[1].bytes_per_slot)
+    groups = group_layers([layer.heads.window for layer in plan.layers], both[1].bytes_per_slot)
     both[0].allocate(64, BLOCK_SIZE)
     both[1].allocate(64, BLOCK_SIZE, groups.of_layer)
     return both[0], both[1], groups

@@ -47,12 +47,12 @@ async def _get_model_info(upstream: Upstream, http_request: HttpRequest, caller:
     return to_model_info(await upstream.client.get_model(http_request.path["model"], caller))
 
 
-def _by_header(own: Answer, other: Answer, answer: type) -> ByHeader:
+def _by_header(default: Answer, other: Answer, answer: type) -> ByHeader:
     """Return a lookup whose dialect, OpenAI's or Anthropic's, is selected by a header."""
     anthropic = OtherDialect(
         VERSION, Lookup(other), answer, AnthropicError, AnthropicErrors().error_response, response_headers
     )
-    return ByHeader(Lookup(own), anthropic)
+    return ByHeader(Lookup(default), anthropic)
 
 
 def _of_azure(base: str) -> tuple[Operation, ...]:

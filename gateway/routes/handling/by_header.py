@@ -30,18 +30,18 @@ class OtherDialect:
 class ByHeader:
     """Two lookups on one path: the surface's own, and the other dialect's."""
 
-    own: Lookup
+    default: Lookup
     other: OtherDialect
 
     def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:
         """Return the ASGI application."""
-        own = self.own.endpoint(upstream, error_response, settings)
+        default = self.default.endpoint(upstream, error_response, settings)
         other = WithResponseHeaders(
             self.other.lookup.endpoint(upstream, self.other.error_response, settings), self.other.headers
         )
 
         async def choose(scope: Scope, receive: Receive, send: Send) -> None:
             is_other = self.other.marked_by in headers_of(scope)
-            await (other if is_other else own)(scope, receive, send)
+            await (other if is_other else default)(scope, receive, send)
 
         return choose

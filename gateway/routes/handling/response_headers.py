@@ -29,8 +29,8 @@ class WithResponseHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = self.headers(scope["state"]["request_id"], current_rate_limits())
-                message["headers"] = [*message.get("headers", ()), *own]
+                additional = self.headers(scope["state"]["request_id"], current_rate_limits())
+                message["headers"] = [*message.get("headers", ()), *additional]
             await send(message)
 
         await self.app(scope, receive, send_with_headers)

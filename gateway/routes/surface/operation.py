@@ -79,17 +79,17 @@ class Operation:
     @property
     def answers(self) -> list[type]:
         """The types of all answers."""
-        own = [self.answer] if self.answer is not None else [body.answer for body in self.bodies]
-        return [*own, self.handler.other.answer] if isinstance(self.handler, ByHeader) else own
+        types = [self.answer] if self.answer is not None else [body.answer for body in self.bodies]
+        return [*types, self.handler.other.answer] if isinstance(self.handler, ByHeader) else types
 
     @property
     def chunks(self) -> list[type]:
         """The types of the data of a stream's events; empty if the operation doesn't stream."""
         return [body.chunk for body in self.bodies if body.chunk is not None] if self.streams else []
 
-    def errors(self, own: type) -> list[type]:
-        """Return the types of all errors; `own` is the surface's."""
-        return [own, self.handler.other.error] if isinstance(self.handler, ByHeader) else [own]
+    def errors(self, surface_error: type) -> list[type]:
+        """Return the types of all errors; `surface_error` is the surface's."""
+        return [surface_error, self.handler.other.error] if isinstance(self.handler, ByHeader) else [surface_error]
 
     def parse_example(self, body: Body) -> Parsed:
         """Return the parsed example of the body."""

@@ -26,7 +26,7 @@ class GetLoadResponse(_message.Message):
     def __init__(self, started: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., models: _Optional[_Iterable[_Union[ModelLoad, _Mapping]]] = ..., entities: _Optional[_Iterable[_Union[EntityLoad, _Mapping]]] = ..., calls: _Optional[_Iterable[_Union[CallCount, _Mapping]]] = ...) -> None: ...
 
 class ModelLoad(_message.Message):
-    __slots__ = ("model", "running", "waiting", "blocks", "used_blocks", "cached_blocks", "prompt_tokens", "cached_prompt_tokens", "computed_tokens", "generated_tokens", "preemptions", "queue_time", "time_to_first_token", "time_per_output_token", "requests")
+    __slots__ = ("model", "running", "waiting", "blocks", "used_blocks", "cached_blocks", "prompt_tokens", "cached_prompt_tokens", "computed_tokens", "generated_tokens", "preemptions", "queue_time", "time_to_first_token", "time_per_output_token", "requests", "states", "cached_states", "state_bytes")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
@@ -42,6 +42,9 @@ class ModelLoad(_message.Message):
     TIME_TO_FIRST_TOKEN_FIELD_NUMBER: _ClassVar[int]
     TIME_PER_OUTPUT_TOKEN_FIELD_NUMBER: _ClassVar[int]
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    CACHED_STATES_FIELD_NUMBER: _ClassVar[int]
+    STATE_BYTES_FIELD_NUMBER: _ClassVar[int]
     model: str
     running: int
     waiting: int
@@ -57,7 +60,10 @@ class ModelLoad(_message.Message):
     time_to_first_token: Distribution
     time_per_output_token: Distribution
     requests: int
-    def __init__(self, model: _Optional[str] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., blocks: _Optional[int] = ..., used_blocks: _Optional[int] = ..., cached_blocks: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., cached_prompt_tokens: _Optional[int] = ..., computed_tokens: _Optional[int] = ..., generated_tokens: _Optional[int] = ..., preemptions: _Optional[int] = ..., queue_time: _Optional[_Union[Distribution, _Mapping]] = ..., time_to_first_token: _Optional[_Union[Distribution, _Mapping]] = ..., time_per_output_token: _Optional[_Union[Distribution, _Mapping]] = ..., requests: _Optional[int] = ...) -> None: ...
+    states: int
+    cached_states: int
+    state_bytes: int
+    def __init__(self, model: _Optional[str] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., blocks: _Optional[int] = ..., used_blocks: _Optional[int] = ..., cached_blocks: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., cached_prompt_tokens: _Optional[int] = ..., computed_tokens: _Optional[int] = ..., generated_tokens: _Optional[int] = ..., preemptions: _Optional[int] = ..., queue_time: _Optional[_Union[Distribution, _Mapping]] = ..., time_to_first_token: _Optional[_Union[Distribution, _Mapping]] = ..., time_per_output_token: _Optional[_Union[Distribution, _Mapping]] = ..., requests: _Optional[int] = ..., states: _Optional[int] = ..., cached_states: _Optional[int] = ..., state_bytes: _Optional[int] = ...) -> None: ...
 
 class Distribution(_message.Message):
     __slots__ = ("bounds", "counts")

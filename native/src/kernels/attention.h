@@ -278,6 +278,13 @@ void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, 
     const float* sums = rows.sums + static_cast<size_t>(row) * width;
     const float factor = 1.0f / sum_of(load16(rows.totals + static_cast<size_t>(row) * 16));
     int d = 0;
+    if (plan.has_gate) {
+      const float* gates = step.wide + static_cast<size_t>(token) * step.wide_stride + plan.gate_column() + h * dim;
+      for (; d < dim; d += 16) {
+        const Lanes gate = map(load_some(gates + d, dim - d), [](V x) __attribute__((always_inline)) { return sigmoid(x); });
+        store_some(to + d, load16(sums + d) * all16(factor) * gate, dim - d);
+      }
+    }
     for (; d + 16 <= dim; d += 16) store_input(to + d, load16(sums + d) * all16(factor));
     for (; d < dim; ++d) store_input(to + d, sums[d] * factor);
   }

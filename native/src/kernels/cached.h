@@ -38,6 +38,15 @@ SLUICE_INLINE Lanes load_some(const float* p, int count) {
   return load16(some);
 }
 
+// Store 16 numbers, or the first `count` of them, as floats or in the type of a product's inputs.
+template <class Number>
+SLUICE_INLINE void store_some(Number* p, const Lanes& x, int count) {
+  if (count >= 16) return store_input(p, x);
+  alignas(64) float some[16];
+  store16(some, x);
+  for (int i = 0; i < count; ++i) store_input(p + i, some[i]);
+}
+
 template <class Format>
 SLUICE_INLINE void store_cached(typename Format::Weight* p, const Lanes& x) {
   if constexpr (std::is_same_v<Format, Float16Format>)

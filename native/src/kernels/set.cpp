@@ -9,7 +9,7 @@ namespace sluice {
 namespace SLUICE_SET {
 
 void run_step(const Step& step, int thread) {
-  switch (step.weights->layers[0].qkv.type) {
+  switch (step.weights->type) {
     case Type::Float32:
       return run<Float32Format, Float32Format>(step, thread);
     case Type::BFloat16:

@@ -4,6 +4,7 @@
 #include "activation.h"
 #include "attention.h"
 #include "experts.h"
+#include "recurrent.h"
 #include "thread.h"
 
 namespace sluice {
@@ -63,13 +64,14 @@ struct ThreadStep : Thread<Weight> {
       const Lanes sum = load16(sums);
       return matrix.bias == nullptr ? sum : sum + load16(matrix.bias + group * 16);
     };
+    const Lanes multiplier = all16(dense.gate_multiplier);
     const auto finish = [&](int row, int group, const float* sums, int count) {
       auto* to = inner_row(row);
       with_activation(dense.activation, layer.curve, [&](auto activation) {
         if (dense.is_gated) {
           for (int n = 0; n < count; n += 2) {
             const Lanes gate = with_bias(sums + n * 16, group + n), up = with_bias(sums + n * 16 + 16, group + n + 1);
-            store_input(to + (group + n) / 2 * 16, activation(gate) * up);
+            store_input(to + (group + n) / 2 * 16, activation(gate * multiplier) * up);
           }
         } else {
           for (int n = 0; n < count; ++n)
@@ -158,22 +160,51 @@ struct ThreadStep : Thread<Weight> {
     if constexpr (kIsInt8) this->quantize_wide(attention.query_width(), this->inputs());
   }
 
-  void layer(int index) {
+  // The results of a mixer, the inputs of its output's product; after the last one, only those of the output rows.
+  Inputs mixed(int index) {
+    const LayerPlan& parts = weights.layers[index].plan;
+    if (index != weights.last_mixer) return this->inputs();
+    return this->keep_output_rows(parts.has_attention() && parts.has_recurrent());
+  }
+
+  void run_attention(int index) {
     const Layer& layer = weights.layers[index];
     const LayerPlan& parts = layer.plan;
     this->template normalize_rows<Weight>(layer.attention_norm);
     queries_keys_values(layer, this->added(index, kQkv, layer.qkv, this->inputs()));
     rotate_and_cache(index);
     attend_all(index);
-    const Inputs attended = index + 1 == plan.num_layers ? this->keep_output_rows() : this->inputs();
+    const Inputs attended = parts.has_recurrent() ? this->inputs() : mixed(index);
     const Added to_output = this->added(index, kOutput, layer.output, attended);
-    if (!parts.is_parallel && !parts.has_attention_output_norm) {
-      this->add_to_residual(layer.output, attended, to_output);
-    } else {
-      this->to_branch(layer.output, attended, to_output);
-      if (parts.has_attention_output_norm) this->add_normalized_branch(layer.attention_output_norm);
-    }
+    if (!parts.is_parallel && !parts.has_attention_output_norm && !parts.has_recurrent())
+      return this->add_to_residual(layer.output, attended, to_output, parts.attention.output_multiplier);
+    this->to_branch(layer.output, attended, to_output, parts.attention.output_multiplier);
+    if (parts.has_attention_output_norm) this->add_normalized_branch(layer.attention_output_norm);
+  }
+
+  // If the layer has attention as well, its results are in the branch.
+  void run_recurrent(int index) {
+    const Layer& layer = weights.layers[index];
+    const Matrix &input = layer.recurrent.input, &output = layer.recurrent.output;
+    this->template normalize_rows<Weight>(layer.attention_norm);
+    this->multiply_into(
+        input, this->inputs(), this->added(index, kRecurrentInput, input, this->inputs()),
+        [&](int row) { return wide_row(row); }, [](float* to, const Lanes& sum) { store16(to, sum); });
+    RecurrentPhases<Weight>{*this, layer.recurrent, layer.plan.recurrent}.run();
+    const Inputs results = mixed(index);
+    const Added to_output = this->added(index, kRecurrentOutput, output, results);
+    const float multiplier = layer.plan.recurrent.output_multiplier;
+    if (layer.plan.has_attention()) return this->add_with_branch(output, results, to_output, multiplier);
+    this->add_to_residual(output, results, to_output, multiplier);
+  }
+
+  void layer(int index) {
+    const Layer& layer = weights.layers[index];
+    const LayerPlan& parts = layer.plan;
+    if (parts.has_attention()) run_attention(index);
+    if (parts.has_recurrent()) run_recurrent(index);
     if (parts.has_attention_sum_norm) this->normalize_residual(layer.attention_sum_norm);
+    if (!parts.has_feed_forward()) return;
     if (layer.experts != nullptr) {
       run_experts(layer);
     } else {
@@ -205,9 +236,10 @@ struct ThreadStep : Thread<Weight> {
     const Inputs inner = this->inner();
     if constexpr (kIsInt8) this->quantize_wide(layer.plan.feed_forward.width, inner);
     const Added to_down = this->added(index, kDown, layer.down, inner);
-    if (layer.plan.is_parallel) return this->add_with_branch(layer.down, inner, to_down);
-    if (!layer.plan.has_mlp_output_norm) return this->add_to_residual(layer.down, inner, to_down);
-    this->to_branch(layer.down, inner, to_down);
+    const float multiplier = layer.plan.feed_forward.output_multiplier;
+    if (layer.plan.is_parallel) return this->add_with_branch(layer.down, inner, to_down, multiplier);
+    if (!layer.plan.has_mlp_output_norm) return this->add_to_residual(layer.down, inner, to_down, multiplier);
+    this->to_branch(layer.down, inner, to_down, multiplier);
     this->add_normalized_branch(layer.mlp_output_norm);
   }
 

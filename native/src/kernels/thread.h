@@ -88,8 +88,9 @@ struct Thread {
     });
   }
 
-  float* residual_row(int row) const { return residual + static_cast<size_t>(row) * step.residual_stride; }
-  float* branch_row(int row) const { return step.branch + static_cast<size_t>(row) * step.residual_stride; }
+  size_t row_offset(int row) const { return static_cast<size_t>(row) * step.residual_stride; }
+  float* residual_row(int row) const { return residual + row_offset(row); }
+  float* branch_row(int row) const { return residual_row(row) + (step.branch - step.residual); }
   float* wide_row(int row) const { return step.wide + static_cast<size_t>(row) * step.wide_stride; }
   Input* input_row(int row) const {
     return static_cast<Input*>(step.input) + static_cast<size_t>(row) * step.input_stride;
@@ -156,18 +157,19 @@ struct Thread {
         added);
   }
 
-  void add_to_residual(const Matrix& matrix, const Inputs& inputs, const Added& added) {
-    const Lanes factor = all16(plan.residual_multiplier);
+  void add_to_residual(const Matrix& matrix, const Inputs& inputs, const Added& added, float multiplier) {
+    const Lanes factor = all16(plan.residual_multiplier * multiplier);
     multiply_into(
         matrix, inputs, added, [&](int row) { return residual_row(row); },
         [&](float* to, const Lanes& sum) { store16(to, sum * factor + load16(to)); });
   }
 
   // Keep a part's results apart from the residual.
-  void to_branch(const Matrix& matrix, const Inputs& inputs, const Added& added) {
+  void to_branch(const Matrix& matrix, const Inputs& inputs, const Added& added, float multiplier) {
+    const Lanes factor = all16(multiplier);
     multiply_into(
         matrix, inputs, added, [&](int row) { return branch_row(row); },
-        [](float* to, const Lanes& sum) { store16(to, sum); });
+        [&](float* to, const Lanes& sum) { store16(to, sum * factor); });
   }
 
   // Normalize the branch, and add it to the residual.
@@ -183,21 +185,23 @@ struct Thread {
   }
 
   // Add a part's results and the branch to the residual.
-  void add_with_branch(const Matrix& matrix, const Inputs& inputs, const Added& added) {
-    const Lanes factor = all16(plan.residual_multiplier);
-    const size_t offset = static_cast<size_t>(step.branch - residual);
+  void add_with_branch(const Matrix& matrix, const Inputs& inputs, const Added& added, float multiplier) {
+    const Lanes factor = all16(plan.residual_multiplier), own = all16(multiplier);
+    const ptrdiff_t offset = step.branch - step.residual;
     multiply_into(
         matrix, inputs, added, [&](int row) { return residual_row(row); },
-        [&](float* to, const Lanes& sum) { store16(to, (sum + load16(to + offset)) * factor + load16(to)); });
+        [&](float* to, const Lanes& sum) { store16(to, (sum * own + load16(to + offset)) * factor + load16(to)); });
   }
 
-  // Copy the output rows behind the tokens' rows; after the last attention, only these are needed.
-  Inputs keep_output_rows() {
+  // Copy the output rows behind the tokens' rows; after the last mixer, only these are needed. `keeps_branch` is true if
+  // the branch has results of the layer.
+  Inputs keep_output_rows(bool keeps_branch) {
     float* kept = residual_row(batch.num_tokens);
     const Inputs to{input_row(batch.num_tokens), inputs().stride, step.input_scales + batch.num_tokens};
     each_row(batch.num_rows, [&](int row) {
       const int token = batch.output_rows[row];
-      copy(kept + static_cast<size_t>(row) * step.residual_stride, residual_row(token), step.residual_stride);
+      copy(kept + row_offset(row), residual_row(token), step.residual_stride);
+      if (keeps_branch) copy(kept + row_offset(row) + (step.branch - step.residual), branch_row(token), step.residual_stride);
       copy(static_cast<Input*>(to.rows) + static_cast<size_t>(row) * to.stride, input_row(token), step.input_stride);
       to.scales[row] = step.input_scales[token];
     });

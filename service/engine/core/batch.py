@@ -45,8 +45,10 @@ class Batch:
     )
     output_rows: Int32s  # [rows], the tokens whose logits are needed, in ascending order
     images: abc.Sequence[ImageRows] = ()  # images with tokens in the batch, in the tokens' order
-    sequence_slots: abc.Sequence[int] = ()  # [sequences], a stable number of each sequence, for stateful backends
     adapters: Int32s | None = None  # [sequences], the slot of each adapter, -1 for none; None if no sequence has one
+    # [sequences, 4], the slot of the recurrent state that each sequence starts from, the slot of its new state, the
+    # number of its last tokens whose state goes to another slot, and that slot; None if the model keeps no states
+    states: Int32s | None = None
 
     @property
     def adapter_rows(self) -> dict[int, Int32s]:
@@ -82,6 +84,8 @@ def make_batch(
         batch = _lay_out_decodes([item.sequence for item in items], block_size)
     else:
         batch = lay_out([_entry(item) for item in items], block_size)
+    if items[0].sequence.state is not None:
+        batch = replace(batch, states=_states(items))
     names = [item.sequence.request.adapter for item in items] if adapter_slots else []
     if adapter_slots is None or not any(names):
         return batch
@@ -145,6 +149,12 @@ def _entry(item: ScheduledSequence) -> BatchEntry:
     start = sequence.num_computed_tokens
     token_ids = [*sequence.token_ids[start : start + item.num_new_tokens], *item.draft]
     return BatchEntry(token_ids, start, sequence.block_tables, num_output_rows(item), sequence.request.images)
+
+
+def _states(items: abc.Sequence[ScheduledSequence]) -> Int32s:
+    found = [item.sequence.state for item in items]
+    rows = [(state.source, state.slot, state.num_last, state.last_slot) for state in found if state is not None]
+    return np.array(rows, np.int32)
 
 
 def _image_rows(entries: abc.Sequence[BatchEntry], row_offsets: abc.Sequence[int]) -> tuple[ImageRows, ...]:

@@ -9,6 +9,8 @@ from collections import abc
 
 from service.engine.core.adapter_table import AdapterTable
 from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.prefix_states import PrefixStates
+from service.engine.core.blocks.state_pool import StatePool
 from service.engine.core.compilation import MAX_COMPILE_S, Compilations, CompileConstraint
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.engine_core import EngineCore, Runner
@@ -52,6 +54,8 @@ class GeneratorCore:
         max_compile_s: float = MAX_COMPILE_S,
         speculation: Speculation | None = None,
         adapters: AdapterTable | None = None,
+        num_states: int = 0,
+        state_bytes: int = 0,
         shares_blocks: bool = True,
         cache_groups: abc.Sequence[CacheGroup] = ONE_GROUP,
         clock: abc.Callable[[], float] = time.monotonic,
@@ -60,14 +64,20 @@ class GeneratorCore:
 
         `compile_constraint` is called on other threads, and may take `max_compile_s` of processor time for each
         constraint. It is None if no constraint can be compiled for the model. `speculation` requires a runner whose
-        tokens do not depend on the rest of the batch. `shares_blocks` requires a runner whose whole state of a prefix
-        is in its blocks. `adapters` is None for a runner without adapters. `cache_groups` are those of the runner's
-        batches.
+        tokens do not depend on the rest of the batch. `num_states` is the number of slots for recurrent states, of
+        `state_bytes` each; a model that has them needs at least `max_batch_sequences`. `shares_blocks` requires a
+        runner whose whole state of a prefix is in its blocks and in a state that a step can keep. `adapters` is None
+        for a runner without adapters. `cache_groups` are those of the runner's batches.
         """
         self._max_model_len = max_sequence_len(config, cache_groups)
         assert config.num_blocks is not None  # noqa: S101  max_sequence_len has checked it
         pool = BlockPool(config.num_blocks, config.tokens_per_block, groups=cache_groups, shares=shares_blocks)
-        self._core = EngineCore(Scheduler(config, pool, speculation), runner, clock)
+        states: PrefixStates | None = None
+        if num_states:
+            states = PrefixStates(
+                StatePool(num_states, state_bytes), pool, caches=config.prefix_caching, splits=shares_blocks
+            )
+        self._core = EngineCore(Scheduler(config, pool, speculation, states), runner, clock)
         self._tokenizer = tokenizer
         self._prefix_caching = config.prefix_caching
         self._output_interval_s = config.output_interval_s or 0.0

@@ -14,9 +14,12 @@ from service.engine.interface.config import EngineConfig
 from service.engine.loading.model_plan import ModelPlan
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.text_part import text_config
-from service.engine.models.interface.backend import Backend
+from service.engine.models.interface.backend import Backend, KeepsSequenceState
 from service.engine.runner.step_memory import measure_step_bytes
 from service.generation.errors import ModelLoadError
+
+_CHECKPOINT_SHARE = 0.15  # of the memory for caches: the states of prefixes
+_MOST_CHECKPOINTS = 16_384
 
 
 def available_cache_bytes(
@@ -44,18 +47,23 @@ def adapter_bytes(checkpoint: Checkpoint, config: EngineConfig) -> int:
 
 
 def limit_sequences(
-    config: EngineConfig, bytes_per_sequence: int, cache_bytes_left: int, folder: Path
+    config: EngineConfig, backend: KeepsSequenceState, cache_bytes_left: int, folder: Path
 ) -> tuple[EngineConfig, int]:
-    """Limit running sequences to those whose state fits into half of the bytes, and disable prefix caching.
+    """Limit running sequences to those whose state fits into half of the bytes.
 
-    Return the resolved config and the bytes left for blocks.
+    Return the resolved config and the number of slots for states: one for each running sequence and, if the backend can
+    keep states of prefixes, more for checkpoints and drafts. Prefix caching is off if it cannot.
     """
-    affordable = cache_bytes_left // 2 // bytes_per_sequence if bytes_per_sequence else config.max_batch_sequences
+    each = backend.bytes_per_sequence
+    affordable = cache_bytes_left // 2 // each if each else config.max_batch_sequences
     if affordable < 1:
-        raise ModelLoadError(f"no memory is left for the state of a sequence of {folder}, {bytes_per_sequence} bytes")
+        raise ModelLoadError(f"no memory is left for the state of a sequence of {folder}, {each} bytes")
     num_sequences = min(config.max_batch_sequences, affordable)
-    resolved = replace(config, max_batch_sequences=num_sequences, prefix_caching=False)
-    return resolved, cache_bytes_left - num_sequences * bytes_per_sequence
+    resolved = replace(config, max_batch_sequences=num_sequences)
+    if not backend.splits_states:
+        return replace(resolved, prefix_caching=False), num_sequences
+    num_checkpoints = int(cache_bytes_left * _CHECKPOINT_SHARE) // each
+    return resolved, num_sequences + min(num_checkpoints, _MOST_CHECKPOINTS)
 
 
 def choose_num_blocks(

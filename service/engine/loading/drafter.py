@@ -13,7 +13,7 @@ from service.engine.loading.model_source import choose_max_model_len
 from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
 from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.text_part import open_checkpoint, text_config
-from service.engine.models.interface.backend import Backend
+from service.engine.models.interface.backend import Backend, KeepsSequenceState
 from service.engine.models.interface.model_spec import ModelSpec
 from service.engine.models.selection.backends import choose_backend
 from service.engine.runner.model_drafter import Draw, ModelDrafter
@@ -64,7 +64,10 @@ def load_draft_model(model: str, config: EngineConfig, spec: ModelSpec, tokenize
         quantization=config.draft_quantization,
         max_adapters=0,  # drafts ignore adapters
     )
-    return DraftModel(choose_backend(draft, "native").load(draft), draft.max_positions)
+    backend = choose_backend(draft, "native").load(draft)
+    if isinstance(backend, KeepsSequenceState):
+        raise ModelLoadError(f"engine.draft_model {folder}: a model with recurrent layers can't draft")
+    return DraftModel(backend, draft.max_positions)
 
 
 def _spelling(tokenizer: FastTokenizer) -> abc.Sequence[bytes]:

@@ -67,6 +67,7 @@ class LoadedModel:
     folder: Path
     eos_token_ids: frozenset[int]
     drafter: Drafter | None  # None without speculation
+    num_states: int  # slots for recurrent states; 0 for a model without them
     adapters: AdapterTable | None  # None if adapters are disabled
     cache_groups: abc.Sequence[CacheGroup]
 
@@ -82,7 +83,7 @@ def load_generator(
 ) -> BuiltCore:
     """Return a core that generates with `model`. Arguments and errors are those of `engines.build_engine`."""
     loaded = load_model(model, config, compute_dtype=compute_dtype, device=device, cache_share=cache_share)
-    eos_token_ids = loaded.eos_token_ids
+    eos_token_ids, backend = loaded.eos_token_ids, loaded.runner.backend
     core = GeneratorCore(
         loaded.runner,
         loaded.tokenizer,
@@ -98,13 +99,14 @@ def load_generator(
         ),
         speculation=Speculation(loaded.drafter) if loaded.drafter else None,
         adapters=loaded.adapters,
-        shares_blocks=not isinstance(loaded.runner.backend, KeepsSequenceState),
+        num_states=loaded.num_states,
+        state_bytes=backend.bytes_per_sequence if isinstance(backend, KeepsSequenceState) else 0,
+        shares_blocks=not isinstance(backend, KeepsSequenceState) or backend.splits_states,
         cache_groups=loaded.cache_groups,
     )
     description = GeneratorDescription(
         loaded.config, loaded.info, loaded.tokenizer.vocab_size, eos_token_ids, loaded.cache_groups
     )
-    backend = loaded.runner.backend
     helpers = backend if isinstance(backend, HelperProcesses) else None
     return BuiltCore(core, description, reload_arguments={"config": loaded.config}, helpers=helpers)
 
@@ -145,8 +147,10 @@ def _load(
     adapters = _adapter_table(backend, config)
     cache_bytes_left = int(available_cache_bytes(backend, plan, config, memory) * cache_share)
     cache_bytes_left -= adapter_bytes(checkpoint, config)
+    num_states = 0
     if isinstance(backend, KeepsSequenceState):
-        config, cache_bytes_left = limit_sequences(config, backend.bytes_per_sequence, cache_bytes_left, folder)
+        config, num_states = limit_sequences(config, backend, cache_bytes_left, folder)
+        cache_bytes_left -= num_states * backend.bytes_per_sequence
     cache_groups: abc.Sequence[CacheGroup] = ONE_GROUP
     if isinstance(backend, GroupsLayers):
         # A draft model uses the blocks of the first group.
@@ -181,6 +185,7 @@ def _load(
         sampler,
         num_blocks,
         spec.block_size,
+        num_states=num_states,
         num_threads=num_threads,
         adapter_slots=adapters.slots if adapters else None,
     )
@@ -199,6 +204,7 @@ def _load(
         folder=folder,
         eos_token_ids=eos_token_ids,
         drafter=_drafter(draft_model, sampler, resolved),
+        num_states=num_states,
         adapters=adapters,
         cache_groups=cache_groups,
     )

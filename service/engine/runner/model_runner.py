@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import abc
-from dataclasses import replace
-from itertools import count
 from typing import Generic, TypeVar
 
 from service.engine.core.batch import Batch, make_batch, num_output_rows
@@ -28,10 +26,14 @@ class ModelRunner(Generic[Logits]):
         num_blocks: int,
         block_size: int,
         *,
+        num_states: int = 0,
         num_threads: int | None = None,
         adapter_slots: abc.Mapping[str, int] | None = None,
     ) -> None:
-        """If `num_threads` is None, the backend's library chooses. `adapter_slots` maps adapter names to slots."""
+        """`num_states` is the number of slots for states of sequences, if the backend keeps states.
+
+        If `num_threads` is None, the backend's library chooses. `adapter_slots` maps adapter names to slots.
+        """
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.backend = backend
@@ -41,10 +43,11 @@ class ModelRunner(Generic[Logits]):
         self._prompt_logprobs: dict[Sequence, list[TokenLogprob]] = {}  # of prompts that are partly computed
         self._stateful = backend if isinstance(backend, KeepsSequenceState) else None
         self._slots: dict[Sequence, int] = {}  # of sequences whose state the backend keeps
-        self._next_slot = count()
         self._num_threads = num_threads
         self._adapter_slots = adapter_slots
         self._thread_is_ready = False
+        if self._stateful is not None:
+            self._stateful.allocate_states(num_states)
         backend.allocate(num_blocks, block_size)
         self._recording = backend if isinstance(backend, RecordsDecodes) else None
         if self._recording is not None:
@@ -93,14 +96,11 @@ class ModelRunner(Generic[Logits]):
         self._prompt_logprobs.pop(sequence, None)
 
     def _batch(self, step: Step) -> Batch:
-        """Return the batch of a step, with the slots of the sequences' states if the backend keeps states."""
-        batch = make_batch(step.items, self.block_size, self._adapter_slots)
-        if self._stateful is None:
-            return batch
-        for item in step.items:
-            if item.sequence not in self._slots:
-                self._slots[item.sequence] = next(self._next_slot)
-        return replace(batch, sequence_slots=[self._slots[item.sequence] for item in step.items])
+        """Return the batch of a step, and note the slots of the sequences' states."""
+        for sequence, *_ in step.items:
+            if sequence.state is not None:
+                self._slots[sequence] = sequence.state.slot
+        return make_batch(step.items, self.block_size, self._adapter_slots)
 
     def _take_prompt_logprobs(self, logits: Logits, items: abc.Sequence[ScheduledSequence]) -> list[int]:
         """Store the requested logprobs of prompt tokens, and return the rows to sample from."""

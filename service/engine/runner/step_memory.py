@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from service.engine.core.batch import BatchEntry, lay_out
 from service.engine.device.device_memory import DeviceMemory
 from service.engine.models.interface.backend import Backend, KeepsSequenceState
@@ -34,16 +36,12 @@ def measure_step_bytes(
     # All sequences use the same blocks, because the result is not read.
     table = array("i", range(num_blocks))
     backend.allocate(num_blocks, block_size)
-    batch = replace(
-        lay_out(
-            [BatchEntry([0] * length, 0, [table[: -(-length // block_size)]], 1) for length in lengths], block_size
-        ),
-        sequence_slots=range(len(lengths)),
-    )
+    entries = [BatchEntry([0] * length, 0, [table[: -(-length // block_size)]], 1) for length in lengths]
+    states = np.array([(slot, slot, 0, -1) for slot in range(len(lengths))], np.int32)
     memory.reset_peak()
-    backend.forward(batch)
+    backend.forward(replace(lay_out(entries, block_size), states=states))
     if isinstance(backend, KeepsSequenceState):
-        for slot in batch.sequence_slots:
+        for slot in range(len(lengths)):
             backend.forget(slot)
     return memory.peak() + _COPIES_OF_LOGITS * 4 * num_sequences * vocab_size
 

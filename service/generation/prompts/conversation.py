@@ -84,8 +84,8 @@ class Message:
     def num_characters(self) -> int:
         """The number of characters of all strings except those of images and files."""
         calls = sum(len(call.id) + len(call.name) + len(call.arguments) for call in self.tool_calls)
-        own = len(self.tool_call_id) + len(self.name or "") + len(self.reasoning or "")
-        return sum(len(part.text) for part in self.content if isinstance(part, TextPart)) + calls + own
+        num_own = len(self.tool_call_id) + len(self.name or "") + len(self.reasoning or "")
+        return sum(len(part.text) for part in self.content if isinstance(part, TextPart)) + calls + num_own
 
     @property
     def images(self) -> list[ImagePart]:

@@ -47,8 +47,8 @@ def allowed_types(schema: Any, root: Schema) -> frozenset[str]:
         alternatives = _alternatives(each)
         if alternatives:
             left += alternatives
-        elif own := _own_types(each):
-            found |= own
+        elif types := _own_types(each):
+            found |= types
         else:
             return _ANY
     return frozenset(found) or _ANY

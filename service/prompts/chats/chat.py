@@ -118,10 +118,12 @@ class ChatPrompts:
         if conversation.schema is not None:
             add_schema(plain, conversation.schema, takes_system=self._takes_system)
         tools = template_tools(conversation.tools) if with_tools else None
-        own = template_variables(conversation.template_variables)
-        marks = self.control_tokens.draw_marks([plain, tools, own], conversation.field)
+        given_variables = template_variables(conversation.template_variables)
+        marks = self.control_tokens.draw_marks([plain, tools, given_variables], conversation.field)
         marked = self.control_tokens.mark(plain, marks)
-        variables = variables | {name: self.control_tokens.mark(value, marks) for name, value in own.items()}
+        variables = variables | {
+            name: self.control_tokens.mark(value, marks) for name, value in given_variables.items()
+        }
         if conversation.continues:
             marked[-1]["content"] += marks.end
         if conversation.continues or not conversation.opens_turn:

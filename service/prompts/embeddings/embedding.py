@@ -125,16 +125,16 @@ class EmbeddingPrompts:
 
     def _check_dimensions(self, dimensions: int) -> None:
         """Raise InvalidRequest unless the vectors can be cut to `dimensions`."""
-        own, others = self.num_dimensions, self._form.dimensions
-        if dimensions > own:
-            raise InvalidRequest("dimensions", f"must be at most the model's own {own}, not {dimensions}")
-        if others is None or dimensions == own or dimensions in others:
+        model_dimensions, others = self.num_dimensions, self._form.dimensions
+        if dimensions > model_dimensions:
+            raise InvalidRequest("dimensions", f"must be at most the model's own {model_dimensions}, not {dimensions}")
+        if others is None or dimensions == model_dimensions or dimensions in others:
             return
-        numbers = [*(number for number in others if number < own), own]
+        numbers = [*(number for number in others if number < model_dimensions), model_dimensions]
         if len(numbers) == 1:
             raise InvalidRequest(
                 "dimensions",
-                f"must be {own}: the model's vectors are not made to be cut, by its files and its settings",
+                f"must be {model_dimensions}: the model's vectors can't be truncated, by its files and settings",
             )
         raise InvalidRequest("dimensions", f"must be one of {', '.join(map(str, numbers))}, not {dimensions}")
 

@@ -29,7 +29,7 @@ def storing() -> Iterator[Stack]:
 
 @pytest.fixture
 def client(storing: Stack) -> Iterator[Any]:  # its overloads know only OpenAI's models
-    with openai.OpenAI(base_url=f"{storing.door}/v1", api_key="unused", timeout=GUARD_S) as client:
+    with openai.OpenAI(base_url=f"{storing.url}/v1", api_key="unused", timeout=GUARD_S) as client:
         yield client
 
 
@@ -38,7 +38,7 @@ def kill_service(stack: Stack) -> None:
     old = stack.children()["service"]
     os.kill(old, signal.SIGKILL)
     wait_until(lambda: stack.children().get("service", old) != old)
-    wait_until(lambda: httpx.get(f"{stack.door}/v1/models", timeout=GUARD_S).status_code == 200)
+    wait_until(lambda: httpx.get(f"{stack.url}/v1/models", timeout=GUARD_S).status_code == 200)
 
 
 def test_a_conversation_survives_the_service(storing: Stack, client: Any) -> None:

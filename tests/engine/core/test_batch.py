@@ -84,7 +84,7 @@ def test_batch_of_random_steps_locates_every_token() -> None:
             items.append(item(prompt, start, num_new, blocks, samples=start + num_new == length))
         batch = make_batch(items, BLOCK_SIZE)
         for each in fields(Batch):
-            if each.name in {"images", "sequence_slots"}:
+            if each.name in {"images", "states"}:
                 continue  # these sequences have none
             array = getattr(batch, each.name)
             if each.name == "adapters":

@@ -58,7 +58,7 @@ class SamplingRunner(PagedRunner):
     def _digest(self, sequence: Sequence) -> int:
         digest = 0
         for position in range(len(sequence.token_ids)):
-            digest = (31 * digest + self.memory[self._location(sequence, position)] + 1) % 1_000_003
+            digest = (31 * digest + self.memory[self._location(sequence, 0, position)] + 1) % 1_000_003
         return digest
 
 

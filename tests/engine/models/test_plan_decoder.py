@@ -20,7 +20,7 @@ from service.engine.models.torch.load_decoder import load_decoder
 from service.engine.models.torch.step_tensors import all_tensor_shapes
 from tests.engine.tiny_models import BLOCK_SIZE, NUM_BLOCKS, Part, run
 from tests.models.comparison import save
-from tests.models.families import LENGTH, NAMES, adapter_of, logits_of, model_of, some_tokens
+from tests.models.families import ATTENTION_NAMES, LENGTH, adapter_of, logits_of, model_of, some_tokens
 from tests.native.decoders import Sequence, native, step
 
 CPU = torch.device("cpu")
@@ -39,7 +39,7 @@ def decoder_of(name: str) -> Decoder:
     return decoder
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ATTENTION_NAMES)
 def test_logits_are_those_of_transformers(name: str) -> None:
     """A prompt in chunks, batched with other sequences, has the logits of the prompt alone in transformers."""
     model, ids, other = model_of(name), some_tokens(0), some_tokens(1, 40)
@@ -52,7 +52,7 @@ def test_logits_are_those_of_transformers(name: str) -> None:
     assert np.abs(torch.cat(found).numpy() - expected).max() <= 1e-4
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ATTENTION_NAMES)
 def test_step_has_the_tensors_of_the_native_step(name: str) -> None:
     """Names and shapes are the same, so that one table of a family serves both."""
     plan = plan_of(model_of(name).config)
@@ -60,7 +60,7 @@ def test_step_has_the_tensors_of_the_native_step(name: str) -> None:
     assert {name: tuple(shape) for name, shape in shapes.items()} == all_tensor_shapes(plan)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ATTENTION_NAMES)
 def test_an_adapter_adds_to_the_modules_of_the_checkpoint(name: str) -> None:
     """A low-rank change of each linear layer but experts' gives the same logits as in the native step."""
     model, ids, adapter = model_of(name), some_tokens(3, 30), adapter_of(model_of(name))

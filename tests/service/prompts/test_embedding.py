@@ -65,7 +65,7 @@ async def test_instruction_stands_before_each_text(prompts: EmbeddingPrompts) ->
 @pytest.mark.parametrize(
     ("dimensions", "asked", "message"),
     [
-        ((), 2, "must be 4: the model's vectors are not made to be cut"),
+        ((), 2, "must be 4: the model's vectors can't be truncated"),
         ((2, 3), 1, "must be one of 2, 3, 4, not 1"),
         ((2, 3), 5, "must be at most the model's own 4, not 5"),
         ((2, 3), 3, None),

@@ -85,8 +85,10 @@ class Settings:
 
     def options(self) -> list[tuple[str, Any]]:
         """Return the channel's options."""
-        own = [("grpc.ssl_target_name_override", self.tls.server_name)] if self.tls and self.tls.server_name else []
-        return [*_OPTIONS, *own]
+        tls_options = (
+            [("grpc.ssl_target_name_override", self.tls.server_name)] if self.tls and self.tls.server_name else []
+        )
+        return [*_OPTIONS, *tls_options]
 
     def credentials(self) -> grpc.ChannelCredentials | None:
         """Return the channel's credentials; None without TLS."""

@@ -67,6 +67,7 @@ class BlockPool:
         self._cached: OrderedDict[int, None] = OrderedDict()  # free, with content; evicted from the start
         self._empty = FreeRuns(num_blocks)
         self._max_emptied = num_blocks // 4
+        self.on_evict: abc.Callable[[bytes], None] | None = None  # called with the hash of an evicted block
 
     @property
     def num_free_blocks(self) -> int:
@@ -163,6 +164,10 @@ class BlockPool:
             tables.append([NO_BLOCK] * first + found)
         return CachedPrefix(num_blocks, tables)
 
+    def content_hash(self, sequence: Sequence, num_blocks: int) -> bytes:
+        """Return the hash of the content of the sequence's first `num_blocks` blocks, which must be full."""
+        return self._content_hash(sequence, num_blocks - 1)
+
     def num_free_among(self, prefix: CachedPrefix) -> int:
         """Return how many blocks of the prefix no sequence holds."""
         held = self._num_holders
@@ -248,7 +253,10 @@ class BlockPool:
     def _evict(self, num_blocks: int) -> None:
         for _ in range(min(num_blocks, len(self._cached))):
             block_id, _ = self._cached.popitem(last=False)
-            del self._block_of[self._key_of[block_id]]
+            key = self._key_of[block_id]
+            del self._block_of[key]
+            if self.on_evict is not None:
+                self.on_evict(key)
             self._key_of[block_id] = b""
             self._empty.add(block_id)
 

@@ -13,6 +13,7 @@ from collections.abc import Collection
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.detokenizer import Detokenizer
 from service.engine.core.sequences.pending_output import PendingOutput
+from service.engine.core.sequences.sequence_state import SequenceState
 from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import ConstraintFailed
 from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
@@ -113,6 +114,8 @@ class Sequence:
         self.num_charged_tokens = 0  # the first ones of token_ids, which were charged to its key
         self.block_tables = [array("i")]
         self.num_given_back = [0]
+        self.state: SequenceState | None = None  # its recurrent state; None while it doesn't run or without one
+        self.departure = 0  # tokens of its prompt whose blocks were cached when it started, with or without a state
         self.block_hashes: list[bytes] = []  # of the full blocks of token_ids, computed on demand
         self.constraint = group.constraint.fork() if group.constraint else None
         self.finish_reason: FinishReason | None = None

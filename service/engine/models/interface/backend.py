@@ -46,11 +46,18 @@ class Backend(Protocol[Logits_co]):
 
 @runtime_checkable
 class KeepsSequenceState(Protocol):
-    """A backend that keeps state per running sequence in addition to blocks, keyed by `Batch.sequence_slots`."""
+    """A backend that keeps a state per running sequence in addition to blocks, in the slots of `Batch.states`."""
 
     @property
     def bytes_per_sequence(self) -> int:
         """The bytes of a sequence's state that do not depend on its length; `bytes_per_block` has the others."""
+
+    @property
+    def splits_states(self) -> bool:
+        """True if a step can keep the state before a sequence's last tokens; prefix caching and drafts need it."""
+
+    def allocate_states(self, num_states: int) -> None:
+        """Create the slots of states before the first step. It replaces slots that were created to measure a step."""
 
     def forget(self, slot: int) -> None:
         """Drop the state of a sequence that has ended or will be computed again from its start."""

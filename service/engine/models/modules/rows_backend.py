@@ -71,6 +71,14 @@ class RowsBackend:
         """Configure the calling thread; with `num_threads` None torch chooses the number."""
         prepare_thread(num_threads)
 
+    @property
+    def splits_states(self) -> bool:
+        """False, because a sequence has one cache."""
+        return False
+
+    def allocate_states(self, num_states: int) -> None:
+        """Do nothing, because a sequence's cache is created when it starts."""
+
     def forget(self, slot: int) -> None:
         """Drop the cache of a sequence, if any."""
         self._kept.pop(slot, None)
@@ -80,7 +88,7 @@ class RowsBackend:
         """Compute the sequences one after the other, and return the logits, float32 [output rows, vocabulary]."""
         token_ids = torch.from_numpy(batch.token_ids.astype(np.int64)).to(self._model.device)
         found = []
-        for slot, (first, end) in zip(batch.sequence_slots, pairwise(batch.row_offsets.tolist()), strict=True):
+        for slot, (first, end) in zip(_slots(batch), pairwise(batch.row_offsets.tolist()), strict=True):
             if batch.positions[first] == 0:
                 self._kept[slot] = self._new_cache()
             rows = batch.output_rows[(batch.output_rows >= first) & (batch.output_rows < end)] - first
@@ -178,6 +186,13 @@ class RowsBackend:
             float((torch.cat(output) - expected).norm() / expected.norm())
             for output, expected in zip(chunks, whole, strict=True)
         )
+
+
+def _slots(batch: Batch) -> list[int]:
+    if batch.states is None:
+        raise ValueError("the batch has no slots of states")
+    slots: list[int] = batch.states[:, 1].tolist()
+    return slots
 
 
 def _own_cache(model: Any) -> Any:

@@ -89,10 +89,32 @@ class NativeBackend:
             batch.output_rows,
             num_threads=self._num_threads_for(len(batch.token_ids)),
             adapters=batch.adapters,
+            states=batch.states,
         )
 
     def _num_threads_for(self, num_tokens: int) -> int:
         return max(self.num_threads, min(int(num_tokens * self._threads_a_token), self._most_threads))
+
+
+class RecurrentBackend(NativeBackend):
+    """A NativeBackend of a model with recurrent layers, whose sequences have a state in a slot."""
+
+    @property
+    def bytes_per_sequence(self) -> int:
+        """The bytes of a sequence's state in all layers."""
+        return self._model.bytes_per_state
+
+    @property
+    def splits_states(self) -> bool:
+        """True: a step can keep the state before its last tokens."""
+        return True
+
+    def allocate_states(self, num_states: int) -> None:
+        """Create the slots of states; the system commits their memory when it is first written."""
+        self._model.allocate_states(num_states)
+
+    def forget(self, slot: int) -> None:
+        """Do nothing, because a sequence that starts in a slot ignores its content."""
 
 
 def threads_a_token(shapes: dict[str, tuple[int, ...]], plan: DecoderPlan) -> float:
@@ -172,4 +194,5 @@ def load_native(
     unused = tensors.unused_in((name for name, _, _ in checkpoint.describe()), plan)
     derived = (*_DERIVED, *unused)
     checkpoint.require_all_taken(known=(*derived, "lm_head.weight") if plan.is_tied else derived)
-    return NativeBackend(model, plan, tensors, most_threads)
+    backend = RecurrentBackend if model.bytes_per_state else NativeBackend
+    return backend(model, plan, tensors, most_threads)

@@ -15,6 +15,7 @@ Modules = list[tuple[str, np.ndarray, np.ndarray]]  # (name, down matrix, up mat
 
 _WEIGHT = ".weight"
 _LAYERS = "model.layers."
+_MIXERS = ("self_attn.", "recurrent.")
 
 
 def to_step_modules(adapter: Adapter, shapes: Mapping[str, Shape], plan: DecoderPlan, tensors: Tensors) -> Modules:
@@ -51,7 +52,7 @@ def to_step_modules(adapter: Adapter, shapes: Mapping[str, Shape], plan: Decoder
 def _belongs_to_experts(name: str, plan: DecoderPlan) -> bool:
     """Return whether a tensor or module belongs to a layer's experts, its router or its shared expert."""
     number, _, within = name.removeprefix(_LAYERS).partition(".")
-    if not number.isdecimal() or int(number) >= len(plan.layers) or within.startswith("self_attn."):
+    if not number.isdecimal() or int(number) >= len(plan.layers) or within.startswith(_MIXERS):
         return False
     return isinstance(plan.layers[int(number)].feed_forward, ExpertsPlan) and "norm" not in within
 

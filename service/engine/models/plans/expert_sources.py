@@ -40,7 +40,9 @@ class ExpertTensors:
 
     def are_in(self, has_tensor: Callable[[str], bool], plan: DecoderPlan, layers: str) -> bool:
         """Return whether a checkpoint stores its experts like this. `layers` is the prefix of a layer's names."""
-        first = next(i for i, layer in enumerate(plan.layers) if isinstance(layer.feed_forward, ExpertsPlan))
+        layers_of_experts = (i for i, layer in enumerate(plan.layers) if isinstance(layer.feed_forward, ExpertsPlan))
+        if (first := next(layers_of_experts, None)) is None:
+            return False
         return has_tensor(layers.format(first) + self.down.format(0) + self.weight)
 
 

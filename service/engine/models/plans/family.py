@@ -42,12 +42,18 @@ class Family:
     types: tuple[str, ...]
     plan: Callable[[Any], DecoderPlan]
     tensors: Tensors = LLAMA_TENSORS
-    alternatives: tuple[Tensors, ...] = ()  # the names in other checkpoints, which differ in the experts
+    alternatives: tuple[
+        Tensors, ...
+    ] = ()  # the names in other checkpoints: of experts, or without any of the embedding
 
     def tensors_in(self, has_tensor: Callable[[str], bool], plan: DecoderPlan) -> Tensors:
         """Return the names that a checkpoint uses, of which `has_tensor` says whether it has a tensor."""
         for tensors in self.alternatives:
-            if tensors.experts is not None and tensors.experts.are_in(has_tensor, plan, tensors.layers):
+            if tensors.experts is None:
+                is_used = has_tensor(f"{tensors.modules['model.embed_tokens'].module}.weight")
+            else:
+                is_used = tensors.experts.are_in(has_tensor, plan, tensors.layers)
+            if is_used:
                 return tensors
         return self.tensors
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+LARGEST = 3.4028234663852886e38  # float32's largest number: no limit
 NormKind = Literal["rms", "layer"]
 Scores = Literal["softmax", "sigmoid", "chosen_softmax"]
 HeadNorm = Literal["none", "head", "heads", "whole"]
+Recurrence = Literal["short_convolution", "delta_net", "mamba2"]
+GateNorm = Literal["none", "norm_first", "gate_first"]
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "squared_relu", "xielu"]
 
 
@@ -37,7 +40,44 @@ class AttentionPlan:
     has_qkv_bias: bool = False
     has_output_bias: bool = False
     has_sinks: bool = False  # each head has a logit that takes part in the softmax and has no value
+    has_gate: bool = False  # each number of a head's result is multiplied by the sigmoid of a projected one
+    output_multiplier: float = 1.0
     is_causal: bool = True  # a token attends to no later one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecurrentPlan:
+    """A mixer whose state has the same size at each position. A head's state is a matrix [key_dim, value_dim]."""
+
+    kind: Recurrence
+    value_dim: int  # of a head; of short_convolution, the number of channels
+    taps: int  # tokens that the convolution sees, including the present one
+    num_heads: int = 1
+    num_key_heads: int = 0  # each is shared by consecutive heads; 0 for short_convolution
+    key_dim: int = 0  # 0 for short_convolution
+    has_convolution_bias: bool = False
+    has_input_bias: bool = False
+    has_output_bias: bool = False
+    gate_norm: GateNorm = "none"  # how results are gated and normalized
+    norm_size: int = 1  # numbers that are normalized together
+    least_step: float = 0.0  # limits of Mamba2's steps
+    most_step: float = LARGEST
+    gate_multiplier: float = 1.0  # on mamba2's projected gates, values, keys, queries and steps
+    value_multiplier: float = 1.0
+    key_multiplier: float = 1.0
+    query_multiplier: float = 1.0
+    step_multiplier: float = 1.0
+    output_multiplier: float = 1.0
+
+    @property
+    def inner_width(self) -> int:
+        """The width of the results of all heads."""
+        return self.num_heads * self.value_dim
+
+    @property
+    def keys_width(self) -> int:
+        """The width of all keys, which is that of all queries."""
+        return self.num_key_heads * self.key_dim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +86,10 @@ class DensePlan:
 
     width: int
     activation: Activation = "silu"
-    is_gated: bool = True  # activation(gate) * up; otherwise activation(up)
+    is_gated: bool = True  # activation(gate * gate_multiplier) * up; otherwise activation(up)
     has_bias: bool = False
+    gate_multiplier: float = 1.0
+    output_multiplier: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +119,14 @@ class ExpertsPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerPlan:
-    """A layer: attention, then a feed-forward part, with norms before each part or of its results."""
+    """A layer: mixers, then a feed-forward part, with norms before each part or of its results.
 
-    attention: AttentionPlan
-    feed_forward: DensePlan | ExpertsPlan
+    Attention and a recurrent part of one layer read the same inputs, and their results are added.
+    """
+
+    attention: AttentionPlan | None = None
+    recurrent: RecurrentPlan | None = None
+    feed_forward: DensePlan | ExpertsPlan | None = None
     has_attention_norm: bool = True
     has_attention_output_norm: bool = False
     has_mlp_norm: bool = True
@@ -90,6 +136,27 @@ class LayerPlan:
     is_parallel: bool = (
         False  # both parts read the same residual; without a norm of its own, the second uses the first's
     )
+
+    @property
+    def heads(self) -> AttentionPlan:
+        """The attention of a layer that has one."""
+        if self.attention is None:
+            raise ValueError("the layer has no attention")
+        return self.attention
+
+    @property
+    def mixer(self) -> RecurrentPlan:
+        """The recurrent part of a layer that has one."""
+        if self.recurrent is None:
+            raise ValueError("the layer has no recurrent part")
+        return self.recurrent
+
+    @property
+    def width(self) -> int:
+        """The inner width of the feed-forward part of a layer that has one."""
+        if self.feed_forward is None:
+            raise ValueError("the layer has no feed-forward part")
+        return self.feed_forward.width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

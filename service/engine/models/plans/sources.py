@@ -26,6 +26,7 @@ Take: TypeAlias = Callable[[str, Shape, TensorSlice | None], NDArray[Any]]
 
 _LAYERS = "model.layers."
 _KINDS = ("weight", "bias")
+_CONVOLUTION_AXES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Source:
     constant: float | None = None
     is_row: bool = False  # a vector that is stored as a matrix of one row
     is_by_head: bool = False  # a vector that is stored as a matrix with a row for each head
+    is_convolution: bool = False  # the weights of a convolution [channels, 1, taps], which the step reads by taps
     parts: tuple[tuple[str, Shape], ...] = ()  # tensors of the module that `combine` makes the step's tensor of
     combine: Callable[..., NDArray[np.float32]] | None = None
     module_of: Callable[[LayerPlan], str] | None = None  # replaces `module` where it depends on the layer
@@ -73,7 +75,7 @@ class Origin:
     def is_stored_alike(self) -> bool:
         """True if the checkpoint's tensor has the shape and the order of the step's."""
         source = self.source
-        is_reshaped = source.is_row or source.is_by_head or source.combine is not None
+        is_reshaped = source.is_row or source.is_by_head or source.is_convolution or source.combine is not None
         return bool(self.name) and self.rows is None and not is_reshaped
 
     def with_addend(self, array: NDArray[Any]) -> NDArray[Any]:
@@ -108,8 +110,11 @@ def whole_shapes(shapes: Mapping[str, Shape], origins: Mapping[str, Origin], pla
         whole[origin.name] = (rows, *shapes[name][1:])
         if origin.source.is_row:
             whole[origin.name] = (1, rows)
+        if origin.source.is_convolution and name.endswith(".weight"):
+            taps = _taps(plan, name)
+            whole[origin.name] = (rows // taps, 1, taps)
         if origin.source.is_by_head:
-            head_dim = plan.layers[int(name.removeprefix(_LAYERS).partition(".")[0])].attention.head_dim
+            head_dim = plan.layers[int(name.removeprefix(_LAYERS).partition(".")[0])].heads.head_dim
             whole[origin.name] = (rows // head_dim, head_dim)
     return whole
 
@@ -143,6 +148,8 @@ def read_tensors(
             if origin.name != last:
                 last, array = origin.name, take(origin.name, whole[origin.name], None)
             flat = array.reshape(-1) if origin.source.is_by_head or origin.source.is_row else array
+            if flat.ndim == _CONVOLUTION_AXES:
+                flat = np.ascontiguousarray(flat[:, 0].T).reshape(-1)
             own = flat if origin.rows is None else np.ascontiguousarray(flat[origin.rows])
             yield name, cut(origin.with_addend(own), part)
     if tensors.experts is not None:
@@ -155,6 +162,10 @@ def cut(array: NDArray[Any], part: TensorSlice | None) -> NDArray[Any]:
     if part is None:
         return array
     return np.ascontiguousarray(array[(slice(None),) * part.axis + (slice(part.start, part.end),)])
+
+
+def _taps(plan: DecoderPlan, name: str) -> int:
+    return plan.layers[int(name.removeprefix(_LAYERS).partition(".")[0])].mixer.taps
 
 
 def as_floats(array: NDArray[Any]) -> NDArray[np.float32]:

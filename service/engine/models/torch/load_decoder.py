@@ -14,7 +14,7 @@ from service.engine.models.attention.accelerator import Accelerator
 from service.engine.models.attention.scores import Scores
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.plans.families.table import FAMILIES, plan_of
-from service.engine.models.plans.plan import DecoderPlan, ExpertsPlan
+from service.engine.models.plans.plan import DecoderPlan, DensePlan, ExpertsPlan
 from service.engine.models.plans.sources import Shape, read_tensors
 from service.engine.models.torch.activation import activation_named
 from service.engine.models.torch.attention import Attention, Visibility
@@ -120,7 +120,7 @@ class _LayerBuilder:
         return _norm(self._held, name, self._plan, self._dtype) if exists else None
 
     def _attention(self) -> Attention:
-        whole = self._plan.layers[self._index].attention
+        whole = self._plan.layers[self._index].heads
         return Attention(
             plan=self._shard.attention_of(whole),
             qkv=self._joined("self_attn.", "q_proj", "k_proj", "v_proj"),
@@ -132,7 +132,7 @@ class _LayerBuilder:
 
     def _dense(self) -> Dense:
         dense = self._plan.layers[self._index].feed_forward
-        assert not isinstance(dense, ExpertsPlan)  # noqa: S101
+        assert isinstance(dense, DensePlan)  # noqa: S101
         names = ("gate_proj", "up_proj") if dense.is_gated else ("up_proj",)
         activation = activation_named(dense.activation, self._held.get("mlp.curve"))
         return Dense(self._joined("mlp.", *names), self._summed("mlp.down_proj"), activation, dense.is_gated)
@@ -181,7 +181,7 @@ class _LayerBuilder:
 
     def _head_norm(self) -> EachHeadNorm | AllHeadsNorm | None:
         """Return the norm of queries and keys, whose weights are in the order of the projected heads."""
-        plan = self._shard.attention_of(self._plan.layers[self._index].attention)
+        plan = self._shard.attention_of(self._plan.layers[self._index].heads)
         if plan.head_norm == "none":
             return None
         epsilon, is_rms = self._plan.norm_epsilon, self._plan.norm_kind == "rms"

@@ -14,6 +14,10 @@ def decoder_unsupported_reason(config: Any) -> str | None:
         plan = plan_of(config)
     except PlanUnsupportedError as error:
         return str(error)
-    if len({(layer.attention.num_kv_heads, layer.attention.head_dim) for layer in plan.layers}) > 1:
+    if any(layer.recurrent or layer.attention is None or layer.feed_forward is None for layer in plan.layers):
+        return "it has recurrent layers, or layers without attention or feed-forward part"
+    if any(layer.heads.has_gate or layer.heads.output_multiplier != 1 for layer in plan.layers):
+        return "its attention has gated or scaled results"
+    if len({(layer.heads.num_kv_heads, layer.heads.head_dim) for layer in plan.layers}) > 1:
         return "its layers differ in the number or the size of their key heads"
     return None

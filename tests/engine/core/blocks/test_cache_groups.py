@@ -150,7 +150,7 @@ def test_windows_do_not_change_answers(data: st.DataObject) -> None:
             max_prefill_chunk=data.draw(st.integers(1, 64), "max_prefill_chunk"),
             prefix_caching=data.draw(st.booleans(), "prefix_caching"),
         ),
-        groups=groups,
+        cache_groups=groups,
         drafter=SumDrafter(wrong=0.3) if data.draw(st.booleans(), "drafts") else None,
     )
     prompts = data.draw(st.lists(st.text("ab", min_size=1, max_size=30), min_size=1, max_size=8), "prompts")

@@ -43,6 +43,7 @@ FILES: dict[str, tuple[str, dict[str, Any]]] = {
     "falcon": ("falcon", {"multi_query": False, "bias": True, "rope_theta": 5e4}),
     "gemma, old activation": ("gemma", {"hidden_act": "gelu", "hidden_activation": None}),
     "gemma2, untied": ("gemma2", {"tie_word_embeddings": False, "query_pre_attn_scalar": 144}),
+    "gemma3_text, both directions": ("gemma3_text", {"use_bidirectional_attention": True, "sliding_window": 12}),
     "gemma3_text, old rotation": (
         "gemma3_text",
         {

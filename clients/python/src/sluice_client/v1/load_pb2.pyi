@@ -99,6 +99,9 @@ class ModelLoad(_message.Message):
     TIME_TO_FIRST_TOKEN_FIELD_NUMBER: _builtins.int
     TIME_PER_OUTPUT_TOKEN_FIELD_NUMBER: _builtins.int
     REQUESTS_FIELD_NUMBER: _builtins.int
+    STATES_FIELD_NUMBER: _builtins.int
+    CACHED_STATES_FIELD_NUMBER: _builtins.int
+    STATE_BYTES_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The model's name."""
     running: _builtins.int
@@ -123,6 +126,14 @@ class ModelLoad(_message.Message):
     """The number of preemptions: a sequence had to release its cache blocks."""
     requests: _builtins.int
     """The number of requests that ended, successful or not."""
+    states: _builtins.int
+    """The number of slots for the states of recurrent layers, of running sequences and of cached prefixes; 0 if the model
+    has no recurrent layers.
+    """
+    cached_states: _builtins.int
+    """The number of slots that hold the state after a cached prefix."""
+    state_bytes: _builtins.int
+    """The memory of a slot, in bytes."""
     @_builtins.property
     def queue_time(self) -> Global___Distribution:
         """The time from a request's arrival to its first step, of requests that ended."""
@@ -153,10 +164,13 @@ class ModelLoad(_message.Message):
         time_to_first_token: Global___Distribution | None = ...,
         time_per_output_token: Global___Distribution | None = ...,
         requests: _builtins.int = ...,
+        states: _builtins.int = ...,
+        cached_states: _builtins.int = ...,
+        state_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["queue_time", b"queue_time", "time_per_output_token", b"time_per_output_token", "time_to_first_token", b"time_to_first_token"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "cached_blocks", b"cached_blocks", "cached_prompt_tokens", b"cached_prompt_tokens", "computed_tokens", b"computed_tokens", "generated_tokens", b"generated_tokens", "model", b"model", "preemptions", b"preemptions", "prompt_tokens", b"prompt_tokens", "queue_time", b"queue_time", "requests", b"requests", "running", b"running", "time_per_output_token", b"time_per_output_token", "time_to_first_token", b"time_to_first_token", "used_blocks", b"used_blocks", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "cached_blocks", b"cached_blocks", "cached_prompt_tokens", b"cached_prompt_tokens", "cached_states", b"cached_states", "computed_tokens", b"computed_tokens", "generated_tokens", b"generated_tokens", "model", b"model", "preemptions", b"preemptions", "prompt_tokens", b"prompt_tokens", "queue_time", b"queue_time", "requests", b"requests", "running", b"running", "state_bytes", b"state_bytes", "states", b"states", "time_per_output_token", b"time_per_output_token", "time_to_first_token", b"time_to_first_token", "used_blocks", b"used_blocks", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

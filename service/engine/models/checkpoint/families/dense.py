@@ -87,8 +87,14 @@ _PERSIMMON: Final = {
 
 
 def _gemma(fields: Fields) -> None:
-    if fields["hidden_act"] == "gelu":  # in the first files; the tanh kind is meant
+    if fields["hidden_act"] == "gelu":  # in the first files, whose models were trained with the tanh kind
         fields["hidden_act"] = "gelu_pytorch_tanh"
+
+
+def _gemma3(fields: Fields) -> None:
+    every_nth_is_full(6, "sliding_window_pattern")(fields)
+    if fields["use_bidirectional_attention"]:  # the window covers the tokens before and after
+        fields["sliding_window"] = fields["sliding_window"] // 2 + 1
 
 
 def _glm(fields: Fields) -> None:
@@ -211,7 +217,7 @@ DENSE: Final = {
     "gemma2": FamilyDefaults(fields=_GEMMA2, complete=every_nth_is_full(2)),
     "gemma3_text": FamilyDefaults(
         fields=_GEMMA2 | {"attn_logit_softcapping": None, "final_logit_softcapping": None},
-        complete=every_nth_is_full(6, "sliding_window_pattern"),
+        complete=_gemma3,
         rope_theta=1_000_000.0,
         local_theta=10_000.0,
         local_theta_name="rope_local_base_freq",

@@ -9,7 +9,8 @@ from service.engine.models.plans.plan import DecoderPlan, LayerPlan
 from service.engine.models.plans.sources import Source, Tensors
 
 
-def _multipliers(config: Any) -> dict[str, float]:
+def granite_multipliers(config: Any) -> dict[str, float]:
+    """Return the multipliers of a decoder."""
     return {
         "embedding_multiplier": float(config.embedding_multiplier),
         "residual_multiplier": float(config.residual_multiplier),
@@ -17,15 +18,16 @@ def _multipliers(config: Any) -> dict[str, float]:
     }
 
 
-def _attention(config: Any) -> dict[str, Any]:
+def granite_attention(config: Any) -> dict[str, Any]:
+    """Return the options of attention that differ from Llama's."""
     has_bias = bool(config.attention_bias)
     return {"scale": float(config.attention_multiplier), "has_qkv_bias": has_bias, "has_output_bias": has_bias}
 
 
 def granite_plan(config: Any) -> DecoderPlan:
     """Return the plan of Granite's dense models."""
-    layer = LayerPlan(attention=attention_of(config, **_attention(config)), feed_forward=dense_of(config))
-    return decoder_of(config, [layer] * config.num_hidden_layers, **_multipliers(config))
+    layer = LayerPlan(attention=attention_of(config, **granite_attention(config)), feed_forward=dense_of(config))
+    return decoder_of(config, [layer] * config.num_hidden_layers, **granite_multipliers(config))
 
 
 def granite_swa_plan(config: Any) -> DecoderPlan:
@@ -38,24 +40,24 @@ def granite_swa_plan(config: Any) -> DecoderPlan:
                 window=window,
                 rotary=bases.index(float(base)) if base else -1,
                 has_sinks=True,
-                **_attention(config),
+                **granite_attention(config),
             ),
             feed_forward=dense_of(config),
         )
         for window, base in zip(windows_of(config), config.layer_rope_theta, strict=True)
     ]
     tables = tuple(rotary_of(config, {**config.rope_parameters, "rope_theta": base}) for base in bases)
-    return decoder_of(config, layers, rotary=tables, **_multipliers(config))
+    return decoder_of(config, layers, rotary=tables, **granite_multipliers(config))
 
 
 def _hyperclovax(config: Any) -> DecoderPlan:
     layer = LayerPlan(
-        attention=attention_of(config, **_attention(config)),
+        attention=attention_of(config, **granite_attention(config)),
         feed_forward=dense_of(config),
         has_attention_output_norm=bool(config.use_post_norm),
         has_mlp_output_norm=bool(config.use_post_norm),
     )
-    multipliers = _multipliers(config) | {"logit_multiplier": float(config.logits_scaling)}
+    multipliers = granite_multipliers(config) | {"logit_multiplier": float(config.logits_scaling)}
     return decoder_of(config, [layer] * config.num_hidden_layers, **multipliers)
 
 

@@ -37,18 +37,24 @@ from service.engine.models.plans.families.experts import (
     qwen2_moe,
     qwen3_moe,
 )
+from service.engine.models.plans.families.recurrent import delta_net, falcon_h1, lfm2, mamba2
 from service.engine.models.plans.family import Family
 from service.engine.models.plans.plan import DecoderPlan, PlanUnsupportedError
 
+_RECURRENT_MODULES: Final = (delta_net, falcon_h1, lfm2, mamba2)
 _MODULES: Final = (
     *(cohere, ernie, exaone4, gemma, glm, granite, hunyuan, llama, neox, olmo, phi3, qwen2, qwen3, seed_oss, smollm3),
     *(stablelm, ungated),
     *(dots1, ernie4_5_moe, exaone_moe, flex_olmo, glm4_moe, gpt_oss, granitemoe),
     *(hunyuan_v1_moe, mixtral, olmoe, qwen2_moe, qwen3_moe),
+    *_RECURRENT_MODULES,
 )
 FAMILIES: Final[dict[str, Family]] = {
     kind: family for module in _MODULES for family in module.FAMILIES for kind in family.types
 }
+RECURRENT: Final = frozenset(
+    kind for module in _RECURRENT_MODULES for family in module.FAMILIES for kind in family.types
+)
 
 
 def plan_of(config: Any) -> DecoderPlan:
@@ -56,7 +62,7 @@ def plan_of(config: Any) -> DecoderPlan:
     if config.model_type not in FAMILIES:
         raise PlanUnsupportedError(f"the model_type {config.model_type} has no layer plan")
     plan = family_plan(FAMILIES[config.model_type], config)
-    if not all(layer.attention.is_causal for layer in plan.layers):
+    if not all(layer.attention is None or layer.attention.is_causal for layer in plan.layers):
         raise PlanUnsupportedError("its tokens attend to later ones (use_bidirectional_attention), so it only embeds")
     return plan
 

@@ -32,26 +32,24 @@ def _up_rows(_plan: DecoderPlan, layer: LayerPlan) -> slice:
     return slice(_shared_width(layer), 2 * _shared_width(layer))
 
 
-_SHARED: Final = {
+SHARED: Final = {
     "mlp.shared_expert.gate_proj": Source("shared_mlp.input_linear", rows=_gate_rows),
     "mlp.shared_expert.up_proj": Source("shared_mlp.input_linear", rows=_up_rows),
     "mlp.shared_expert.down_proj": Source("shared_mlp.output_linear"),
 }
+STORED_EXPERTS: Final = ExpertTensors(
+    gate="block_sparse_moe.input_linear", up="block_sparse_moe.input_linear", down="block_sparse_moe.output_linear"
+)
+LOADED_EXPERTS: Final = ExpertTensors(
+    gate="block_sparse_moe.experts.gate_up_proj",
+    up="block_sparse_moe.experts.gate_up_proj",
+    down="block_sparse_moe.experts.down_proj",
+    weight="",
+)
 _STORED: Final = Tensors(
-    modules={**_SHARED, "mlp.gate": Source("block_sparse_moe.router.layer")},
-    experts=ExpertTensors(
-        gate="block_sparse_moe.input_linear", up="block_sparse_moe.input_linear", down="block_sparse_moe.output_linear"
-    ),
+    modules={**SHARED, "mlp.gate": Source("block_sparse_moe.router.layer")}, experts=STORED_EXPERTS
 )
-_LOADED: Final = Tensors(
-    modules={**_SHARED, "mlp.gate": Source("block_sparse_moe.router")},
-    experts=ExpertTensors(
-        gate="block_sparse_moe.experts.gate_up_proj",
-        up="block_sparse_moe.experts.gate_up_proj",
-        down="block_sparse_moe.experts.down_proj",
-        weight="",
-    ),
-)
+_LOADED: Final = Tensors(modules={**SHARED, "mlp.gate": Source("block_sparse_moe.router")}, experts=LOADED_EXPERTS)
 
 
 def _granitemoe(config: Any) -> DecoderPlan:

@@ -20,9 +20,10 @@ def experts_of(config: Any, **options: Any) -> ExpertsPlan:
     usual: dict[str, Any] = {
         "num_experts": getattr(config, "num_local_experts", None) or config.num_experts,
         "num_chosen": config.num_experts_per_tok,
-        "width": config.intermediate_size,
         "activation": activation_of(config),
     }
+    if "width" not in options:
+        usual["width"] = config.intermediate_size
     return ExpertsPlan(**usual | options)
 
 

@@ -1,0 +1,105 @@
+"""The states of cached prefixes: which part of a prompt is found, and how many slots that takes."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.engine.drafters import SumDrafter
+from tests.engine.fakes import Bench, StateRunner, config_of, request, sums
+
+BLOCK_SIZE = 16
+
+
+def bench(num_states: int = 40, **sizes: Any) -> Bench:
+    config = config_of(
+        **{"block_size": BLOCK_SIZE, "num_blocks": 900, "max_model_len": 8000, "max_prefill_chunk": 512, **sizes}
+    )
+    return Bench(config, runner=StateRunner(), num_states=num_states, drafter=sizes.get("drafter"))
+
+
+def text(length: int, seed: int) -> list[int]:
+    return random.Random(seed).choices(range(97, 123), k=length)
+
+
+def answer(one: Bench, prompt: list[int], max_tokens: int = 1, **options: Any) -> tuple[list[int], int]:
+    """Return an answer to the prompt, and the number of prompt tokens that were found in the cache."""
+    group = one.add(request(prompt, max_tokens=max_tokens, ignore_eos=True, **options))
+    one.run()
+    tokens = one.tokens(group.serial)
+    assert tokens == sums(prompt, max_tokens, 0)
+    return tokens, group.num_cached_tokens
+
+
+def test_turns_of_a_chat_find_what_they_share() -> None:
+    """In 20 turns, each prompt finds at least 95 % of the turn before it in steps of 64 tokens."""
+    one, prompt, found, shared, num_shared = bench(), text(100, 0), 0, 0, 0
+    for turn in range(20):
+        tokens, num_cached = answer(one, prompt, 75)
+        if turn:
+            found += num_cached
+            shared += num_shared // 64 * 64
+        num_shared = len(prompt) + len(tokens)
+        prompt = [*prompt, *tokens, *text(40, turn + 1)]
+    assert found >= 0.95 * shared
+
+
+def test_a_shared_beginning_is_found_from_the_third_request_on() -> None:
+    """The second request finds a power of two, and keeps the state where it departs from the first."""
+    one, system = bench(), text(1600, 0)
+    found = [answer(one, system + text(100, seed + 1))[1] for seed in range(4)]
+    assert found == [0, 1024, 1600, 1600]
+
+
+def test_choices_share_the_computation_of_their_prompt() -> None:
+    """Further choices compute at most a block of the prompt, with and without prefix caching."""
+    for prefix_caching in (True, False):
+        one = bench(prefix_caching=prefix_caching)
+        one.add(request(text(200, 0), n=4, max_tokens=1, ignore_eos=True))
+        one.run()
+        assert sum(num for step in one.runner.steps for _, num in step) <= 200 + 3 * BLOCK_SIZE
+
+
+def test_states_are_private_to_their_salt() -> None:
+    """Another salt finds nothing, and the same salt does."""
+    one, prompt = bench(), text(200, 0)
+    assert [answer(one, prompt, cache_salt=salt)[1] for salt in "aba"] == [0, 0, 192]
+
+
+def test_a_state_is_evicted_with_its_blocks() -> None:
+    """A prompt whose blocks were evicted finds nothing, and its slot is free."""
+    one = bench(num_blocks=30, max_model_len=400)
+    answer(one, text(200, 0))
+    assert one.scheduler.num_cached_states == 1
+    for seed in range(1, 5):
+        answer(one, text(300, seed))
+    assert answer(one, text(200, 0))[1] == 0
+    one.core.check()
+
+
+def test_one_slot_per_sequence_suffices() -> None:
+    """Without further slots nothing is kept; a running sequence can take over a checkpoint's slot."""
+    one, prompt = bench(num_states=1, max_batch_sequences=1), text(100, 0)
+    assert [answer(one, prompt)[1] for _ in range(2)] == [0, 0]
+    two = bench(num_states=2, max_batch_sequences=2)
+    answer(two, prompt)
+    assert two.scheduler.num_cached_states == 1
+    for _ in range(2):
+        two.add(request(prompt, max_tokens=3, ignore_eos=True))
+    two.run()
+    two.assert_idle()
+    assert {tuple(two.tokens(serial)) for serial in (1, 2)} == {tuple(sums(prompt, 3, 0))}
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.4, 1.0])
+def test_rejected_drafts_leave_no_trace(wrong: float) -> None:
+    """Answers are those without drafts; accepted drafts before a wrong one are computed again."""
+    config = config_of(block_size=BLOCK_SIZE, num_blocks=40, max_model_len=400)
+    one = Bench(config, runner=StateRunner(), num_states=4, drafter=SumDrafter(wrong))
+    answer(one, text(40, 0), 120)
+    stats = one.core.stats()
+    assert stats.num_draft_tokens > 0
+    assert (stats.num_accepted_draft_tokens > 0) == (wrong < 1)
+    assert (stats.num_steps < 120) == (wrong < 1)
