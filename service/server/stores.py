@@ -17,6 +17,7 @@ from service.server.listener import StartError
 from service.settings.config import Settings
 from service.storage.document import DocumentStore, MemoryDocument, SharedDocument
 from service.storage.responses.port import StoreFailed, StoreLimits
+from service.storage.responses.seal import Seal
 from service.storage.responses.sqlite_store import SqliteStore
 from service.storage.responses.store_thread import StoreThread
 from service.storage.shared_file import SharedFile
@@ -55,9 +56,10 @@ def response_store(settings: Settings) -> StoreThread | None:
         max_age_s=chosen.max_age_s, max_bytes_per_owner=chosen.max_bytes_per_key, max_bytes=chosen.max_bytes
     )
     try:
-        return StoreThread(SqliteStore(chosen.file, limits), chosen.timeout_s)
+        seal = None if chosen.encryption_key_file is None else Seal.from_file(chosen.encryption_key_file)
+        return StoreThread(SqliteStore(chosen.file, limits, seal=seal), chosen.timeout_s)
     except StoreFailed as error:
-        raise StartError(f"stored_responses.file: {error}") from error
+        raise StartError(f"stored_responses: {error}") from error
 
 
 def operator_access(settings: Settings) -> OperatorAccess:

@@ -23,6 +23,11 @@ class StoredResponseSettings(BaseModel):
         description="SQLite file of the responses, with their requests, that clients store; null: clients can store "
         "none",
     )
+    encryption_key_file: Path | None = Field(
+        None,
+        description="file with the key that encrypts the content of `file`, 32 bytes in base64; null: it is not "
+        "encrypted. A file keeps the key with which it was created",
+    )
     max_age_s: Interval = Field(30 * _DAY_S, description="age at which a stored response is deleted")
     max_bytes_per_key: Bytes = Field(
         64 * _MIB,

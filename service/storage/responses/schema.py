@@ -27,6 +27,8 @@ _MIGRATIONS: Final = (
         "CREATE INDEX responses_by_owner_and_age ON responses (owner, created_ns)",
         # The bytes of each owner, so that no limit needs a scan of all responses.
         "CREATE TABLE usage (owner TEXT PRIMARY KEY, num_bytes INTEGER NOT NULL)",
+        # One row: an encrypted value, by which a wrong key is noticed; empty if the content is not encrypted.
+        "CREATE TABLE seal (id INTEGER PRIMARY KEY CHECK (id = 1), canary BLOB NOT NULL)",
         """
         CREATE TRIGGER count_stored AFTER INSERT ON responses BEGIN
             INSERT INTO usage VALUES (new.owner, new.num_bytes)

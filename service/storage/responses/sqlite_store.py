@@ -24,10 +24,13 @@ from service.storage.responses.port import (
     StoreLimits,
 )
 from service.storage.responses.schema import check_version, migrate
+from service.storage.responses.seal import Seal
 
 _BUSY_TIMEOUT_S: Final = 1.0  # to wait for another process that has the file open
 _BATCH: Final = 256  # records that one transaction of a purge deletes
 _COLUMNS: Final = "owner, id, created_ns, previous_id, request, response"
+_PRESENT: Final = "responses WHERE owner = ? AND id = ? AND created_ns > ?"
+_CANARY: Final = "canary"
 _PRAGMAS: Final = (
     "auto_vacuum = INCREMENTAL",  # before the first table; a purge returns free pages to the disk
     "journal_mode = WAL",
@@ -40,11 +43,17 @@ _PRAGMAS: Final = (
 class SqliteStore(ResponseStore):
     """A `ResponseStore` in a file. It is used by one thread at a time; `now_ns` returns the time since the epoch."""
 
-    def __init__(self, path: Path, limits: StoreLimits, now_ns: Callable[[], int] = time.time_ns) -> None:
-        """Open the file, which is created if it does not exist, for its owner only. Raise StoreFailed."""
+    def __init__(
+        self, path: Path, limits: StoreLimits, now_ns: Callable[[], int] = time.time_ns, seal: Seal | None = None
+    ) -> None:
+        """Open the file, which is created if it does not exist, for its owner only. Raise StoreFailed.
+
+        `seal` encrypts requests, responses and client data; ids, owners and dates are not encrypted.
+        """
         self._path = path
         self._limits = limits
         self._now_ns = now_ns
+        self._seal = seal
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         except OSError as error:
@@ -58,6 +67,7 @@ class SqliteStore(ResponseStore):
                 for pragma in _PRAGMAS:
                     self._connection.execute(f"PRAGMA {pragma}")
                 migrate(self._connection)
+                self._check_seal()
             except BaseException:
                 self._connection.close()
                 raise
@@ -77,20 +87,19 @@ class SqliteStore(ResponseStore):
                 raise StoreLimit(f"the store of responses is full; its limit is {limits.max_bytes} bytes")
             execute(
                 f"INSERT INTO responses ({_COLUMNS}, client_data, num_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  constants
-                (*key, record.created_ns, record.previous_id, record.request, record.response, record.client_data,
-                 num_bytes),
-            )  # fmt: skip
+                (*key, record.created_ns, record.previous_id, *self._sealed(record), num_bytes),
+            )
         if num_deleted:
             self._empty_log()
 
     def get(self, owner: str, response_id: str) -> ResponseRecord | None:
-        return self._read(owner, response_id, "client_data")
+        return self._read(owner, response_id)
 
     def chain(self, owner: str, response_id: str, max_records: int, max_bytes: int) -> Sequence[ResponseRecord] | None:
         found: list[ResponseRecord] = []
         num_bytes = 0
         while response_id:
-            record = self._read(owner, response_id, "x''")
+            record = self._read(owner, response_id, with_client_data=False)
             if record is None:
                 return None
             found.append(record)
@@ -104,8 +113,9 @@ class SqliteStore(ResponseStore):
 
     def delete(self, owner: str, response_id: str) -> bool:
         with self._transaction() as execute:
-            was_there = self._read(owner, response_id, "x''") is not None
-            execute("DELETE FROM responses WHERE owner = ? AND id = ?", (owner, response_id))
+            key = (owner, response_id)
+            was_there = execute(f"SELECT 1 FROM {_PRESENT}", (*key, self._oldest_ns())).fetchone() is not None  # noqa: S608  constants
+            execute("DELETE FROM responses WHERE owner = ? AND id = ?", key)
         self._empty_log()
         return was_there
 
@@ -131,14 +141,48 @@ class SqliteStore(ResponseStore):
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
 
-    def _read(self, owner: str, response_id: str, client_data: str) -> ResponseRecord | None:
-        """Return a record that has not expired. `client_data` is the expression of that column."""
+    def _read(self, owner: str, response_id: str, *, with_client_data: bool = True) -> ResponseRecord | None:
+        """Return a record that has not expired."""
+        columns = f"{_COLUMNS}, client_data" if with_client_data else _COLUMNS
         with self._translated():
             row = self._connection.execute(
-                f"SELECT {_COLUMNS}, {client_data} FROM responses WHERE owner = ? AND id = ? AND created_ns > ?",  # noqa: S608  constants
+                f"SELECT {columns} FROM {_PRESENT}",  # noqa: S608  constants
                 (owner, response_id, self._oldest_ns()),
             ).fetchone()
-        return None if row is None else ResponseRecord(*row)
+        if row is None:
+            return None
+        _, _, created_ns, previous_id, request, response = row[:6]
+        client_data = row[6] if with_client_data else b""
+        if self._seal is not None:
+            context = f"{owner}\0{response_id}\0"
+            request = self._seal.open(request, context + "request")
+            response = self._seal.open(response, context + "response")
+            client_data = self._seal.open(client_data, context + "client_data") if with_client_data else b""
+        return ResponseRecord(owner, response_id, created_ns, previous_id, request, response, client_data)
+
+    def _sealed(self, record: ResponseRecord) -> tuple[bytes, bytes, bytes]:
+        """Return a record's request, response and client data as they are stored."""
+        if self._seal is None:
+            return record.request, record.response, record.client_data
+        context = f"{record.owner}\0{record.id}\0"
+        return (
+            self._seal.close(record.request, context + "request"),
+            self._seal.close(record.response, context + "response"),
+            self._seal.close(record.client_data, context + "client_data"),
+        )
+
+    def _check_seal(self) -> None:
+        """Raise StoreFailed if the file was created with another key, or with none while there is one."""
+        row = self._connection.execute("SELECT canary FROM seal").fetchone()
+        if row is None:
+            canary = b"" if self._seal is None else self._seal.close(b"", _CANARY)
+            self._connection.execute("INSERT INTO seal VALUES (1, ?)", (canary,))
+        elif self._seal is None and row[0]:
+            raise StoreFailed(f"{self._path}: is encrypted, and there is no key")
+        elif self._seal is not None and not row[0]:
+            raise StoreFailed(f"{self._path}: is not encrypted, although there is a key; use a new file")
+        elif self._seal is not None:
+            self._seal.open(row[0], _CANARY)
 
     def _oldest_ns(self) -> int:
         """Return the instant before which responses have expired."""

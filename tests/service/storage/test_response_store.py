@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -229,6 +231,54 @@ def test_killed_writer_loses_no_reported_record(tmp_path: Path, num_written: int
     """A record whose `put` returned survives SIGKILL; one that was being written is there whole or not at all."""
     path = tmp_path / "responses.sqlite3"
     check_after_crash(path, crash(path, num_written))
+
+
+CHANGER = """
+import sys
+from pathlib import Path
+from service.storage.responses.port import ResponseRecord, StoreLimits
+from service.storage.responses.sqlite_store import SqliteStore
+
+store = SqliteStore(Path(sys.argv[1]), StoreLimits(1e9, 1 << 40, 1 << 40))
+for number in range(1 << 30):
+    store.put(ResponseRecord("a", f"r{number}", 1 << 62, "", b"<%d>" % number * 2000, b"", b""))
+    print(f"+{number}", flush=True)
+    if number % 2:
+        store.delete("a", f"r{number}")
+        print(f"-{number}", flush=True)
+"""
+
+
+@pytest.mark.long
+def test_no_reported_change_is_lost_at_any_instant(tmp_path: Path) -> None:
+    """After 200 kills at random instants the file is sound, with every stored record and without any deleted one."""
+    draw = random.Random(34)
+    for attempt in range(200):
+        path = tmp_path / f"{attempt}.sqlite3"
+        command = [sys.executable, "-S", "-c", CHANGER, str(path)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            reported = [writer.stdout.readline() for _ in range(draw.randrange(1, 8))]
+            time.sleep(draw.random() * 0.005)  # into one of the next changes
+            writer.kill()
+            reported += writer.stdout.readlines()
+        check_changes(path, [each.strip() for each in reported])
+
+
+def check_changes(path: Path, reported: list[str]) -> None:
+    """Fail unless exactly the reported changes hold, except for the one that was being made."""
+    store = SqliteStore(path, StoreLimits(1e9, 1 << 40, 1 << 40))
+    contents = b"".join(each.read_bytes() for each in path.parent.glob(f"{path.name}*"))
+    for number in {int(each[1:]) for each in reported}:
+        record = store.get("a", f"r{number}")
+        if f"-{number}" in reported:
+            assert record is None
+            assert b"<%d>" % number not in contents
+        elif number % 2 == 0 or record is not None:  # an odd one may have been deleted, but not reported yet
+            assert record is not None
+            assert record.request == b"<%d>" % number * 2000
+    store.close()
+    assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 FULL_DISK = """
