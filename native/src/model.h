@@ -15,6 +15,7 @@
 #include "arena.h"
 #include "destination.h"
 #include "expert_layer.h"
+#include "latent_layer.h"
 #include "pack.h"
 #include "phases.h"
 #include "plan_fields.h"
@@ -64,7 +65,8 @@ struct Options {
 
 // The largest sizes of all layers, from which the buffers of a step follow.
 struct Extent {
-  int query_width = 0, qkv_width = 0, inner_width = 0, padded_head_dim = 0, group_size = 0;
+  int query_width = 0, qkv_width = 0, inner_width = 0, padded_head_dim = 0, group_size = 0, latent_width = 0;
+  int wide_inner_width = 0;  // of feed-forward parts with a norm of their inner numbers
   bool has_branch = false;
 };
 Extent extent_of(const Options& options);
@@ -131,6 +133,8 @@ class Model {
   std::vector<Layer> layers_;
   std::vector<std::unique_ptr<ExpertLayer>> expert_layers_;
   ExpertBuffers expert_buffers_;
+  std::vector<Latent> latents_;
+  LatentBuffers latent_buffers_;
   std::vector<Rotary> rotary_;
   std::vector<Tensor> tensors_;
   std::unordered_map<std::string, size_t> indices_;  // of tensors by name

@@ -23,6 +23,9 @@ struct AttentionPlan {
   bool norms_rotated;  // the head norm follows the rotation
   bool has_qkv_bias, has_output_bias;
   bool has_sinks;  // each head has a logit that takes part in the softmax and has no value
+  // Queries at position p are multiplied by 1 + growth * log(1 + floor(p / growth_period)); 0: unchanged.
+  float growth;
+  int growth_period;
   bool is_causal;  // a token attends to no later one
 
   int padded_head_dim() const { return (head_dim + 15) / 16 * 16; }
@@ -30,6 +33,27 @@ struct AttentionPlan {
   int query_width() const { return num_heads * head_dim; }
   int key_width() const { return num_kv_heads * head_dim; }
   int qkv_width() const { return query_width() + 2 * key_width(); }
+};
+
+// Multi-head latent attention (DeepSeek-V2): keys and values of all heads are products of one latent per token, which
+// is all that the cache holds, together with a rotated key that the heads share.
+struct LatentPlan {
+  int num_heads;
+  int kv_rank;      // size of a latent; 0: the layer has keys and values of its own
+  int query_rank;   // queries are two products with this inner size; 0: one product
+  int key_dim;      // of a head's queries and keys that are not rotated
+  int rotated_dim;  // of a head's queries and of the shared key
+  int value_dim;
+  int rotary;          // index of the rotary table; -1: no rotation
+  float scale;         // on scores
+  float norm_epsilon;  // of the norms of latents and of the queries' inner numbers
+  bool has_down_bias;  // of the products that give latents and the queries' inner numbers
+  bool has_output_bias;
+
+  int cached_width() const { return kv_rank + rotated_dim; }
+  int query_width() const { return num_heads * (key_dim + rotated_dim); }
+  int up_width() const { return num_heads * (key_dim + value_dim); }
+  int attended_width() const { return num_heads * value_dim; }
 };
 
 struct DensePlan {
@@ -67,16 +91,36 @@ struct ExpertsPlan {
 };
 
 struct LayerPlan {
+  // Attention is plain or over latents.
   AttentionPlan attention;
+  LatentPlan latent;
   // The feed-forward part is dense or of experts.
   DensePlan feed_forward;
   ExpertsPlan experts;
+  // Norms of the inputs of the attention's output product, and of the feed-forward part's second product.
+  bool has_attended_norm, has_inner_norm;
   // Norms before each part, and of its results before they are added to the residual.
   bool has_attention_norm, has_attention_output_norm, has_mlp_norm, has_mlp_output_norm;
   // Norms of the residual after a part's results were added.
   bool has_attention_sum_norm, has_mlp_sum_norm;
   // Both parts read the same residual. Without a norm of its own, the feed-forward part uses attention's.
   bool is_parallel;
+
+  // Attention as queries meet cached keys. Over latents, all heads share one key: the latent and the rotated key.
+  AttentionPlan scores() const {
+    if (latent.kv_rank == 0) return attention;
+    AttentionPlan plan{};
+    plan.num_heads = latent.num_heads;
+    plan.num_kv_heads = 1;
+    plan.head_dim = latent.cached_width();
+    plan.rotary = latent.rotary;
+    plan.scale = latent.scale;
+    plan.has_qkv_bias = latent.has_down_bias;
+    plan.has_output_bias = latent.has_output_bias;
+    plan.is_causal = true;
+    return plan;
+  }
+  int attended_width() const { return latent.kv_rank > 0 ? latent.attended_width() : attention.query_width(); }
 };
 
 struct DecoderPlan {
