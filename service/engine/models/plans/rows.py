@@ -21,19 +21,20 @@ def second_rows(_: DecoderPlan, layer: LayerPlan) -> slice:
 
 def query_rows(_: DecoderPlan, layer: LayerPlan) -> slice:
     """Return the queries' rows of a module that stacks queries, keys and values."""
-    return slice(0, layer.attention.num_heads * layer.attention.head_dim)
+    attention = layer.heads
+    return slice(0, attention.num_heads * attention.head_dim)
 
 
 def key_rows(_: DecoderPlan, layer: LayerPlan) -> slice:
     """Return the keys' rows of a module that stacks queries, keys and values."""
-    attention = layer.attention
+    attention = layer.heads
     first = attention.num_heads * attention.head_dim
     return slice(first, first + attention.num_kv_heads * attention.head_dim)
 
 
 def value_rows(_: DecoderPlan, layer: LayerPlan) -> slice:
     """Return the values' rows of a module that stacks queries, keys and values."""
-    attention = layer.attention
+    attention = layer.heads
     first = (attention.num_heads + attention.num_kv_heads) * attention.head_dim
     return slice(first, first + attention.num_kv_heads * attention.head_dim)
 
@@ -45,7 +46,7 @@ def grouped_rows(kind: str) -> RowsOf:
     """
 
     def rows(_: DecoderPlan, layer: LayerPlan) -> NDArray[np.intp]:
-        attention = layer.attention
+        attention = layer.heads
         group = attention.num_heads // attention.num_kv_heads
         whole = np.arange(attention.num_kv_heads * (group + 2) * attention.head_dim)
         heads = whole.reshape(attention.num_kv_heads, group + 2, attention.head_dim)
@@ -62,7 +63,7 @@ def halved_rows(kind: str) -> RowsOf:
     """
 
     def rows(plan: DecoderPlan, layer: LayerPlan) -> NDArray[np.intp]:
-        attention = layer.attention
+        attention = layer.heads
         num_heads = attention.num_heads if kind == "queries" else attention.num_kv_heads
         rotated = 2 * len(plan.rotary[max(attention.rotary, 0)].inverse_frequencies)
         order = np.concatenate(

@@ -109,7 +109,7 @@ def whole_shapes(shapes: Mapping[str, Shape], origins: Mapping[str, Origin], pla
         if origin.source.is_row:
             whole[origin.name] = (1, rows)
         if origin.source.is_by_head:
-            head_dim = plan.layers[int(name.removeprefix(_LAYERS).partition(".")[0])].attention.head_dim
+            head_dim = plan.layers[int(name.removeprefix(_LAYERS).partition(".")[0])].heads.head_dim
             whole[origin.name] = (rows // head_dim, head_dim)
     return whole
 

@@ -190,8 +190,8 @@ class Decoder:
 
 def _kernel_unsupported_reason(plan: DecoderPlan) -> str | None:
     """Return why paged attention kernels do not compute the plan's attention, or None if they do."""
-    if any(layer.attention.soft_cap for layer in plan.layers):
+    if any(layer.heads.soft_cap for layer in plan.layers):
         return "its scores have a soft cap"
-    if any(layer.attention.has_sinks for layer in plan.layers):
+    if any(layer.heads.has_sinks for layer in plan.layers):
         return "it has attention sinks"
     return None

@@ -71,7 +71,7 @@ def in_pairs(module: str, tensor: Tensor, plan: DecoderPlan, layer: int) -> Tens
 
     `module` is q_proj, k_proj, q_norm or k_norm for queries and keys.
     """
-    attention = plan.layers[layer].attention
+    attention = plan.layers[layer].heads
     if module not in {"q_proj", "k_proj", "q_norm", "k_norm"} or attention.rotary < 0:
         return tensor
     num_rotated = 2 * len(plan.rotary[attention.rotary].inverse_frequencies)

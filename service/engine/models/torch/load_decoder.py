@@ -120,7 +120,7 @@ class _LayerBuilder:
         return _norm(self._held, name, self._plan, self._dtype) if exists else None
 
     def _attention(self) -> Attention:
-        whole = self._plan.layers[self._index].attention
+        whole = self._plan.layers[self._index].heads
         return Attention(
             plan=self._shard.attention_of(whole),
             qkv=self._joined("self_attn.", "q_proj", "k_proj", "v_proj"),
@@ -181,7 +181,7 @@ class _LayerBuilder:
 
     def _head_norm(self) -> EachHeadNorm | AllHeadsNorm | None:
         """Return the norm of queries and keys, whose weights are in the order of the projected heads."""
-        plan = self._shard.attention_of(self._plan.layers[self._index].attention)
+        plan = self._shard.attention_of(self._plan.layers[self._index].heads)
         if plan.head_norm == "none":
             return None
         epsilon, is_rms = self._plan.norm_epsilon, self._plan.norm_kind == "rms"

@@ -45,7 +45,7 @@ class Shard:
         if last in _OUTPUTS or kind in _OUTPUTS:
             return self._part(0, shape[0])
         if last in {"q_norm", "k_norm"} or last in _KEYS:
-            return self._part_of_heads(last, plan.layers[int(name.split(".")[2])].attention)
+            return self._part_of_heads(last, plan.layers[int(name.split(".")[2])].heads)
         return None
 
     def vocabulary(self, vocab_size: int) -> TensorSlice:
@@ -84,13 +84,13 @@ def parallel_unsupported_reason(config: Any, num_ranks: int) -> str | None:
     plan = plan_of(config)
     if num_ranks > plan.vocab_size:
         return f"engine.tensor_parallel {num_ranks} exceeds its vocabulary size, {plan.vocab_size}"
-    if any(layer.attention.head_norm == "whole" for layer in plan.layers):
+    if any(layer.heads.head_norm == "whole" for layer in plan.layers):
         return "engine.tensor_parallel does not support norms over all heads"
     for layer in plan.layers:
-        for name, count in (("attention heads", layer.attention.num_heads), *_widths(layer)):
+        for name, count in (("attention heads", layer.heads.num_heads), *_widths(layer)):
             if count % num_ranks:
                 return f"engine.tensor_parallel {num_ranks} doesn't divide its {count} {name}"
-        num_keys = layer.attention.num_kv_heads
+        num_keys = layer.heads.num_kv_heads
         if num_keys % num_ranks and num_ranks % num_keys:
             return f"engine.tensor_parallel {num_ranks} neither divides nor is a multiple of its {num_keys} key heads"
     return None

@@ -46,7 +46,7 @@ def _layer(plan: DecoderPlan, layer: LayerPlan) -> Iterator[tuple[str, Shape]]:
     for name, exists in norms.items():
         if exists:
             yield from _norm(name, plan.hidden_size, has_bias=plan.has_norm_bias).items()
-    yield from _attention(layer.attention, plan.hidden_size)
+    yield from _attention(layer.heads, plan.hidden_size)
     if isinstance(layer.feed_forward, ExpertsPlan):
         yield from _experts(layer.feed_forward, plan.hidden_size)
     else:
