@@ -66,6 +66,21 @@ RecurrentPlan random_recurrent() {
   return plan;
 }
 
+// Return the index of a rotary table that fits heads of a size, or -1.
+int random_rotary(const Options& options, int dim) {
+  int found = -1;
+  for (size_t i = 0; i < options.rotary.size(); ++i)
+    if (2 * options.rotary[i].inverse_frequencies.size() <= static_cast<size_t>(dim) && !one_in(3))
+      found = static_cast<int>(i);
+  return found;
+}
+
+LatentPlan random_latent(const Options& options) {
+  const int rotated_dim = 2 * between(1, 20);
+  return {between(1, 40), between(1, 70), one_in(2) ? between(1, 50) : 0,      between(1, 40), rotated_dim,
+          between(1, 40), random_rotary(options, rotated_dim), 0.3f, 1e-6f, one_in(2),      one_in(2)};
+}
+
 LayerPlan random_layer(const Options& options) {
   const int kv_heads = between(1, 3), head_dim = 2 * between(1, 40);
   const bool is_parallel = one_in(4), has_bias = one_in(2);
@@ -74,7 +89,7 @@ LayerPlan random_layer(const Options& options) {
                      kv_heads,
                      head_dim,
                      one_in(2) ? between(1, 90) : 0,
-                     -1,
+                     random_rotary(options, head_dim),
                      0.3f,
                      one_in(4) ? 5.0f : 0.0f,
                      one_in(4) ? 2.0f : 0.0f,
@@ -86,10 +101,16 @@ LayerPlan random_layer(const Options& options) {
                      one_in(3),
                      one_in(3),
                      one_in(2) ? 1.0f : 0.7f,
+                     one_in(4) ? 0.1f : 0.0f,
+                     between(1, 30),
                      options.plan.has_head || one_in(3)};
-  for (size_t i = 0; i < options.rotary.size(); ++i)
-    if (2 * options.rotary[i].inverse_frequencies.size() <= static_cast<size_t>(head_dim) && !one_in(3))
-      layer.attention.rotary = static_cast<int>(i);
+  layer.attention.rotary = random_rotary(options, head_dim);
+  if (one_in(3)) {
+    layer.attention = {};
+    layer.latent = random_latent(options);
+  }
+  layer.has_attended_norm = layer.latent.kv_rank == 0 && one_in(4);
+  layer.has_inner_norm = one_in(4);
   layer.feed_forward = {between(1, 100), static_cast<Activation>(between(0, 5)), !one_in(3), one_in(2), 1.0f,
                         one_in(2) ? 1.0f : 0.7f};
   layer.has_attention_norm = !one_in(4);
@@ -101,6 +122,7 @@ LayerPlan random_layer(const Options& options) {
   layer.is_parallel = is_parallel;
   if (!is_parallel && one_in(2)) {
     layer.feed_forward = {};
+    layer.has_inner_norm = false;
     layer.experts = random_experts();
   }
   if (options.plan.has_head && !is_parallel && !layer.has_attention_output_norm && one_in(2)) {
@@ -181,6 +203,12 @@ struct Parts {
       field = {};
     else
       each_field(field, static_cast<Visitor&>(*this));
+  }
+  void either(const char*, const char*, LatentPlan& latent, AttentionPlan& attention) {
+    if (latent.kv_rank > 0)
+      part("", latent);
+    else
+      part("", attention);
   }
   void either(const char*, const char*, ExpertsPlan& experts, DensePlan& dense) {
     if (experts.num_experts != 0)

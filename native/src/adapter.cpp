@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "latent_adapter.h"
+
 namespace sluice {
 
 namespace {
@@ -61,7 +63,8 @@ void pack_up(const Columns& columns, const std::vector<LowRank::Span>& spans, Ty
 }  // namespace
 
 Adapter::Adapter(Type type, const std::vector<Layer>& layers, const std::vector<AdaptedModule>& modules)
-    : products_(layers.size() * kProducts), spans_(products_.size()) {
+    : products_(layers.size() * kProducts), spans_(products_.size()), latents_(layers.size()) {
+  add_latents(type, layers, modules);
   const size_t element = type == Type::Float32 ? 4 : 2;
   std::vector<size_t> at(products_.size());
   size_t bytes = 0;
@@ -71,8 +74,9 @@ Adapter::Adapter(Type type, const std::vector<Layer>& layers, const std::vector<
     const int num_columns = found.back().first + groups_of(found.back().module->rank) * kRows;
     most_columns_ = std::max(most_columns_, num_columns);
     const Layer& layer = layers[i / kProducts];
-    const Matrix* const weights[] = {&layer.qkv, &layer.output, &layer.gate_up, &layer.down,
-                                     &layer.recurrent.input, &layer.recurrent.output};
+    const Matrix* const query_up = layer.latent == nullptr ? nullptr : &layer.latent->query_up;
+    const Matrix* const weights[] = {&layer.qkv,  &layer.output,          &layer.gate_up,
+                                     &layer.down, &layer.recurrent.input, &layer.recurrent.output, query_up};
     products_[i].down = plan_matrix(type, num_columns, weights[i % kProducts]->cols);
     spans_[i].resize(weights[i % kProducts]->groups);
     products_[i].spans = spans_[i].data();
@@ -91,6 +95,30 @@ Adapter::Adapter(Type type, const std::vector<Layer>& layers, const std::vector<
       pack_rows(product.down, each.first, RowOrder::Plain, each.module->down, Stored::Float32, 0, each.module->rank);
       pack_up(each, spans_[i], type, up);
     }
+  }
+}
+
+void Adapter::add_latents(Type type, const std::vector<Layer>& layers, const std::vector<AdaptedModule>& modules) {
+  size_t bytes = 0;
+  for (const AdaptedModule& module : modules) {
+    if (module.destination.product != kLatentUp) continue;
+    LatentLowRank& to = latents_[module.destination.layer];
+    const LatentPlan& plan = layers[module.destination.layer].plan.latent;
+    plan_latent_low_rank(plan, type, module.rank, to);
+    most_latent_columns_ = std::max(most_latent_columns_, plan.num_heads * to.rank);
+    each_matrix(to, [&](const Matrix& matrix) { bytes += matrix_bytes(matrix, false); });
+  }
+  if (bytes == 0) return;
+  latent_memory_ = Arena(bytes);
+  uint8_t* memory = latent_memory_.data();
+  for (const AdaptedModule& module : modules) {
+    if (module.destination.product != kLatentUp) continue;
+    LatentLowRank& to = latents_[module.destination.layer];
+    each_matrix(to, [&](Matrix& matrix) {
+      place_matrix(matrix, false, memory);
+      memory += matrix_bytes(matrix, false);
+    });
+    pack_latent_low_rank(layers[module.destination.layer].plan.latent, module, to);
   }
 }
 
@@ -113,7 +141,7 @@ void Adapters::sort(Sorted& to, const std::vector<int32_t>& slot_of_row) const {
       to.rows.push_back(static_cast<int32_t>(row));
     }
     const int count = static_cast<int>(to.rows.data() + to.rows.size() - first);
-    if (count > 0) to.parts.push_back({adapter.products(), first, count});
+    if (count > 0) to.parts.push_back({adapter.products(), adapter.latents(), first, count});
   }
 }
 
@@ -128,17 +156,21 @@ const Adapted* Adapters::prepare(const Step& step, Type weight_type) {
   for (int row = 0; row < batch.num_rows; ++row)
     slot_of_row_[row] = batch.adapters[step.sequence_of[batch.output_rows[row]]];
   sort(outputs_, slot_of_row_);
-  int columns = 0;
-  for (const auto& each : held_) columns = std::max(columns, each.second.most_columns());
+  int columns = 0, latent_columns = 0;
+  for (const auto& each : held_) {
+    columns = std::max(columns, each.second.most_columns());
+    latent_columns = std::max(latent_columns, each.second.most_latent_columns());
+  }
   const bool quantizes = weight_type == Type::Int8 || weight_type == Type::Packed;
   const int widened = quantizes ? std::max(step.input_stride, step.inner_stride) : 0;
   const size_t rows = std::max(batch.num_tokens, batch.num_rows), low_bytes = round_up(rows * columns * 4, 64);
-  const size_t bytes = low_bytes + rows * widened * 4;
+  const size_t widened_bytes = round_up(rows * widened * 4, 64), bytes = low_bytes + widened_bytes + rows * latent_columns * 4;
   if (buffers_.size() < bytes) {
     buffers_ = Arena();
     buffers_ = Arena(bytes + bytes / 2);
   }
-  adapted_ = {tokens_.view(), outputs_.view(), buffers_.data(), columns, buffers_.data() + low_bytes, widened};
+  uint8_t *const low = buffers_.data(), *const wide = low + low_bytes;
+  adapted_ = {tokens_.view(), outputs_.view(), low, columns, wide, widened, wide + widened_bytes, latent_columns};
   return &adapted_;
 }
 

@@ -26,14 +26,20 @@ class Adapter {
   Adapter(Type type, const std::vector<Layer>& layers, const std::vector<AdaptedModule>& modules);
 
   const LowRank* products() const { return products_.data(); }
+  const LatentLowRank* latents() const { return latents_.data(); }
   int most_columns() const { return most_columns_; }
-  size_t bytes() const { return memory_.size(); }
+  // The widest rows between down and up of the products that expand latents, for all heads.
+  int most_latent_columns() const { return most_latent_columns_; }
+  size_t bytes() const { return memory_.size() + latent_memory_.size(); }
 
  private:
+  void add_latents(Type type, const std::vector<Layer>& layers, const std::vector<AdaptedModule>& modules);
+
   std::vector<LowRank> products_;  // [layers][kProducts]
   std::vector<std::vector<LowRank::Span>> spans_;
-  Arena memory_;
-  int most_columns_ = 0;
+  std::vector<LatentLowRank> latents_;  // [layers]
+  Arena memory_, latent_memory_;
+  int most_columns_ = 0, most_latent_columns_ = 0;
 };
 
 // The adapters of a model by slot, and the rows of a step that each of them changes.

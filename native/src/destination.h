@@ -15,8 +15,9 @@ struct Destination {
   int first = 0, count = 0;  // rows, or elements
   RowOrder order = RowOrder::Plain;
   int layer = -1;               // of a layer's matrix
-  Product product = kProducts;  // that the matrix is the weight of
-  int width = 0;                // of the rows of a vector that is a table; 0: it is none
+  // That the matrix is the weight of. For kLatentUp, rows are not those of the matrix (pack_latent_up).
+  Product product = kProducts;
+  int width = 0;  // of the rows of a vector that is a table; 0: it is none
 };
 
 struct Tensor {

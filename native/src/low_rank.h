@@ -5,7 +5,18 @@
 
 namespace sluice {
 
-enum Product : int { kQkv, kOutput, kGateUp, kDown, kRecurrentInput, kRecurrentOutput, kProducts };  // of a layer
+// The products of a layer; kLatentUp is divided by heads, and has a LatentLowRank instead of a LowRank.
+enum Product : int {
+  kQkv,
+  kOutput,
+  kGateUp,
+  kDown,
+  kRecurrentInput,
+  kRecurrentOutput,
+  kQueryUp,
+  kProducts,
+  kLatentUp
+};
 
 // An adapter's addition to one product y = x · weightᵀ, which is x · downᵀ · upᵀ. If the adapter changes several of the
 // modules that make up the product, their downs are stacked, each starting at a new group.
@@ -20,10 +31,22 @@ struct LowRank {
   const Span* spans;  // [groups of outputs]
 };
 
+// An adapter's addition to the product that expands latents, y = x · (up · down)ᵀ, divided like the product: a query of
+// a head is multiplied with the head's rows of up, transposed, and then with down, transposed; a head's sum of latents
+// with down and then with the head's rows of up. All matrices have a padded rank.
+struct LatentLowRank {
+  int rank = 0;         // padded to a multiple of 32; 0: the adapter does not change the product
+  Matrix query_down;    // for each head key_dim -> rank
+  Matrix query_up;      // rank -> kv_rank
+  Matrix value_down;    // kv_rank -> rank
+  Matrix value_up;      // for each head rank -> value_dim
+};
+
 // The rows of a step that adapters change: rows of all tokens, or only of the tokens whose logits are returned.
 struct AdaptedRows {
   struct Part {
     const LowRank* products;  // [layers][kProducts]
+    const LatentLowRank* latents;  // [layers]
     const int32_t* rows;      // in ascending order
     int num_rows;
   };
@@ -39,6 +62,8 @@ struct Adapted {
   int low_stride;
   void* widened;  // [rows][widened_stride], Int8 and Packed inputs in the type of the downs' inputs
   int widened_stride;
+  void* latent_low;  // [tokens][heads][rank], the rows of latents' products between down and up, in their inputs' type
+  int latent_stride;
 };
 
 }  // namespace sluice

@@ -49,6 +49,13 @@ Model::Model(const Options& options)
   weights_.rotary = rotary_.data();
   weights_.num_rotary = static_cast<int>(rotary_.size());
   plan_weights(options_, weights_, layers_);
+  latents_.reserve(layers_.size());  // no reallocation, since layers point into it
+  for (Layer& layer : layers_) {
+    if (layer.plan.latent.kv_rank == 0) continue;
+    layer.latent = &latents_.emplace_back();
+    plan_latent(layer.plan.latent, options_.type, *layer.latent);
+    latent_buffers_.include(layer.plan.latent, *layer.latent);
+  }
   for (Layer& layer : layers_) {
     if (layer.plan.experts.num_experts == 0) continue;
     expert_layers_.push_back(
@@ -111,7 +118,10 @@ void Model::load(const std::string& name, const StoredTensor& tensor) {
   }
   if (destination.matrix != nullptr && destination.matrix->type == Type::Packed)
     throw BadArgument("tensor: " + name + " must be loaded from its blocks");
-  if (destination.matrix == &rows_) {
+  if (destination.product == kLatentUp) {
+    Layer& layer = layers_[destination.layer];
+    pack_latent_up(layer.plan.latent, *layer.latent, tensor.data, tensor.stored);
+  } else if (destination.matrix == &rows_) {
     store_rows(rows_.type, row_memory_.data(), tensor.data, tensor.stored, expected[0] * expected[1]);
   } else if (destination.matrix != nullptr) {
     pack_in_chunks(destination.count, [&](int begin, int end) {
@@ -147,9 +157,11 @@ std::vector<std::string> Model::missing() const {
 
 std::vector<size_t> Model::bytes_per_slot() const {
   std::vector<size_t> bytes;
-  for (const LayerPlan& layer : options_.layers)
-    bytes.push_back(bytes_of(options_.cache_type) * 2 * layer.attention.padded_head_dim() *
-                    layer.attention.num_kv_heads);
+  for (const Layer& layer : layers_) {
+    const AttentionPlan& attention = layer.plan.attention;
+    const int num_rows = (layer.latent != nullptr ? 1 : 2) * attention.num_kv_heads;  // of keys and values
+    bytes.push_back(bytes_of(options_.cache_type) * attention.padded_head_dim() * num_rows);
+  }
   return bytes;
 }
 
@@ -171,7 +183,7 @@ void Model::allocate(int num_blocks, int block_size, const std::vector<int>& gro
     part.group = groups.empty() ? 0 : groups[i];
     part.offset = used[part.group];
     part.part_bytes = bytes_of(cache.type) * kRows * attention.padded_head_dim();
-    part.head_bytes = 2 * part.part_bytes * (block_size / kRows);
+    part.head_bytes = (layers_[i].latent != nullptr ? 1 : 2) * part.part_bytes * (block_size / kRows);
     used[part.group] += part.head_bytes * attention.num_kv_heads;
   }
   cache.block_bytes = *std::max_element(used.begin(), used.end());
@@ -206,10 +218,12 @@ void Model::reserve(const Batch& batch, int num_threads) {
   const auto input_stride = [&](int width) { return is_packed ? packed_stride(width) : stride(width); };
   step_.residual_stride = stride(hidden);
   step_.input_stride = input_stride(std::max(hidden, extent_.mixed_width));
-  step_.wide_stride = stride(std::max({extent_.wide_width, extent_.mixed_width, quantizes ? extent_.inner_width : 0}));
+  const int wide_inner = quantizes ? extent_.inner_width : extent_.wide_inner_width;
+  step_.wide_stride = stride(std::max({extent_.wide_width, extent_.mixed_width, wide_inner}));
   step_.inner_stride = input_stride(extent_.inner_width);
   const size_t piece_rows = std::max(kPieceRows, extent_.group_size) + 16, width = extent_.padded_head_dim;
-  const size_t attention_bytes = piece_rows * (8 * width + 8 * 64 + 64 + 8) + 7 * 64;
+  const size_t values = 64 * 4 * static_cast<size_t>(padded(extent_.latent_width));  // of latents, as values are packed
+  const size_t attention_bytes = piece_rows * (8 * width + 8 * 64 + 64 + 8) + 7 * 64 + values;
   step_.scratch_bytes = round_up(std::max(attention_bytes, 4 * static_cast<size_t>(padded(hidden))), 4096);
   const size_t residual_bytes = rows * step_.residual_stride * 4;
   const size_t sizes[] = {residual_bytes,
@@ -280,6 +294,7 @@ void Model::compute(const Batch& batch, int num_threads) {
   step_.num_pieces = static_cast<int>(pieces_.size());
   step_.sequence_of = sequence_of_.data();
   step_.routing = expert_buffers_.reserve(step_, reserved_rows_);
+  step_.latents = latent_buffers_.reserve(reserved_rows_);
   step_.adapted = adapters_.prepare(step_, options_.type);
   step_.num_threads = num_threads;
   step_.phases = &phases_;

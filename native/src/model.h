@@ -15,6 +15,7 @@
 #include "arena.h"
 #include "destination.h"
 #include "expert_layer.h"
+#include "latent_layer.h"
 #include "pack.h"
 #include "packed_pack.h"
 #include "phases.h"
@@ -67,7 +68,8 @@ struct Options {
 // The largest sizes of all layers, from which the buffers of a step follow.
 struct Extent {
   // mixed_width: of the results of attention and of recurrent parts. wide_width: of their projected inputs.
-  int mixed_width = 0, wide_width = 0, inner_width = 0, padded_head_dim = 0, group_size = 1;
+  int mixed_width = 0, wide_width = 0, inner_width = 0, padded_head_dim = 0, group_size = 1, latent_width = 0;
+  int wide_inner_width = 0;  // of feed-forward parts with a norm of their inner numbers
   bool has_branch = false;
 };
 Extent extent_of(const Options& options);
@@ -148,6 +150,8 @@ class Model {
   std::vector<Layer> layers_;
   std::vector<std::unique_ptr<ExpertLayer>> expert_layers_;
   ExpertBuffers expert_buffers_;
+  std::vector<Latent> latents_;
+  LatentBuffers latent_buffers_;
   std::vector<Rotary> rotary_;
   std::vector<Tensor> tensors_;
   std::unordered_map<std::string, size_t> indices_;  // of tensors by name

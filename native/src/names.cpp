@@ -1,6 +1,7 @@
 // The names of a decoder's tensors, and the destination of each.
 #include "destination.h"
 #include "expert_layer.h"
+#include "latent_layer.h"
 
 namespace sluice {
 
@@ -35,13 +36,18 @@ void add_attention(Names& names, Layer& layer, int hidden) {
   const AttentionPlan& attention = layer.plan.attention;
   const int queries = attention.query_width(), keys = attention.key_width();
   const bool is_single = attention.head_norm == HeadNorm::Head;
-  names.rows("self_attn.q_proj", layer.qkv, kQkv, 0, queries);
-  if (attention.has_gate) names.rows("self_attn.gate_proj", layer.qkv, kQkv, attention.gate_column(), queries);
-  names.rows("self_attn.k_proj", layer.qkv, kQkv, queries, keys);
-  names.rows("self_attn.v_proj", layer.qkv, kQkv, queries + keys, keys);
+  if (layer.latent != nullptr) {
+    add_latent_tensors(layer, names.layer, names.prefix, names.tensors);
+  } else {
+    names.rows("self_attn.q_proj", layer.qkv, kQkv, 0, queries);
+    if (attention.has_gate) names.rows("self_attn.gate_proj", layer.qkv, kQkv, attention.gate_column(), queries);
+    names.rows("self_attn.k_proj", layer.qkv, kQkv, queries, keys);
+    names.rows("self_attn.v_proj", layer.qkv, kQkv, queries + keys, keys);
+  }
   names.rows("self_attn.o_proj", layer.output, kOutput, 0, hidden);
   names.norm("self_attn.q_norm", layer.query_norm, is_single ? attention.head_dim : queries);
   names.norm("self_attn.k_norm", layer.key_norm, is_single ? attention.head_dim : keys);
+  names.norm("self_attn.attended_norm", layer.attended_norm, queries);
   names.vector("self_attn.sinks", layer.sinks, attention.num_heads);
 }
 
@@ -84,6 +90,7 @@ void add_layer(Names& names, Layer& layer, int hidden) {
   } else {
     names.rows("mlp.up_proj", layer.gate_up, kGateUp, 0, width);
   }
+  names.norm("mlp.inner_norm", layer.inner_norm, width);
   names.rows("mlp.down_proj", layer.down, kDown, 0, hidden);
   names.vector("mlp.curve", layer.curve, kCurve);
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "expert_layer.h"
+#include "latent_layer.h"
 #include "model.h"
 
 namespace sluice {
@@ -15,18 +16,30 @@ void require(bool is_valid, const std::string& field, const std::string& rule) {
   if (!is_valid) throw BadArgument(field + " must " + rule);
 }
 
+void check_rotary(const Options& options, int rotary, int dim, const std::string& name, const char* size) {
+  const int count = static_cast<int>(options.rotary.size());
+  require(rotary < count, name + "rotary", "be below the number of tables, " + std::to_string(count));
+  if (rotary >= 0)
+    require(2 * options.rotary[rotary].inverse_frequencies.size() <= static_cast<size_t>(dim),
+            "rotary[" + std::to_string(rotary) + "].inverse_frequencies",
+            std::string("have at most ") + size + " / 2 elements");
+}
+
+void check_latent(const Options& options, const LatentPlan& plan, const std::string& name) {
+  const std::string most = std::to_string(kMostWidth);
+  require(plan.query_width() <= kMostWidth, name + "key_dim", "be at most " + most + " for all heads together");
+  require(plan.attended_width() <= kMostWidth, name + "value_dim", "be at most " + most + " for all heads together");
+  require(plan.num_heads * plan.cached_width() <= kMostWidth, name + "kv_rank",
+          "be at most " + most + " for all heads together");
+  check_rotary(options, plan.rotary, plan.rotated_dim, name, "rotated_dim");
+}
+
 void check_attention(const Options& options, const AttentionPlan& attention, const std::string& name) {
   require(attention.num_kv_heads <= attention.num_heads && attention.num_heads % attention.num_kv_heads == 0,
           name + "num_kv_heads", "divide num_heads");
   require(attention.query_width() <= kMostWidth, name + "head_dim",
           "be at most " + std::to_string(kMostWidth) + " for all heads together");
-  const int num_rotary = static_cast<int>(options.rotary.size());
-  require(attention.rotary < num_rotary, name + "rotary",
-          "be below the number of tables, " + std::to_string(num_rotary));
-  if (attention.rotary >= 0)
-    require(2 * options.rotary[attention.rotary].inverse_frequencies.size() <= static_cast<size_t>(attention.head_dim),
-            "rotary[" + std::to_string(attention.rotary) + "].inverse_frequencies",
-            "have at most head_dim / 2 elements");
+  check_rotary(options, attention.rotary, attention.head_dim, name, "head_dim");
   require(!attention.has_head_norm_bias || options.plan.norm_kind == NormKind::Layer, name + "has_head_norm_bias",
           "be false with norm_kind rms");
   require(attention.is_causal || !options.plan.has_head, name + "is_causal", "be true in a plan with a head");
@@ -52,7 +65,15 @@ void check_recurrent(const RecurrentPlan& plan, const std::string& name) {
 }
 
 void check_layer(const Options& options, const LayerPlan& layer, const std::string& at) {
-  if (layer.has_attention()) check_attention(options, layer.attention, at + ".attention.");
+  if (layer.latent.kv_rank > 0)
+    check_latent(options, layer.latent, at + ".attention.");
+  else if (layer.has_attention())
+    check_attention(options, layer.attention, at + ".attention.");
+  require(!layer.has_attended_norm || (layer.has_attention() && layer.latent.kv_rank == 0), at + ".has_attended_norm",
+          "be false over latents");
+  require(!layer.has_recurrent() || !(layer.has_attended_norm || layer.latent.kv_rank > 0), at + ".recurrent",
+          "be None for a layer with latents or has_attended_norm");
+  require(!layer.has_inner_norm || layer.feed_forward.width > 0, at + ".has_inner_norm", "be false for experts");
   if (layer.has_recurrent()) check_recurrent(layer.recurrent, at + ".recurrent.");
   require(!layer.has_recurrent() || !(layer.is_parallel || layer.has_attention_output_norm), at + ".recurrent",
           "be None for a layer with is_parallel or has_attention_output_norm");
@@ -62,6 +83,7 @@ void check_layer(const Options& options, const LayerPlan& layer, const std::stri
   if (experts.num_experts > 0) {
     check_experts(experts, at + ".feed_forward.");
     require(!layer.is_parallel, at + ".is_parallel", "be false for a layer with experts");
+    require(!layer.has_inner_norm, at + ".has_inner_norm", "be false for a layer with experts");
   }
   require(!layer.is_parallel || !(layer.has_attention_output_norm || layer.has_mlp_output_norm), at + ".is_parallel",
           "be false for a layer with output norms");
@@ -69,7 +91,7 @@ void check_layer(const Options& options, const LayerPlan& layer, const std::stri
           "be false for a layer with a norm after its attention");
   if (options.type == Type::Int8 || options.type == Type::Int4)
     for (const int columns : {options.plan.hidden_size, layer.feed_forward.width, experts.width, experts.shared_width,
-                              layer.attention.query_width(), layer.recurrent.inner_width()})
+                              layer.attended_width(), layer.latent.query_rank, layer.recurrent.inner_width()})
       require(columns <= kMostInt8Columns, "weight_type", "not be int8 or int4 for inputs wider than 65536");
 }
 
@@ -102,12 +124,18 @@ void check_plan(const Options& options) {
 Extent extent_of(const Options& options) {
   Extent extent;
   for (const LayerPlan& layer : options.layers) {
-    const AttentionPlan& attention = layer.attention;
-    extent.mixed_width = std::max({extent.mixed_width, attention.query_width(), layer.recurrent.inner_width()});
-    extent.wide_width = std::max(extent.wide_width, attention.qkv_width());
+    const AttentionPlan attention = layer.scores();
+    const bool is_latent = layer.latent.kv_rank > 0;
+    extent.mixed_width = std::max(
+        {extent.mixed_width, layer.attended_width(), layer.latent.query_rank, layer.recurrent.inner_width()});
+    extent.wide_width = std::max(extent.wide_width, is_latent ? wide_width(layer.latent) : attention.qkv_width());
     extent.inner_width = std::max(extent.inner_width, layer.feed_forward.width);
     extent.padded_head_dim = std::max(extent.padded_head_dim, attention.padded_head_dim());
-    if (layer.has_attention()) extent.group_size = std::max(extent.group_size, attention.group_size());
+    if (layer.has_attention())
+      extent.group_size = std::max(
+          extent.group_size, is_latent ? std::min(attention.num_heads, kLatentHeads) : attention.group_size());
+    extent.latent_width = std::max(extent.latent_width, layer.latent.kv_rank);
+    if (layer.has_inner_norm) extent.wide_inner_width = std::max(extent.wide_inner_width, layer.feed_forward.width);
     if (layer.has_recurrent()) extent.wide_width = std::max(extent.wide_width, layer.recurrent.wide_width());
     extent.has_branch |= layer.is_parallel || layer.has_attention_output_norm || layer.has_mlp_output_norm;
     extent.has_branch |= layer.has_attention() && layer.has_recurrent();

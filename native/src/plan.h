@@ -27,6 +27,9 @@ struct AttentionPlan {
   bool has_sinks;  // each head has a logit that takes part in the softmax and has no value
   bool has_gate;   // each number of a head's result is multiplied by the sigmoid of a projected one
   float output_multiplier;
+  // Queries at position p are multiplied by 1 + growth * log(1 + floor(p / growth_period)); 0: unchanged.
+  float growth;
+  int growth_period;
   bool is_causal;  // a token attends to no later one
 
   int padded_head_dim() const { return (head_dim + 15) / 16 * 16; }
@@ -91,6 +94,27 @@ struct RecurrentPlan {
   size_t state_numbers() const { return convolution_numbers() + num_heads * head_numbers(); }
 };
 
+// Multi-head latent attention (DeepSeek-V2): keys and values of all heads are products of one latent per token, which
+// is all that the cache holds, together with a rotated key that the heads share.
+struct LatentPlan {
+  int num_heads;
+  int kv_rank;      // size of a latent; 0: the layer has keys and values of its own
+  int query_rank;   // queries are two products with this inner size; 0: one product
+  int key_dim;      // of a head's queries and keys that are not rotated
+  int rotated_dim;  // of a head's queries and of the shared key
+  int value_dim;
+  int rotary;          // index of the rotary table; -1: no rotation
+  float scale;         // on scores
+  float norm_epsilon;  // of the norms of latents and of the queries' inner numbers
+  bool has_down_bias;  // of the products that give latents and the queries' inner numbers
+  bool has_output_bias;
+
+  int cached_width() const { return kv_rank + rotated_dim; }
+  int query_width() const { return num_heads * (key_dim + rotated_dim); }
+  int up_width() const { return num_heads * (key_dim + value_dim); }
+  int attended_width() const { return num_heads * value_dim; }
+};
+
 struct DensePlan {
   int width;
   Activation activation;
@@ -127,12 +151,16 @@ struct ExpertsPlan {
 };
 
 struct LayerPlan {
-  // Either, or both, which read the same inputs and whose results are added; or none.
+  // A mixer: attention, plain or over latents, or a recurrent part; or plain attention and a recurrent part, which read
+  // the same inputs and whose results are added; or none.
   AttentionPlan attention;  // with num_heads 0: none
+  LatentPlan latent;        // with kv_rank 0: none
   RecurrentPlan recurrent;  // with num_heads 0: none
   // The feed-forward part is dense or of experts; or there is none.
   DensePlan feed_forward;
   ExpertsPlan experts;
+  // Norms of the inputs of the attention's output product, and of the feed-forward part's second product.
+  bool has_attended_norm, has_inner_norm;
   // Norms before each part, and of its results before they are added to the residual.
   bool has_attention_norm, has_attention_output_norm, has_mlp_norm, has_mlp_output_norm;
   // Norms of the residual after a part's results were added.
@@ -140,9 +168,25 @@ struct LayerPlan {
   // Both parts read the same residual. Without a norm of its own, the feed-forward part uses attention's.
   bool is_parallel;
 
-  bool has_attention() const { return attention.num_heads > 0; }
+  bool has_attention() const { return attention.num_heads > 0 || latent.kv_rank > 0; }
   bool has_recurrent() const { return recurrent.num_heads > 0; }
   bool has_feed_forward() const { return feed_forward.width > 0 || experts.num_experts > 0; }
+  // Attention as queries meet cached keys. Over latents, all heads share one key: the latent and the rotated key.
+  AttentionPlan scores() const {
+    if (latent.kv_rank == 0) return attention;
+    AttentionPlan plan{};
+    plan.num_heads = latent.num_heads;
+    plan.num_kv_heads = 1;
+    plan.head_dim = latent.cached_width();
+    plan.rotary = latent.rotary;
+    plan.scale = latent.scale;
+    plan.has_qkv_bias = latent.has_down_bias;
+    plan.has_output_bias = latent.has_output_bias;
+    plan.output_multiplier = 1;
+    plan.is_causal = true;
+    return plan;
+  }
+  int attended_width() const { return latent.kv_rank > 0 ? latent.attended_width() : attention.query_width(); }
 };
 
 struct DecoderPlan {

@@ -41,6 +41,8 @@ void each_field(AttentionPlan& plan, Visitor& visitor) {
   visitor.flag("has_sinks", plan.has_sinks);
   visitor.flag("has_gate", plan.has_gate);
   visitor.number("output_multiplier", plan.output_multiplier, -kMostNumber, kMostNumber);
+  visitor.number("growth", plan.growth, 0, kMostNumber);
+  visitor.number("growth_period", plan.growth_period, 1, kMostWindow);
   visitor.flag("is_causal", plan.is_causal);
 }
 
@@ -65,6 +67,21 @@ void each_field(RecurrentPlan& plan, Visitor& visitor) {
   visitor.number("query_multiplier", plan.query_multiplier, -kMostNumber, kMostNumber);
   visitor.number("step_multiplier", plan.step_multiplier, -kMostNumber, kMostNumber);
   visitor.number("output_multiplier", plan.output_multiplier, -kMostNumber, kMostNumber);
+}
+
+template <class Visitor>
+void each_field(LatentPlan& plan, Visitor& visitor) {
+  visitor.number("num_heads", plan.num_heads, 1, kMostHeads);
+  visitor.number("kv_rank", plan.kv_rank, 1, kMostHeadDim);
+  visitor.number("query_rank", plan.query_rank, 0, kMostWidth);
+  visitor.number("key_dim", plan.key_dim, 1, kMostHeadDim);
+  visitor.number("rotated_dim", plan.rotated_dim, 1, kMostHeadDim);
+  visitor.number("value_dim", plan.value_dim, 1, kMostHeadDim);
+  visitor.number("rotary", plan.rotary, -1, kMostLayers);
+  visitor.number("scale", plan.scale, -kMostNumber, kMostNumber);
+  visitor.number("norm_epsilon", plan.norm_epsilon, 0, kMostNumber);
+  visitor.flag("has_down_bias", plan.has_down_bias);
+  visitor.flag("has_output_bias", plan.has_output_bias);
 }
 
 template <class Visitor>
@@ -102,9 +119,11 @@ void each_field(ExpertsPlan& plan, Visitor& visitor) {
 
 template <class Visitor>
 void each_field(LayerPlan& plan, Visitor& visitor) {
-  visitor.optional("attention", plan.attention);
+  visitor.either("attention", "kv_rank", plan.latent, plan.attention);
   visitor.optional("recurrent", plan.recurrent);
   visitor.either("feed_forward", "num_experts", plan.experts, plan.feed_forward);
+  visitor.flag("has_attended_norm", plan.has_attended_norm);
+  visitor.flag("has_inner_norm", plan.has_inner_norm);
   visitor.flag("has_attention_norm", plan.has_attention_norm);
   visitor.flag("has_attention_output_norm", plan.has_attention_output_norm);
   visitor.flag("has_mlp_norm", plan.has_mlp_norm);

@@ -51,7 +51,8 @@ struct Norm {
   float* bias = nullptr;  // or null
 };
 
-// Where the keys and values of a layer lie in a block: for each kv head, its keys and then its values.
+// Where the keys and values of a layer lie in a block: for each kv head, its keys and then its values. A layer with
+// latents has the keys of one head only.
 struct CachePart {
   int group = 0;          // of the layers whose blocks have the same tables
   size_t offset = 0;      // of the layer in a block
@@ -60,6 +61,7 @@ struct CachePart {
 };
 
 struct Experts;
+struct Latent;
 
 // The weights of a layer's recurrent part.
 struct Recurrent {
@@ -78,14 +80,17 @@ struct Layer {
   LayerPlan plan;
   Norm attention_norm, attention_output_norm, mlp_norm, mlp_output_norm;  // [hidden]
   Norm attention_sum_norm, mlp_sum_norm;                                  // [hidden]
-  Norm query_norm, key_norm;                                              // [head_dim], or [the width of all heads]
+  Norm query_norm, key_norm;  // [head_dim], or [the width of all heads]
+  Norm attended_norm;         // [the width of all heads]
+  Norm inner_norm;            // [width]
   float* sinks;                                                           // [heads] or null
   float* curve;    // of Xielu: its factors above and below 0, of the linear term, and its limit; or null
-  Matrix qkv;      // hidden -> (heads + 2 * kv heads) * head_dim: queries, keys, values; then gates if there are any
+  Matrix qkv;      // hidden -> (heads + 2 * kv heads) * head_dim: queries, keys, values, then any gates; or as Latent says
   Matrix output;   // heads * head_dim -> hidden
   Matrix gate_up;  // hidden -> 2 * width: 16 rows of gate, 16 of up, and so on; or hidden -> width
   Matrix down;     // width -> hidden
   Experts* experts;  // null: gate_up and down are the feed-forward part
+  Latent* latent;    // null: attention is plain
   CachePart cache;
   Recurrent recurrent;
 };
@@ -163,6 +168,7 @@ struct Piece {
 class Phases;
 struct Adapted;
 struct Routing;
+struct LatentRows;
 
 // Everything one step needs, read by all threads.
 struct Step {
@@ -190,6 +196,7 @@ struct Step {
   size_t scratch_bytes;
   const Adapted* adapted;  // null: no row has an adapter
   const Routing* routing;  // null: no layer has experts
+  const LatentRows* latents;  // null: no layer has latents
 };
 
 constexpr int kCurve = 4;       // numbers of a layer that describe Xielu

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "expert_layer.h"
+#include "latent_layer.h"
 #include "model.h"
 
 namespace sluice {
@@ -52,8 +53,11 @@ void each_part(const Options& options, Weights& weights, std::vector<Layer>& lay
     const bool has_norm = attention.head_norm != HeadNorm::None;
     norm(layer.query_norm, has_norm, has_bias, is_single ? attention.head_dim : attention.query_width());
     norm(layer.key_norm, has_norm, has_bias, is_single ? attention.head_dim : attention.key_width());
+    norm(layer.attended_norm, layer.plan.has_attended_norm, plan.has_norm_bias, attention.query_width());
+    norm(layer.inner_norm, layer.plan.has_inner_norm, plan.has_norm_bias, dense.width);
     if (attention.has_sinks) vector(layer.sinks, attention.num_heads);
     if (dense.activation == Activation::Xielu) vector(layer.curve, kCurve);
+    if (layer.latent != nullptr) each_latent_part(layer.plan.latent, *layer.latent, vector, matrix);
     matrix(layer.qkv, attention.has_qkv_bias);
     matrix(layer.output, attention.has_output_bias);
     if (layer.plan.has_recurrent()) each_recurrent_part(layer.plan.recurrent, layer.recurrent, vector, matrix);
@@ -77,7 +81,9 @@ void plan_weights(const Options& options, Weights& weights, std::vector<Layer>& 
     Layer& layer = layers[i];
     layer = {};
     layer.plan = options.layers[i];
+    layer.plan.attention = layer.plan.scores();
     const AttentionPlan& attention = layer.plan.attention;
+    const LatentPlan& latent = layer.plan.latent;
     const DensePlan& dense = layer.plan.feed_forward;
     const int inner = groups_of(dense.width) * kRows;
     if (layer.plan.has_attention() || layer.plan.has_recurrent()) weights.last_mixer = static_cast<int>(i);
@@ -85,8 +91,10 @@ void plan_weights(const Options& options, Weights& weights, std::vector<Layer>& 
       layer.recurrent.input = plan_matrix(options.type, layer.plan.recurrent.input_width(), hidden);
       layer.recurrent.output = plan_matrix(options.type, hidden, layer.plan.recurrent.inner_width());
     }
-    layer.qkv = plan_matrix(options.type, attention.qkv_width(), hidden);
-    layer.output = plan_matrix(options.type, hidden, attention.query_width());
+    const int queries = latent.query_rank > 0 ? latent.query_rank : latent.query_width();
+    const int width = latent.kv_rank > 0 ? latent.cached_width() + queries : attention.qkv_width();
+    layer.qkv = plan_matrix(options.type, width, hidden);
+    layer.output = plan_matrix(options.type, hidden, layer.plan.attended_width());
     layer.gate_up = plan_matrix(options.type, dense.is_gated ? 2 * inner : dense.width, hidden);
     layer.down = plan_matrix(options.type, hidden, dense.width);
   }

@@ -159,6 +159,8 @@ def _cache_bytes_per_token(config: Any, num_bytes: float, num_ranks: int = 1) ->
     layers, heads = getattr(config, "num_hidden_layers", None), getattr(config, "num_attention_heads", None)
     if not layers or not heads:
         return None
+    if rank := getattr(config, "kv_lora_rank", None):  # all heads share a latent and a rotated key
+        return int(layers * (rank + config.qk_rope_head_dim) * num_bytes)
     key_heads = getattr(config, "num_key_value_heads", None) or heads
     size = getattr(config, "head_dim", None) or config.hidden_size // heads
     return int(2 * layers * max(1, key_heads // num_ranks) * size * num_bytes)

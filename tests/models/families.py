@@ -22,6 +22,37 @@ LENGTH = 90  # of a text, in tokens
 VARIANTS: dict[str, dict[str, Any]] = {
     "arcee, biases": {"attention_bias": True, "mlp_bias": True},
     "cohere, head norms": {"use_qk_norm": True, "attention_bias": True, "logit_scale": 1.0},
+    "deepseek_v2, groups": {
+        "num_experts": 8,
+        "topk_method": "group_limited_greedy",
+        "n_group": 4,
+        "topk_group": 2,
+        "attention_bias": True,
+        "routed_scaling_factor": 2.0,
+    },
+    "deepseek_v2, one product of queries": {"q_lora_rank": None, "attention_bias": True},
+    "deepseek_v3, groups": {
+        "num_local_experts": 8,
+        "n_group": 4,
+        "topk_group": 2,
+        "attention_bias": True,
+        "num_attention_heads": 20,
+        "num_key_value_heads": 20,
+        "kv_lora_rank": 40,
+        "qk_nope_head_dim": 20,
+    },
+    "deepseek_v3, yarn": {
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 1e4,
+            "factor": 4.0,
+            "original_max_position_embeddings": 64,
+            "mscale": 1.0,
+            "mscale_all_dim": 0.7,
+            "beta_fast": 32,
+            "beta_slow": 1,
+        },
+    },
     "ernie4_5, biases": {"use_bias": True},
     "falcon, one norm": {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1},
     "falcon, two norms": {"new_decoder_architecture": True, "num_kv_heads": 2},
@@ -48,6 +79,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "granitemoehybrid, dense": {"num_local_experts": 0, "position_embedding_type": "rope", "mamba_proj_bias": True},
     "lfm2, biases": {"conv_bias": True, "conv_L_cache": 4},
     "mamba2, biases": {"use_bias": True, "use_conv_bias": False, "time_step_limit": (0.1, 0.4)},
+    "ministral3, long": {
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 1e4,
+            "factor": 4.0,
+            "original_max_position_embeddings": 20,
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+            "llama_4_scaling_beta": 0.4,
+        },
+    },
     "nemotron, biases": {"attention_bias": True, "mlp_bias": True},
     "olmo, limited": {"clip_qkv": 0.5},
     "phi, head norms": {"qk_layernorm": True},
@@ -60,11 +102,16 @@ ATTENTION_NAMES = tuple(name for name in NAMES if name.partition(",")[0] not in 
 _MIXERS = {"attn", "attention", "self_attn", "self_attention", "linear_attn", "conv", "mamba", "mixer"}
 
 
+def config_of(name: str) -> Any:
+    """Return the configuration of a small model."""
+    return small(name.partition(",")[0], **VARIANTS.get(name, {}))
+
+
 @cache
 def model_of(name: str) -> Any:
     """Return a small random transformers model whose logits differ clearly."""
     torch.manual_seed(0)
-    config = small(name.partition(",")[0], **VARIANTS.get(name, {}))
+    config = config_of(name)
     model: Any = class_of(config)(config)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():

@@ -106,7 +106,7 @@ _MORE: dict[str, dict[str, Any]] = {
     **dict.fromkeys(
         (
             *("axk1", "axk2", "deepseek_v2", "deepseek_v3", "deepseek_v32", "dots3_note_text", "glm4_moe_lite"),
-            *("glm_moe_dsa", "minicpm3", "youtu", "kimi_linear", "hy_v4", "bailing_hybrid"),
+            *("glm_moe_dsa", "minicpm3", "kimi_linear", "hy_v4", "bailing_hybrid"),
         ),
         _UNGROUPED,
     ),
@@ -119,6 +119,7 @@ _MORE: dict[str, dict[str, Any]] = {
     "glm4v_moe_text": {"rope_parameters": {**_AXES, "mrope_section": [1, 1, 2]}},
     "hunyuan_vl_text": {"rope_parameters": {**_AXES, "mrope_section": [2, 2, 2, 2]}},
     "mistral_large4_text": _UNGROUPED,
+    "youtu": {"pad_token_id": None, **_UNGROUPED},  # transformers zeroes this token's embedding when it loads a model
     "diffusion_gemma_text": {"top_k_experts": 2},
     "glm4v_text": _OF_AXES,
     "glm_ocr_text": _OF_AXES,

@@ -14,6 +14,7 @@ from service.engine.models.checkpoint.text_part import text_part
 from tests.engine.packing import fp8_tensor
 from tests.models.comparison import CONFIG, compare
 from tests.models.made import made
+from tests.models.shapes import small
 
 # Architectures by the backend of their decoder; a common decoder does not need transformers.
 SERVED = {
@@ -40,6 +41,13 @@ async def test_text_is_answered_as_by_the_whole_model(kind: str, tmp_path: Path)
     """Tokens and logprobs of concurrent requests are those of transformers' whole model."""
     outcome = await compare(made(kind, tmp_path), tmp_path)
     assert (outcome.backend, outcome.message) == (SERVED[kind], "")
+
+
+async def test_the_decoder_of_ministral_3_is_native(tmp_path: Path) -> None:
+    """A decoder whose configuration only transformers reads is served without the rest of the model."""
+    model = made("mistral3", tmp_path, text_config=small("ministral3").to_dict())
+    outcome = await compare(model, tmp_path)
+    assert (outcome.backend, outcome.message) == ("native", "")
 
 
 @pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_vl"])

@@ -83,6 +83,8 @@ def test_numbers_that_are_not_finite_are_not_hidden(name: str) -> None:
 
 
 UNSUPPORTED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "deepseek_v2": ("deepseek_v2", {"topk_method": "noaux_tc"}, "topk_method is 'noaux_tc'"),
+    "deepseek_v3": ("deepseek_v3", {"rope_interleave": False}, "rope_interleave is False"),
     "falcon": ("falcon", {"alibi": True}, "alibi is True"),
     "gemma": ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention is True"),
     "llama": ("llama", {"hidden_act": "tanh"}, "hidden_act is 'tanh'"),

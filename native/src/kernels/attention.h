@@ -7,6 +7,7 @@
 #include "activation.h"
 #include "cached.h"
 #include "rows.h"
+#include "turn.h"
 #if defined(SLUICE_SET_amx)
 #include "attention_unit.h"
 #endif
@@ -26,15 +27,18 @@ constexpr int kAttendRows = 1, kAttendGroups = 2;
 template <class Format>
 struct Rows {
   using Input = typename Format::Input;
-  Input* queries;  // [rows][padded head_dim]
+  Input* queries;  // [rows][width]
   Input* weights;  // [rows][64]
   float* scores;   // [rows][64]
-  float* sums;     // [rows][padded head_dim], of weighted values
+  float* sums;     // [rows][value_width], of weighted values
   float* totals;   // [rows][16], of weights, lane by lane
   float* largest;  // [rows]
   float* rescale;  // [rows]
 
-  Rows(uint8_t* scratch, int rows, int width) {
+  uint8_t* rest;   // of the scratch memory
+
+  // The widths of queries and of values are padded.
+  Rows(uint8_t* scratch, int rows, int width, int value_width) {
     const auto take = [&](size_t bytes) {
       uint8_t* at = scratch;
       scratch += round_up(bytes, 64);
@@ -44,10 +48,11 @@ struct Rows {
     queries = reinterpret_cast<Input*>(take(count * width * sizeof(Input)));
     weights = reinterpret_cast<Input*>(take(count * kKeys * sizeof(Input)));
     scores = reinterpret_cast<float*>(take(count * kKeys * sizeof(float)));
-    sums = reinterpret_cast<float*>(take(count * width * sizeof(float)));
+    sums = reinterpret_cast<float*>(take(count * value_width * sizeof(float)));
     totals = reinterpret_cast<float*>(take(count * 16 * sizeof(float)));
     largest = reinterpret_cast<float*>(take(count * sizeof(float)));
     rescale = reinterpret_cast<float*>(take(count * sizeof(float)));
+    rest = scratch;
   }
 };
 
@@ -211,32 +216,48 @@ inline Span span_of(const Step& step, int layer, const Piece& piece) {
   return {first, earliest_of(plan, first), latest_of(plan, last, length)};
 }
 
-// Compute attention of one piece's tokens with one kv head. Queries are read from step.wide; results are written to
-// `out` [tokens][out_stride], heads adjacent. `after` is the unit that this thread will likely compute next, or -1.
+// Where the queries of a layer are read and its results are written, both [tokens][stride] with adjacent heads, and how
+// many query heads of a kv head are one unit of work.
+template <class Out>
+struct HeadRows {
+  const float* queries;
+  size_t query_stride;
+  Out* out;
+  size_t out_stride;
+  int out_dim, out_head_stride;  // results of a head; those that are not values are zeros
+  int num_heads;                 // of a unit
+  int num_units;                 // of a piece
+};
+
+// Compute attention of one piece's tokens with some heads. `after` is the unit that this thread will likely compute
+// next, or -1.
 template <class Format, class Out>
-void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, Out* out, size_t out_stride) {
-  const AttentionPlan& plan = step.weights->layers[layer].plan.attention;
-  const float* sinks = step.weights->layers[layer].sinks;
-  const Piece& piece = step.pieces[unit / plan.num_kv_heads];
-  const int kv_head = unit % plan.num_kv_heads;
-  const int group_size = plan.group_size(), width = plan.padded_head_dim(), dim = plan.head_dim;
+void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, const HeadRows<Out>& heads) {
+  const Layer& weights = step.weights->layers[layer];
+  const AttentionPlan& plan = weights.plan.attention;
+  const bool is_latent = weights.latent != nullptr;
+  const float* sinks = weights.sinks;
+  const Piece& piece = step.pieces[unit / heads.num_units];
+  const int first_head = unit % heads.num_units * heads.num_heads, kv_head = first_head / plan.group_size();
+  const int rest = plan.num_heads - first_head, group_size = rest < heads.num_heads ? rest : heads.num_heads;
+  const int width = plan.padded_head_dim(), dim = plan.head_dim;
+  const int value_width = is_latent ? (heads.out_dim + 15) / 16 * 16 : width;
   const int length = step.batch.context_lengths[piece.sequence];
   const int num_rows = piece.num_tokens * group_size;
 #if defined(SLUICE_SET_amx)
   if constexpr (std::is_same_v<Format, BFloat16Format>) begin_attention_on_unit();
-  const Rows<Format> rows(scratch, (num_rows + kUnitRows - 1) / kUnitRows * kUnitRows, width);
+  const Rows<Format> rows(scratch, (num_rows + kUnitRows - 1) / kUnitRows * kUnitRows, width, value_width);
 #else
-  const Rows<Format> rows(scratch, num_rows, width);
+  const Rows<Format> rows(scratch, num_rows, width, value_width);
 #endif
   const Span span = span_of(step, layer, piece);
 
   for (int row = 0; row < num_rows; ++row) {
-    const int token = piece.first_token + row / group_size, head = kv_head * group_size + row % group_size;
-    const float* from = step.wide + static_cast<size_t>(token) * step.wide_stride + head * dim;
-    for (int d = 0; d < width; d += 16) {
+    const int token = piece.first_token + row / group_size, head = first_head + row % group_size;
+    const float* from = heads.queries + static_cast<size_t>(token) * heads.query_stride + head * dim;
+    for (int d = 0; d < width; d += 16)
       store_input(rows.queries + static_cast<size_t>(row) * width + d, load_some(from + d, dim - d));
-      store16(rows.sums + static_cast<size_t>(row) * width + d, all16(0));
-    }
+    for (int d = 0; d < value_width; d += 16) store16(rows.sums + static_cast<size_t>(row) * value_width + d, all16(0));
     store16(rows.totals + row * 16, all16(0));
     rows.largest[row] = -1e30f;
     rows.rescale[row] = 1;
@@ -254,10 +275,11 @@ void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, 
     if (!is_last) {
       next = slots_of(head, base + kKeys, span.earliest, span.last);
     } else if (after >= 0) {
-      const Piece& then = step.pieces[after / plan.num_kv_heads];
+      const Piece& then = step.pieces[after / heads.num_units];
       const Span its = span_of(step, layer, then);
-      next = slots_of(head_of(step, layer, then.sequence, after % plan.num_kv_heads), its.earliest / kKeys * kKeys,
-                      its.earliest, its.last);
+      const int its_head = after % heads.num_units * heads.num_heads / plan.group_size();
+      next = slots_of(head_of(step, layer, then.sequence, its_head), its.earliest / kKeys * kKeys, its.earliest,
+                      its.last);
     }
     const Slots* ahead = is_last && after < 0 ? nullptr : &next;
     meet_keys<Format>(rows, num_rows, width, slots, ahead);
@@ -268,14 +290,15 @@ void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, 
       if (plan.soft_cap > 0) cap_scores(rows.scores + static_cast<size_t>(row) * kKeys, plan.scale, plan.soft_cap);
       weigh<Format>(rows, row, from, to, plan.soft_cap > 0 ? 1.0f : plan.scale);
     }
-    take_values<Format>(rows, num_rows, width, slots, ahead);
+    if (is_latent) values_of_keys<Format>(slots, value_width, rows.rest);
+    take_values<Format>(rows, num_rows, value_width, slots, is_latent ? nullptr : ahead);
     slots = next;
   }
 
   for (int row = 0; row < num_rows; ++row) {
-    const int token = piece.first_token + row / group_size, h = kv_head * group_size + row % group_size;
-    Out* to = out + static_cast<size_t>(token) * out_stride + h * dim;
-    const float* sums = rows.sums + static_cast<size_t>(row) * width;
+    const int token = piece.first_token + row / group_size, h = first_head + row % group_size;
+    Out* to = heads.out + static_cast<size_t>(token) * heads.out_stride + h * heads.out_head_stride;
+    const float* sums = rows.sums + static_cast<size_t>(row) * value_width;
     const float factor = 1.0f / sum_of(load16(rows.totals + static_cast<size_t>(row) * 16));
     int d = 0;
     if (plan.has_gate) {
@@ -285,8 +308,9 @@ void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, 
         store_some(to + d, load16(sums + d) * all16(factor) * gate, dim - d);
       }
     }
-    for (; d + 16 <= dim; d += 16) store_input(to + d, load16(sums + d) * all16(factor));
-    for (; d < dim; ++d) store_input(to + d, sums[d] * factor);
+    for (; d + 16 <= heads.out_dim; d += 16) store_input(to + d, load16(sums + d) * all16(factor));
+    for (; d < heads.out_dim; ++d) store_input(to + d, sums[d] * factor);
+    for (; is_latent && d < heads.out_head_stride; ++d) store_input(to + d, 0.0f);
   }
 }
 

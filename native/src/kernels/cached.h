@@ -30,14 +30,6 @@ inline Head head_of(const Step& step, int layer, int sequence, int kv_head) {
           cache.offset + kv_head * cache.head_bytes, cache.part_bytes, cache.head_bytes / 2};
 }
 
-// Load 16 numbers, or the first `count` of them followed by zeros.
-SLUICE_INLINE Lanes load_some(const float* p, int count) {
-  if (count >= 16) return load16(p);
-  alignas(64) float some[16] = {};
-  for (int i = 0; i < count; ++i) some[i] = p[i];
-  return load16(some);
-}
-
 // Store 16 numbers, or the first `count` of them, as floats or in the type of a product's inputs.
 template <class Number>
 SLUICE_INLINE void store_some(Number* p, const Lanes& x, int count) {
@@ -73,6 +65,39 @@ void write_slot(const Head& head, int slot, const float* key, const float* value
     for (int s = lane; s < end; ++s)
       for (int i = 0; i < count; ++i)
         values[d / 16 * 256 + s / pair * 16 * pair + i * pair + s % pair] = s == lane ? numbers[i] : Number{0};
+  }
+}
+
+// Write one token's key [head_dim] of a head that has no values, since its keys are used as values; with `clears`, zero
+// the following slots of the part.
+template <class Format>
+void write_key(const Head& head, int slot, const float* key, int head_dim, bool clears) {
+  constexpr int pair = Format::kColumns;
+  using Number = typename Format::Weight;
+  auto* keys = reinterpret_cast<Number*>(head.keys(slot / 16));
+  const int lane = slot % 16, end = clears ? 16 : lane + 1;
+  for (int d = 0; d < head_dim; d += 16) {
+    const int count = head_dim - d < 16 ? head_dim - d : 16;
+    alignas(64) Number numbers[16];
+    store_cached<Format>(numbers, load_some(key + d, count));
+    for (int i = 0; i < count; ++i) {
+      Number* to = keys + (d + i) / pair * 16 * pair + (d + i) % pair;
+      to[lane * pair] = numbers[i];
+      for (int s = lane + 1; s < end; ++s) to[s * pair] = Number{0};
+    }
+  }
+}
+
+// Call body(format) with the format of keys and values.
+template <class Body>
+void with_cached(const Cache& cache, const Body& body) {
+  switch (cache.type) {
+    case Stored::Float32:
+      return body(Float32Format{});
+    case Stored::BFloat16:
+      return body(BFloat16Format{});
+    case Stored::Float16:
+      return body(Float16Format{});
   }
 }
 

@@ -53,6 +53,13 @@ SLUICE_INLINE Lanes load16(const float* p) {
 SLUICE_INLINE void store16(float* p, const Lanes& x) {
   unroll<kRegisters>([&](auto r) __attribute__((always_inline)) { store(p + r * kLanes, x.v[r]); });
 }
+// Load 16 numbers, or the first `count` of them followed by zeros.
+SLUICE_INLINE Lanes load_some(const float* p, int count) {
+  if (count >= 16) return load16(p);
+  alignas(64) float some[16] = {};
+  for (int i = 0; i < count; ++i) some[i] = p[i];
+  return load16(some);
+}
 SLUICE_INLINE Lanes load16_half(const uint16_t* p) {
   Lanes x;
   unroll<kRegisters>([&](auto r) __attribute__((always_inline)) { x.v[r] = load_half(p + r * kLanes); });

@@ -52,7 +52,7 @@ struct RecurrentPhases {
       if (begin == 0 && plan.kind == Recurrence::ShortConvolution) clear(passage);
     });
     if (plan.kind != Recurrence::ShortConvolution) recur();
-    if constexpr (Thread<Weight>::kQuantizes) thread.quantize_wide(plan.inner_width(), thread.inputs());
+    if constexpr (Thread<Weight>::kQuantizes) thread.convert_wide({}, plan.inner_width(), thread.inputs());
   }
 
  private:

@@ -60,6 +60,12 @@ inline void rotate(float* x, const float* cosines, const float* sines, int half)
   }
 }
 
+// Multiply a query [width] by its factor at a position (AttentionPlan).
+inline void grow(float* x, int width, float growth, int period, int position) {
+  const float factor = 1.0f + growth * __builtin_logf(1.0f + static_cast<float>(position / period));
+  for (int i = 0; i < width; ++i) x[i] *= factor;
+}
+
 // Unpack one row of a packed weight to floats.
 inline void unpack_row(const Matrix& matrix, int row, float* out) {
   if (matrix.type == Type::Packed) return unpack_packed(matrix, row, out);

@@ -4,6 +4,7 @@
 #include "activation.h"
 #include "attention.h"
 #include "experts.h"
+#include "latent.h"
 #include "recurrent.h"
 #include "thread.h"
 
@@ -15,7 +16,7 @@ template <class Weight, class Head>
 struct ThreadStep : Thread<Weight> {
   using Own = Thread<Weight>;
   using Own::adapted, Own::batch, Own::kQuantizes, Own::plan, Own::step, Own::weights;
-  using Own::attended_row, Own::inner_row, Own::wide_row;
+  using Own::attended_row, Own::inner_row, Own::rotation, Own::wide_row;
   using typename Own::Added;
   using typename Own::Inputs;
 
@@ -45,11 +46,6 @@ struct ThreadStep : Thread<Weight> {
     if (plan.has_embedding_norm) normalize_row(plan, row, weights.embedding_norm, row);
   }
 
-  // A token's cosines of a table; its sines follow.
-  float* rotation(int token, const Rotary& rotary) const {
-    return step.rotation + static_cast<size_t>(token) * step.rotation_stride + rotary.offset;
-  }
-
   void queries_keys_values(const Layer& layer, const Added& added) {
     const float clip = layer.plan.attention.clip;
     this->multiply_into(
@@ -66,34 +62,27 @@ struct ThreadStep : Thread<Weight> {
     };
     const Lanes multiplier = all16(dense.gate_multiplier);
     const auto finish = [&](int row, int group, const float* sums, int count) {
-      auto* to = inner_row(row);
       with_activation(dense.activation, layer.curve, [&](auto activation) {
         if (dense.is_gated) {
           for (int n = 0; n < count; n += 2) {
             const Lanes gate = with_bias(sums + n * 16, group + n), up = with_bias(sums + n * 16 + 16, group + n + 1);
-            store_input(to + (group + n) / 2 * 16, activation(gate * multiplier) * up);
+            store_inner(layer, row, (group + n) / 2 * 16, activation(gate * multiplier) * up);
           }
         } else {
           for (int n = 0; n < count; ++n)
-            store_input(to + (group + n) * 16, activation(with_bias(sums + n * 16, group + n)));
+            store_inner(layer, row, (group + n) * 16, activation(with_bias(sums + n * 16, group + n)));
         }
       });
-      if (group + count == matrix.groups) this->clear_padding(to, groups_of(dense.width) * 16);
+      if (group + count == matrix.groups && layer.inner_norm.weight == nullptr)
+        this->clear_padding(inner_row(row), groups_of(dense.width) * 16);
     };
     this->template multiply_all<Weight>(matrix, this->inputs(), finish, added);
   }
 
-  // Call body(format) with the format of keys and values.
-  template <class Body>
-  void with_cached(const Body& body) {
-    switch (step.cache->type) {
-      case Stored::Float32:
-        return body(Float32Format{});
-      case Stored::BFloat16:
-        return body(BFloat16Format{});
-      case Stored::Float16:
-        return body(Float16Format{});
-    }
+  // Store 16 inner numbers of a feed-forward part; those that have a norm are floats.
+  void store_inner(const Layer& layer, int row, int at, const Lanes& numbers) const {
+    if (layer.inner_norm.weight == nullptr) return store_input(inner_row(row) + at, numbers);
+    store16(wide_row(row) + at, numbers);
   }
 
   // Rotate queries and keys, and write keys and values to the cache. Chunks are tokens and kv heads.
@@ -106,7 +95,7 @@ struct ThreadStep : Thread<Weight> {
       const int token = unit / attention.num_kv_heads, kv_head = unit % attention.num_kv_heads;
       float* heads = wide_row(token);
       if constexpr (!kQuantizes)
-        if (kv_head == 0) this->clear_padding(attended_row(token), attention.query_width());
+        if (kv_head == 0) this->clear_padding(this->input_row(token), attention.query_width());
       for (int g = 0; g < group_size; ++g) turn_head(layer, token, kv_head * group_size + g, heads);
       turn_head(layer, token, attention.num_heads + kv_head, heads);
       const int sequence = step.sequence_of[token], end = batch.row_offsets[sequence + 1];
@@ -114,7 +103,7 @@ struct ThreadStep : Thread<Weight> {
       const bool clears = token + 1 == end && slot % 16 <= token - batch.row_offsets[sequence];
       const float* key = heads + (attention.num_heads + kv_head) * dim;
       const auto head = head_of(step, index, sequence, kv_head);
-      with_cached([&](auto format) {
+      with_cached(*step.cache, [&](auto format) {
         write_slot<decltype(format)>(head, slot, key, key + attention.key_width(), dim, clears);
       });
     });
@@ -137,6 +126,8 @@ struct ThreadStep : Thread<Weight> {
       rotate(head, cosines, cosines + rotary.half, rotary.half);
     }
     if (has_norm && attention.norms_rotated) head_norm(plan, head, norm, first, dim);
+    if (attention.growth > 0 && !is_key)
+      grow(head, dim, attention.growth, attention.growth_period, batch.positions[token]);
   }
 
   // Normalize the queries of all heads together, and the keys.
@@ -148,16 +139,30 @@ struct ThreadStep : Thread<Weight> {
     });
   }
 
+  // The results are inputs of the next product, or floats in place of the queries if they are normalized or quantized.
   void attend_all(int index) {
+    const Layer& layer = weights.layers[index];
+    const int width = layer.plan.attention.query_width();
+    const bool has_norm = layer.attended_norm.weight != nullptr;
+    if (kQuantizes || has_norm) {
+      attend_to(index, wide_row(0), step.wide_stride);
+      this->convert_wide(layer.attended_norm, width, this->inputs());
+    } else {
+      attend_to(index, attended_row(0), step.input_stride);
+    }
+  }
+
+  template <class Out>
+  void attend_to(int index, Out* out, int out_stride) {
     const AttentionPlan& attention = weights.layers[index].plan.attention;
-    const int count = step.num_pieces * attention.num_kv_heads;
+    const int count = step.num_pieces * attention.num_kv_heads, dim = attention.head_dim;
+    const HeadRows<Out> heads{step.wide, static_cast<size_t>(step.wide_stride), out, static_cast<size_t>(out_stride),
+                              dim,       dim, attention.group_size(), attention.num_kv_heads};
     this->phase(count, [&](int unit) {
-      with_cached([&](auto format) {
-        attend<decltype(format)>(step, index, unit, unit + 1 < count ? unit + 1 : -1, this->scratch(), attended_row(0),
-                                 kQuantizes ? step.wide_stride : step.input_stride);
+      with_cached(*step.cache, [&](auto format) {
+        attend<decltype(format)>(step, index, unit, unit + 1 < count ? unit + 1 : -1, this->scratch(), heads);
       });
     });
-    if constexpr (kQuantizes) this->quantize_wide(attention.query_width(), this->inputs());
   }
 
   // The results of a mixer, the inputs of its output's product; after the last one, only those of the output rows.
@@ -172,8 +177,12 @@ struct ThreadStep : Thread<Weight> {
     const LayerPlan& parts = layer.plan;
     this->template normalize_rows<Weight>(layer.attention_norm);
     queries_keys_values(layer, this->added(index, kQkv, layer.qkv, this->inputs()));
-    rotate_and_cache(index);
-    attend_all(index);
+    if (layer.latent != nullptr) {
+      LatentPhases<Weight>{*this, index}.run();
+    } else {
+      rotate_and_cache(index);
+      attend_all(index);
+    }
     const Inputs attended = parts.has_recurrent() ? this->inputs() : mixed(index);
     const Added to_output = this->added(index, kOutput, layer.output, attended);
     if (!parts.is_parallel && !parts.has_attention_output_norm && !parts.has_recurrent())
@@ -234,7 +243,8 @@ struct ThreadStep : Thread<Weight> {
     const Layer& layer = weights.layers[index];
     gate_and_up(layer, this->added(index, kGateUp, layer.gate_up, this->inputs()));
     const Inputs inner = this->inner();
-    if constexpr (kQuantizes) this->quantize_wide(layer.plan.feed_forward.width, inner);
+    if (kQuantizes || layer.inner_norm.weight != nullptr)
+      this->convert_wide(layer.inner_norm, layer.plan.feed_forward.width, inner);
     const Added to_down = this->added(index, kDown, layer.down, inner);
     const float multiplier = layer.plan.feed_forward.output_multiplier;
     if (layer.plan.is_parallel) return this->add_with_branch(layer.down, inner, to_down, multiplier);

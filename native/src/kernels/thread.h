@@ -95,6 +95,10 @@ struct Thread {
   Input* input_row(int row) const {
     return static_cast<Input*>(step.input) + static_cast<size_t>(row) * step.input_stride;
   }
+  // A token's cosines of a table; its sines follow.
+  float* rotation(int token, const Rotary& rotary) const {
+    return step.rotation + static_cast<size_t>(token) * step.rotation_stride + rotary.offset;
+  }
   // The row for results that are inputs of the next product. Results to be quantized are stored as floats first.
   auto* attended_row(int row) const {
     if constexpr (kQuantizes)
@@ -135,12 +139,23 @@ struct Thread {
     each_row(num_rows, [&](int row) { normalize_row(plan, residual_row(row), norm, residual_row(row)); });
   }
 
-  // Quantize the first `width` columns of each row of step.wide to inputs.
-  void quantize_wide(int width, const Inputs& to) {
+  // Convert the first `width` columns of each row of step.wide to inputs, normalized if the norm has a weight.
+  void convert_wide(const Norm& norm, int width, const Inputs& to) {
     each_row(num_rows, [&](int row) {
-      auto* to_row = static_cast<Input*>(to.rows) + static_cast<size_t>(row) * to.stride;
-      to.scales[row] = quantize_inputs<Weight>(wide_row(row), width, to_row);
+      if (norm.weight != nullptr) head_norm(plan, wide_row(row), norm, 0, width);
+      convert(wide_row(row), width, to, row);
     });
+  }
+
+  // Convert numbers to a row of inputs.
+  void convert(const float* from, int width, const Inputs& to, int row) const {
+    Input* out = static_cast<Input*>(to.rows) + static_cast<size_t>(row) * to.stride;
+    if constexpr (kQuantizes) {
+      to.scales[row] = quantize_inputs<Weight>(from, width, out);
+    } else {
+      for (int i = 0; i < width; i += 16) store_input(out + i, load_some(from + i, width - i));
+      clear_padding(out, groups_of(width) * 16);
+    }
   }
 
   // Multiply all rows with `matrix`, and call finish(target, sums) for each 16 results of a row, with the address of

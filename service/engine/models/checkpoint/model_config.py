@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from service.engine.models.checkpoint.families.family_config import family_config
+from service.engine.models.checkpoint.families.family_config import FamilyConfig, family_config
 from service.engine.models.checkpoint.packed.packed_checkpoint import check_packing, quantization_in
 from service.engine.models.checkpoint.text_part import text_part, text_part_of
 from service.generation.errors import ModelLoadError
@@ -170,11 +170,16 @@ def _decoder_config(raw: dict[str, Any]) -> DecoderConfig | None:
     )
 
 
-def _text_part(raw: dict[str, Any]) -> DecoderConfig | None:
+def _text_part(raw: dict[str, Any]) -> DecoderConfig | FamilyConfig | None:
     """Return the decoder of a multimodal model, or None if it is uncommon."""
     text = text_part(raw)
-    config = _decoder_config(text) if text is not None else None
-    return replace(config, is_part=True) if config is not None else None
+    if text is None:
+        return None
+    if (config := _decoder_config(text)) is not None:
+        return replace(config, is_part=True)
+    if (family := family_config(text)) is not None:
+        family.is_part = True
+    return family
 
 
 def _bert_config(raw: dict[str, Any]) -> BertConfig | None:

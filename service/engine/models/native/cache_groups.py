@@ -42,13 +42,13 @@ def group_plan(plan: DecoderPlan, max_positions: int, sizes: Sequence[int]) -> L
     """
     if any(layer.recurrent is not None or layer.attention is None for layer in plan.layers):
         return one_group(len(plan.layers))
-    windows = [layer.heads.window for layer in plan.layers]
+    windows = [layer.window for layer in plan.layers]
     return group_layers([window if window < max_positions else 0 for window in windows], sizes)
 
 
 def max_cache_bytes(plan: DecoderPlan, num_tokens: int, max_chunk: int, block_size: int, number_bytes: float) -> int:
     """Return the most bytes of a sequence's cache, with chunks of at most `max_chunk` tokens."""
-    sizes = [2 * layer.heads.num_kv_heads * -(-layer.heads.head_dim // 16) * 16 for layer in plan.layers]
+    sizes = [layer.cached_width for layer in plan.layers]
     made = group_plan(plan, num_tokens, sizes)
     num_blocks = max_blocks(made.groups, num_tokens, max_chunk, block_size)
     return int(num_blocks * made.block_size(sizes) * block_size * number_bytes)

@@ -42,6 +42,9 @@ class AttentionPlan:
     has_sinks: bool = False  # each head has a logit that takes part in the softmax and has no value
     has_gate: bool = False  # each number of a head's result is multiplied by the sigmoid of a projected one
     output_multiplier: float = 1.0
+    # Queries at position p are multiplied by 1 + growth * log(1 + floor(p / growth_period)); 0: unchanged.
+    growth: float = 0.0
+    growth_period: int = 1
     is_causal: bool = True  # a token attends to no later one
 
 
@@ -78,6 +81,23 @@ class RecurrentPlan:
     def keys_width(self) -> int:
         """The width of all keys, which is that of all queries."""
         return self.num_key_heads * self.key_dim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentPlan:
+    """Attention whose keys and values are products of one latent per token, which is what the cache holds."""
+
+    num_heads: int
+    kv_rank: int  # size of a latent
+    query_rank: int  # queries are two products with this inner size; 0: one product
+    key_dim: int  # of a head's queries and keys that are not rotated
+    rotated_dim: int  # of a head's queries, and of the key that all heads share
+    value_dim: int
+    scale: float  # on scores
+    norm_epsilon: float  # of the norms of latents and of the queries' inner numbers
+    rotary: int = 0  # index of the rotary table; -1: no rotation
+    has_down_bias: bool = False  # of the products that give latents and the queries' inner numbers
+    has_output_bias: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +144,11 @@ class LayerPlan:
     Attention and a recurrent part of one layer read the same inputs, and their results are added.
     """
 
-    attention: AttentionPlan | None = None
+    attention: AttentionPlan | LatentPlan | None = None
     recurrent: RecurrentPlan | None = None
     feed_forward: DensePlan | ExpertsPlan | None = None
+    has_attended_norm: bool = False  # of the inputs of the attention's output product
+    has_inner_norm: bool = False  # of the inputs of the feed-forward part's second product
     has_attention_norm: bool = True
     has_attention_output_norm: bool = False
     has_mlp_norm: bool = True
@@ -138,10 +160,36 @@ class LayerPlan:
     )
 
     @property
-    def heads(self) -> AttentionPlan:
-        """The attention of a layer that has one."""
+    def is_causal(self) -> bool:
+        """Whether tokens attend to no later ones."""
+        return not isinstance(self.attention, AttentionPlan) or self.attention.is_causal
+
+    @property
+    def window(self) -> int:
+        """The number of tokens that a token attends to, including itself; 0: all."""
+        return self.attention.window if isinstance(self.attention, AttentionPlan) else 0
+
+    @property
+    def cached_width(self) -> int:
+        """The numbers of keys and values that the native step caches per token; those of a head are padded to 16."""
+        if isinstance(self.attention, LatentPlan):
+            return _padded(self.attention.kv_rank + self.attention.rotated_dim)
         if self.attention is None:
-            raise ValueError("the layer has no attention")
+            return 0
+        return 2 * self.attention.num_kv_heads * _padded(self.attention.head_dim)
+
+    @property
+    def heads(self) -> AttentionPlan:
+        """The attention of a layer whose heads have keys and values of their own. Raise TypeError for others."""
+        if not isinstance(self.attention, AttentionPlan):
+            raise TypeError("the layer has no attention, or attention over latents")
+        return self.attention
+
+    @property
+    def latents(self) -> LatentPlan:
+        """The attention of a layer whose heads share latents. Raise TypeError for others."""
+        if not isinstance(self.attention, LatentPlan):
+            raise TypeError("the layer has no attention over latents")
         return self.attention
 
     @property
@@ -186,6 +234,10 @@ class DecoderPlan:
     def to_native(self) -> dict[str, Any]:
         """Return the plan as `sluice_native.Model` takes it."""
         return asdict(self)
+
+
+def _padded(width: int) -> int:
+    return -(-width // 16) * 16
 
 
 class PlanUnsupportedError(Exception):

@@ -10,8 +10,7 @@ _STATE_BYTES = 4  # of a number of a state, which is float32
 
 def cache_bytes_per_token(plan: DecoderPlan, num_bytes: int) -> int:
     """Return the bytes of a token's keys and values in all layers, of `num_bytes` each."""
-    heads = [layer.attention for layer in plan.layers if layer.attention is not None]
-    return 2 * num_bytes * sum(each.num_kv_heads * _padded(each.head_dim) for each in heads)
+    return num_bytes * sum(layer.cached_width for layer in plan.layers)
 
 
 def state_bytes(plan: DecoderPlan) -> int:

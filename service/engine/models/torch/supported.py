@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from service.engine.models.plans.families.table import plan_of
-from service.engine.models.plans.plan import PlanUnsupportedError
+from service.engine.models.plans.plan import AttentionPlan, LayerPlan, PlanUnsupportedError
 
 
 def decoder_unsupported_reason(config: Any) -> str | None:
@@ -14,10 +14,23 @@ def decoder_unsupported_reason(config: Any) -> str | None:
         plan = plan_of(config)
     except PlanUnsupportedError as error:
         return str(error)
-    if any(layer.recurrent or layer.attention is None or layer.feed_forward is None for layer in plan.layers):
-        return "it has recurrent layers, or layers without attention or feed-forward part"
-    if any(layer.heads.has_gate or layer.heads.output_multiplier != 1 for layer in plan.layers):
-        return "its attention has gated or scaled results"
+    reasons = [reason for layer in plan.layers if (reason := _layer_unsupported_reason(layer)) is not None]
+    if reasons:
+        return reasons[0]
     if len({(layer.heads.num_kv_heads, layer.heads.head_dim) for layer in plan.layers}) > 1:
         return "its layers differ in the number or the size of their key heads"
     return None
+
+
+def _layer_unsupported_reason(layer: LayerPlan) -> str | None:
+    attention = layer.attention
+    if layer.recurrent is not None or layer.feed_forward is None or attention is None:
+        return "it has recurrent layers, or layers without attention or feed-forward part"
+    if not isinstance(attention, AttentionPlan):
+        return "its attention is over latents (kv_lora_rank)"
+    reasons = (
+        (attention.has_gate or attention.output_multiplier != 1, "its attention has gated or scaled results"),
+        (attention.growth, "its queries are scaled by position (llama_4_scaling_beta)"),
+        (layer.has_attended_norm or layer.has_inner_norm, "it has norms inside of a layer's parts"),
+    )
+    return next((reason for applies, reason in reasons if applies), None)

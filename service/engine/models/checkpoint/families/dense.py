@@ -27,6 +27,17 @@ _MULTIPLIERS: Final = {
     "residual_multiplier": 1.0,
 }
 GRANITE: Final = LLAMA | _MULTIPLIERS
+_MINISTRAL3_ROPE: Final = {
+    "rope_type": "yarn",
+    "rope_theta": 1_000_000.0,
+    "factor": 16.0,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+    "llama_4_scaling_beta": 0.1,
+    "original_max_position_embeddings": 16_384,
+}
 _WITHOUT_BIAS: Final = {name: value for name, value in LLAMA.items() if name != "attention_bias"}
 _GEMMA: Final = LLAMA | {
     "head_dim": 256,
@@ -153,6 +164,10 @@ DENSE: Final = {
     "arcee": FamilyDefaults(
         fields=LLAMA
         | {"head_dim": None, "hidden_act": "relu2", "rms_norm_eps": 1e-5, "mlp_bias": False, "eos_token_id": 128_001}
+    ),
+    "bitnet": FamilyDefaults(
+        fields=LLAMA | {"num_key_value_heads": 5, "hidden_act": "relu2", "rms_norm_eps": 1e-5, "eos_token_id": 128_001},
+        rope_theta=500_000.0,
     ),
     "cohere": FamilyDefaults(fields=_COHERE | {"use_qk_norm": False}, rope_theta=500_000.0),
     "cohere2": FamilyDefaults(
@@ -282,6 +297,11 @@ DENSE: Final = {
     ),
     "ministral": FamilyDefaults(
         fields=_WITHOUT_BIAS | {"head_dim": None, "num_key_value_heads": 8, "layer_types": None, "sliding_window": 4096}
+    ),
+    "ministral3": FamilyDefaults(
+        fields=_WITHOUT_BIAS
+        | {"head_dim": 128, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "sliding_window": None},
+        rope=_MINISTRAL3_ROPE,
     ),
     "nemotron": FamilyDefaults(
         fields={

@@ -8,8 +8,9 @@ from typing import Any, Final
 from service.engine.models.checkpoint.families.dense import DENSE
 from service.engine.models.checkpoint.families.experts import EXPERTS
 from service.engine.models.checkpoint.families.family_defaults import FamilyDefaults, Fields, UncommonConfigError
+from service.engine.models.checkpoint.families.latents import LATENTS
 
-FAMILY_DEFAULTS: Final = DENSE | EXPERTS
+FAMILY_DEFAULTS: Final = DENSE | EXPERTS | LATENTS
 _STATED: Final = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings")
 _SIZES: Final = {"falcon": ()}  # the other types state their intermediate_size, too
 _KINDS: Final = ("full_attention", "sliding_attention")
@@ -21,6 +22,7 @@ class FamilyConfig(SimpleNamespace):
     """A configuration with the fields of a config.json and its type's defaults, by transformers' names."""
 
     model_type: str
+    is_part: bool = False  # True for the decoder of a multimodal model
 
 
 def family_config(raw: dict[str, Any]) -> FamilyConfig | None:

@@ -37,6 +37,7 @@ from service.engine.models.plans.families.experts import (
     qwen2_moe,
     qwen3_moe,
 )
+from service.engine.models.plans.families.latents import deepseek, dense
 from service.engine.models.plans.families.recurrent import delta_net, falcon_h1, lfm2, mamba2
 from service.engine.models.plans.family import Family
 from service.engine.models.plans.plan import DecoderPlan, PlanUnsupportedError
@@ -47,6 +48,7 @@ _MODULES: Final = (
     *(stablelm, ungated),
     *(dots1, ernie4_5_moe, exaone_moe, flex_olmo, glm4_moe, gpt_oss, granitemoe),
     *(hunyuan_v1_moe, mixtral, olmoe, qwen2_moe, qwen3_moe),
+    *(deepseek, dense),
     *_RECURRENT_MODULES,
 )
 FAMILIES: Final[dict[str, Family]] = {
@@ -62,7 +64,7 @@ def plan_of(config: Any) -> DecoderPlan:
     if config.model_type not in FAMILIES:
         raise PlanUnsupportedError(f"the model_type {config.model_type} has no layer plan")
     plan = family_plan(FAMILIES[config.model_type], config)
-    if not all(layer.attention is None or layer.attention.is_causal for layer in plan.layers):
+    if not all(layer.is_causal for layer in plan.layers):
         raise PlanUnsupportedError("its tokens attend to later ones (use_bidirectional_attention), so it only embeds")
     return plan
 

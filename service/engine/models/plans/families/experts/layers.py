@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from service.engine.models.plans.family import activation_of, dense_of
-from service.engine.models.plans.plan import AttentionPlan, ExpertsPlan, LayerPlan
+from service.engine.models.plans.plan import AttentionPlan, ExpertsPlan, LatentPlan, LayerPlan
 from service.engine.models.plans.sources import Source
 
 # The modules of a shared expert whose name is plural in checkpoints.
@@ -44,7 +44,11 @@ def sigmoid_experts_of(config: Any, **options: Any) -> ExpertsPlan:
 
 
 def layers_of(
-    config: Any, attention: Sequence[AttentionPlan], experts: ExpertsPlan, is_sparse: Sequence[bool], **options: Any
+    config: Any,
+    attention: Sequence[AttentionPlan | LatentPlan],
+    experts: ExpertsPlan,
+    is_sparse: Sequence[bool],
+    **options: Any,
 ) -> list[LayerPlan]:
     """Return the layers, with experts where `is_sparse` and otherwise a dense feed-forward part."""
     dense = dense_of(config)

@@ -1,0 +1,1 @@
+"""Families whose attention is over latents: data only."""
