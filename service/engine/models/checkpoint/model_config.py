@@ -17,6 +17,7 @@ from service.engine.models.checkpoint.text_part import text_part, text_part_of
 from service.generation.errors import ModelLoadError
 
 _TYPES = ("llama", "mistral", "qwen2", "qwen3")
+_PART_TYPES = ("ministral3",)  # of decoders of multimodal models, in addition to these
 _ROPES = {"default", "linear", "llama3", "yarn"}
 _STATED = {  # fields that a file must have, because their defaults depend on the type
     "vocab_size": int,
@@ -177,7 +178,8 @@ def _text_part(raw: dict[str, Any]) -> DecoderConfig | FamilyConfig | None:
         return None
     if (config := _decoder_config(text)) is not None:
         return replace(config, is_part=True)
-    if (family := family_config(text)) is not None:
+    family = family_config(text) if text.get("model_type") in _PART_TYPES else None
+    if family is not None:
         family.is_part = True
     return family
 
