@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.prefix_states import PrefixStates
+from service.engine.core.blocks.state_pool import StatePool
 from service.engine.core.drafts.prompt_drafter import PromptDrafter
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.engine_core import EngineCore
@@ -45,12 +47,18 @@ class Answer(NamedTuple):
 class Engine:
     """An engine's core over a backend, stepped until all requests have ended. Its clock stands still."""
 
-    def __init__(self, backend: NativeBackend, num_blocks: int, *, has_drafts: bool, **sizes: Any) -> None:
+    def __init__(
+        self, backend: NativeBackend, num_blocks: int, *, has_drafts: bool, num_states: int, **sizes: Any
+    ) -> None:
         config = EngineConfig(block_size=BLOCK_SIZE, num_blocks=num_blocks, max_queue_wait_s=600.0, **sizes)
-        runner = ModelRunner(backend, NativeSampler(Watermark(), lambda: 1), num_blocks, BLOCK_SIZE, num_threads=1)
+        sampler = NativeSampler(Watermark(), lambda: 1)
+        runner = ModelRunner(backend, sampler, num_blocks, BLOCK_SIZE, num_threads=1, num_states=num_states)
         speculation = Speculation(PromptDrafter(), lambda: 0.0) if has_drafts else None
-        pool = BlockPool(num_blocks, BLOCK_SIZE)
-        self.core = EngineCore(Scheduler(config, pool, speculation), runner, lambda: 0.0)
+        pool, states = BlockPool(num_blocks, BLOCK_SIZE), None
+        if num_states:
+            slots = StatePool(num_states, config.max_batch_sequences)
+            states = PrefixStates(slots, pool, caches=config.prefix_caching)
+        self.core = EngineCore(Scheduler(config, pool, speculation, states), runner, lambda: 0.0)
         self.is_shared = config.prefix_caching
 
     def answers(self, *requests: GenerationRequest) -> list[Answer]:
@@ -78,13 +86,22 @@ def test_nothing_that_the_engine_does_changes_an_answer(name: str) -> None:
     plan = plan_of(model.config)
     tensors = FAMILIES[name].tensors_in(model.state_dict().__contains__, plan)
     backend = NativeBackend(native(model, "bfloat16"), plan, tensors, 1)
+    num_states = 32 if any(layer.recurrent for layer in plan.layers) else 0
     shared, own = ints(0, 34), ints(1, 9)
     wanted = [
         request("first", shared, SAMPLED, NUM_TOKENS),
         request("second", shared + own, SAMPLED, NUM_TOKENS),
         request("greedy", own + shared, GREEDY, NUM_TOKENS),
     ]
-    roomy = Engine(backend, 16, has_drafts=False, prefix_caching=False, max_model_len=64)
+    roomy = Engine(
+        backend,
+        16,
+        has_drafts=False,
+        num_states=num_states,
+        prefix_caching=False,
+        max_model_len=64,
+        max_batch_sequences=8,
+    )
     expected = [roomy.answers(each)[0] for each in wanted]
     said = expected[2]
     wanted.append(request("rest", [*own, *shared, *said.token_ids[:8]], GREEDY, NUM_TOKENS - 8))
@@ -93,6 +110,7 @@ def test_nothing_that_the_engine_does_changes_an_answer(name: str) -> None:
         backend,
         FEW_BLOCKS,
         has_drafts=True,
+        num_states=num_states,
         max_model_len=64,
         max_batch_tokens=48,
         max_batch_sequences=8,
