@@ -185,7 +185,7 @@ def load_native(
 
     plan = plan_of(config)
     tensors = FAMILIES[config.model_type].tensors_in(checkpoint.__contains__, plan)
-    takes_blocks = quantization is None and has_blocks(checkpoint, tensors)
+    takes_blocks = quantization is None and has_blocks(checkpoint, plan, tensors)
     blocks = BlockSources(checkpoint, plan, tensors)
     weight_type = _PACKED if takes_blocks else quantization or dtype
     try:

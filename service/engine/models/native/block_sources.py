@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint, TensorSlice
 from service.engine.models.plans.expert_sources import is_expert_tensor, stored_name
-from service.engine.models.plans.plan import DecoderPlan
+from service.engine.models.plans.plan import AttentionPlan, DecoderPlan
 from service.engine.models.plans.sources import Tensors, origin_of
 
 
@@ -36,8 +36,12 @@ class BlockSources:
         return take(name, shape, part)
 
 
-def has_blocks(checkpoint: Checkpoint, tensors: Tensors) -> bool:
-    """Return whether a model can be computed in the checkpoint's blocks, whose rows must be those of the step."""
+def has_blocks(checkpoint: Checkpoint, plan: DecoderPlan, tensors: Tensors) -> bool:
+    """Return whether a model can be computed in the checkpoint's blocks, whose rows must be those of the step.
+
+    Those of latents and of recurrent layers are not.
+    """
     experts = tensors.experts
     is_turned = experts is not None and experts.is_fused and experts.is_transposed
-    return checkpoint.block_type is not None and not is_turned
+    is_plain = all(isinstance(layer.attention, AttentionPlan) and layer.recurrent is None for layer in plan.layers)
+    return checkpoint.block_type is not None and is_plain and not is_turned
