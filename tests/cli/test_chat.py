@@ -115,7 +115,7 @@ def test_terminal_conversation_streams_and_supports_commands(stack: Stack, tmp_p
         terminal.until("first after")
         enter('"""\nTwo lines,\nand a "quoted" one.\n"""', "first after")
         enter(f"/save {tmp_path / 'saved.json'}", "written to")
-        saved = json.loads((tmp_path / "said.json").read_text())
+        saved = json.loads((tmp_path / "saved.json").read_text())
         assert [message["role"] for message in saved["messages"]] == ["user", "assistant"] * 3
         assert saved["messages"][1]["content"] == ANSWER
         assert saved["messages"][2]["content"] == "My name is\nAda."

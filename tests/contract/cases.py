@@ -123,7 +123,7 @@ CASES = [
         "tools.0.function.name",
         "64",
     ),
-    Case("tools twice", {"tools": [TOOL, TOOL]}, f"{GRPC_TOOL} {GRPC_TOOL}", "tools", "tools", "once"),
+    Case("tools twice", {"tools": [TOOL, TOOL]}, f"{GRPC_TOOL} {GRPC_TOOL}", "tools", "tools", "unique"),
     Case(
         "tool_choice without tools",
         {"tool_choice": "required"},

@@ -74,7 +74,7 @@ def test_python_client_works_with_mutual_tls(secure: Stack, certificates: Develo
     for tls in (None, sluice_client.Tls(authorities=ca)):
         with sluice_client.Client(url, tls=tls) as client, pytest.raises(sluice_client.UnavailableError):
             client.models()
-    with pytest.raises(ValueError, match="no TLS"):
+    with pytest.raises(ValueError, match="plain text, but tls is set"):
         sluice_client.Client(url.replace("https", "http"), tls=sluice_client.Tls())
 
 
