@@ -84,7 +84,7 @@ def answers(stack: Stack) -> dict[str, dict[str, Any]]:
 
 
 def test_list_of_calls_has_every_method() -> None:
-    """The list of calls has every method, except those for administrators and those that need a response's id."""
+    """The list of calls has every method, except those for administrators and of stored responses."""
     files = sorted(path.name for path in (ROOT / "proto/sluice/v1").glob("*.proto"))
     modules = [importlib.import_module(f"sluice.v1.{name.removesuffix('.proto')}_pb2") for name in files]
     services = [service for module in modules for service in module.DESCRIPTOR.services_by_name.values()]
