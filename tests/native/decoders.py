@@ -88,10 +88,11 @@ def reference(config: PretrainedConfig, dtype: torch.dtype = torch.float32) -> P
         if parameter.ndim == 1:
             torch.nn.init.normal_(parameter, 1.0 if "norm" in name else 0.0, 0.2)
     model.eval()  # type: ignore[no-untyped-call]
-    rotary: Any = model.model.rotary_emb
-    frequencies = rotary.inv_freq
+    rotary: Any = getattr(model.model, "rotary_emb", None)
+    frequencies = getattr(rotary, "inv_freq", None)
     model.to(dtype)  # type: ignore[arg-type]
-    rotary.inv_freq = frequencies  # a checkpoint's loader doesn't round them
+    if frequencies is not None:
+        rotary.inv_freq = frequencies  # a checkpoint's loader doesn't round them
     return model
 
 
