@@ -206,9 +206,9 @@ struct Parts {
   }
   void either(const char*, const char*, LatentPlan& latent, AttentionPlan& attention) {
     if (latent.kv_rank > 0)
-      part("", latent);
+      each_field(latent, static_cast<Visitor&>(*this));
     else
-      part("", attention);
+      optional("", attention);
   }
   void either(const char*, const char*, ExpertsPlan& experts, DensePlan& dense) {
     if (experts.num_experts != 0)
