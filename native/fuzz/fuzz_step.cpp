@@ -185,7 +185,11 @@ Options random_options() {
     options.rotary.push_back({std::vector<float>(static_cast<size_t>(between(0, 40)), 0.1f), 1});
   options.type = static_cast<Type>(between(0, 4));
   options.cache_type = static_cast<Stored>(between(0, 2));
-  for (int i = 0; i < options.plan.num_layers; ++i) options.layers.push_back(random_layer(options));
+  while (static_cast<int>(options.layers.size()) < options.plan.num_layers) {
+    const LayerPlan layer = random_layer(options);
+    const bool is_plain = layer.attention.num_heads > 0 && !layer.has_recurrent() && layer.has_feed_forward();
+    if (is_plain || options.type != Type::Packed) options.layers.push_back(layer);
+  }
   if (options.type == Type::Packed) pack_weights(options);
   options.num_threads = between(1, 4);
   do {

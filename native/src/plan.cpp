@@ -65,6 +65,9 @@ void check_recurrent(const RecurrentPlan& plan, const std::string& name) {
 }
 
 void check_layer(const Options& options, const LayerPlan& layer, const std::string& at) {
+  const bool is_plain = layer.attention.num_heads > 0 && layer.latent.kv_rank == 0 && !layer.has_recurrent();
+  require(options.type != Type::Packed || (is_plain && layer.has_feed_forward()), "weight_type",
+          "not be packed for layers with latents or recurrent parts, or without attention or feed-forward part");
   if (layer.latent.kv_rank > 0)
     check_latent(options, layer.latent, at + ".attention.");
   else if (layer.has_attention())

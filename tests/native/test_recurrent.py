@@ -1,4 +1,4 @@
-"""Recurrent layers of the native step: the slots of states, and the sizes that plans tell."""
+"""Recurrent layers of the native step: the slots of states, and the sizes that follow from plans."""
 
 from __future__ import annotations
 

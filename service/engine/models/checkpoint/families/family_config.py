@@ -61,7 +61,7 @@ def _fields(raw: dict[str, Any], defaults: FamilyDefaults) -> Fields:
 
 
 def _fits(value: object, default: object) -> bool:
-    """Return whether a value's type is the default's; a default of None tells nothing."""
+    """Return whether a value's type is the default's; a default of None has no type."""
     if default is None or value is None:
         return True
     if isinstance(default, bool) or isinstance(value, bool):
