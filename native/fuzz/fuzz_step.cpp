@@ -136,6 +136,49 @@ LayerPlan random_layer(const Options& options) {
   return layer;
 }
 
+// Give some layers the keys of earlier ones.
+void share_keys(Options& options) {
+  for (size_t i = 1; i < options.layers.size(); ++i) {
+    const int back = between(1, static_cast<int>(i));
+    const AttentionPlan& other = options.layers[i - static_cast<size_t>(back)].attention;
+    LayerPlan& layer = options.layers[i];
+    if (layer.attention.num_heads == 0 || other.num_heads == 0 || other.keys_back > 0 || !one_in(2)) continue;
+    const bool has_sinks = layer.attention.has_sinks;
+    layer.attention = other;
+    layer.attention.num_heads = other.num_kv_heads * between(1, 5);
+    layer.attention.has_gate = false;
+    layer.attention.has_sinks = has_sinks;
+    layer.attention.keys_back = back;
+  }
+}
+
+// Give a model with a head the parts that Gemma 3n and 4 have.
+void add_gemma_parts(Options& options) {
+  const bool is_rms = options.plan.norm_kind == NormKind::Rms;
+  for (LayerPlan& layer : options.layers) {
+    AttentionPlan& attention = layer.attention;
+    layer.has_scale = one_in(3);
+    attention.norms_values = attention.num_heads > 0 && is_rms && one_in(3);
+    attention.values_are_keys = attention.num_heads > 0 && !attention.has_gate && one_in(3);
+    DensePlan& dense = layer.feed_forward;
+    dense.is_sparse = dense.width > 0 && dense.is_gated && !layer.has_inner_norm && one_in(2);
+    dense.cutoff = one_in(2) ? 1.0f : -0.5f;
+    if (layer.has_attention_output_norm && layer.latent.kv_rank == 0 && is_rms && one_in(2))
+      layer.laurel_rank = between(1, 80);
+  }
+  share_keys(options);
+  if (!is_rms || options.type == Type::Packed) return;
+  if (one_in(2)) {
+    options.plan.layer_input_width = between(1, 40);
+    options.plan.num_layer_inputs = between(1, 100);
+    options.plan.layer_input_activation = static_cast<Activation>(between(0, 4));
+  }
+  if (one_in(2)) {
+    options.plan.num_extra_streams = between(1, 7);
+    options.plan.scales_corrected = one_in(2);
+  }
+}
+
 // Give a model Packed weights: numbers or, if it gets sizes that are multiples of 32, blocks.
 void pack_weights(Options& options) {
   static const char* const kNumbers[] = {"float32", "float16", "bfloat16"};
@@ -190,7 +233,10 @@ Options random_options() {
     const bool is_plain = layer.attention.num_heads > 0 && !layer.has_recurrent() && layer.has_feed_forward();
     if (is_plain || options.type != Type::Packed) options.layers.push_back(layer);
   }
-  if (options.type == Type::Packed) pack_weights(options);
+  if (options.type == Type::Packed)
+    pack_weights(options);
+  else if (options.plan.has_head && one_in(2))
+    add_gemma_parts(options);
   options.num_threads = between(1, 4);
   do {
     options.set = &instruction_sets()[between(0, static_cast<int>(instruction_sets().size()) - 1)];
@@ -439,6 +485,8 @@ int main(int argc, char** argv) {
     }
     if (groups.size() < model.options().layers.size()) groups.clear();
     std::shuffle(groups.begin(), groups.end(), random_bits);
+    for (size_t i = 0; i < groups.size(); ++i)
+      if (groups[i - static_cast<size_t>(model.options().layers[i].attention.keys_back)] != groups[i]) groups.clear();
     const int num_blocks = between(3, 14), block_size = 16 * between(1, 3);
     const DecoderPlan& plan = model.options().plan;
     const int all_visible = 0;

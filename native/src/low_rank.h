@@ -14,6 +14,10 @@ enum Product : int {
   kRecurrentInput,
   kRecurrentOutput,
   kQueryUp,
+  kLaurelDown,
+  kLaurelUp,
+  kInputGate,
+  kInputProjection,
   kProducts,
   kLatentUp
 };

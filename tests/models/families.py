@@ -59,6 +59,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "falcon, all kv heads": {"multi_query": False, "num_kv_heads": 4, "bias": True},
     "falcon, sequential": {"parallel_attn": False},
     "gemma3_text, capped logits": {"final_logit_softcapping": 5.0},
+    "gemma3n_text, no shared keys": {"num_kv_shared_layers": 0, "altup_correct_scale": False, "altup_num_inputs": 3},
+    "gemma4_text, no inputs": {
+        "hidden_size_per_layer_input": 0,
+        "num_kv_shared_layers": 0,
+        "attention_k_eq_v": True,
+        "final_logit_softcapping": 5.0,
+    },
     "gpt_neox, sequential": {"use_parallel_residual": False},
     "granite, multipliers": {"embedding_multiplier": 3.0, "residual_multiplier": 0.22, "logits_scaling": 0.5},
     "granite_swa, layers without rotation": {"layer_rope_theta": [10_000.0, 0, 5e5, 0]},

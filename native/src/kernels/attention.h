@@ -227,6 +227,7 @@ struct HeadRows {
   int out_dim, out_head_stride;  // results of a head; those that are not values are zeros
   int num_heads;                 // of a unit
   int num_units;                 // of a piece
+  const Piece* pieces;
 };
 
 // Compute attention of one piece's tokens with some heads. `after` is the unit that this thread will likely compute
@@ -237,7 +238,7 @@ void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, 
   const AttentionPlan& plan = weights.plan.attention;
   const bool is_latent = weights.latent != nullptr;
   const float* sinks = weights.sinks;
-  const Piece& piece = step.pieces[unit / heads.num_units];
+  const Piece& piece = heads.pieces[unit / heads.num_units];
   const int first_head = unit % heads.num_units * heads.num_heads, kv_head = first_head / plan.group_size();
   const int rest = plan.num_heads - first_head, group_size = rest < heads.num_heads ? rest : heads.num_heads;
   const int width = plan.padded_head_dim(), dim = plan.head_dim;
@@ -253,8 +254,8 @@ void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, 
   const Span span = span_of(step, layer, piece);
 
   for (int row = 0; row < num_rows; ++row) {
-    const int token = piece.first_token + row / group_size, head = first_head + row % group_size;
-    const float* from = heads.queries + static_cast<size_t>(token) * heads.query_stride + head * dim;
+    const int from_row = piece.first_row + row / group_size, head = first_head + row % group_size;
+    const float* from = heads.queries + static_cast<size_t>(from_row) * heads.query_stride + head * dim;
     for (int d = 0; d < width; d += 16)
       store_input(rows.queries + static_cast<size_t>(row) * width + d, load_some(from + d, dim - d));
     for (int d = 0; d < value_width; d += 16) store16(rows.sums + static_cast<size_t>(row) * value_width + d, all16(0));
@@ -275,7 +276,7 @@ void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, 
     if (!is_last) {
       next = slots_of(head, base + kKeys, span.earliest, span.last);
     } else if (after >= 0) {
-      const Piece& then = step.pieces[after / heads.num_units];
+      const Piece& then = heads.pieces[after / heads.num_units];
       const Span its = span_of(step, layer, then);
       const int its_head = after % heads.num_units * heads.num_heads / plan.group_size();
       next = slots_of(head_of(step, layer, then.sequence, its_head), its.earliest / kKeys * kKeys, its.earliest,
@@ -296,13 +297,13 @@ void attend(const Step& step, int layer, int unit, int after, uint8_t* scratch, 
   }
 
   for (int row = 0; row < num_rows; ++row) {
-    const int token = piece.first_token + row / group_size, h = first_head + row % group_size;
-    Out* to = heads.out + static_cast<size_t>(token) * heads.out_stride + h * heads.out_head_stride;
+    const int to_row = piece.first_row + row / group_size, h = first_head + row % group_size;
+    Out* to = heads.out + static_cast<size_t>(to_row) * heads.out_stride + h * heads.out_head_stride;
     const float* sums = rows.sums + static_cast<size_t>(row) * value_width;
     const float factor = 1.0f / sum_of(load16(rows.totals + static_cast<size_t>(row) * 16));
     int d = 0;
     if (plan.has_gate) {
-      const float* gates = step.wide + static_cast<size_t>(token) * step.wide_stride + plan.gate_column() + h * dim;
+      const float* gates = step.wide + static_cast<size_t>(to_row) * step.wide_stride + plan.gate_column() + h * dim;
       for (; d < dim; d += 16) {
         const Lanes gate = map(load_some(gates + d, dim - d), [](V x) __attribute__((always_inline)) { return sigmoid(x); });
         store_some(to + d, load16(sums + d) * all16(factor) * gate, dim - d);

@@ -32,5 +32,6 @@ def _layer_unsupported_reason(layer: LayerPlan) -> str | None:
         (attention.has_gate or attention.output_multiplier != 1, "its attention has gated or scaled results"),
         (attention.growth, "its queries are scaled by position (llama_4_scaling_beta)"),
         (layer.has_attended_norm or layer.has_inner_norm, "it has norms inside of a layer's parts"),
+        (attention.norms_values or attention.keys_back, "its values are normalized, or its layers share keys"),
     )
     return next((reason for applies, reason in reasons if applies), None)
