@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from bench import shapes
 from bench.serving.requests import Load
 
 Numbers = dict[str, float]
@@ -42,6 +43,7 @@ class Size:
 
 SIZES = {"5m": Size(128, (8, 12, 16, 20), 10, 0.25, 0.025), "0.5b": Size(32, (1, 2, 3), 20, 2.0, 0.15)}
 SIZES["demo"] = SIZES["5m"]
+SIZES |= dict.fromkeys(shapes.FAMILIES, Size(24, (1, 2, 3), 20, 2.0, 0.15))
 SIZES["8b"] = SIZES["32b"] = Size(128, (4, 8, 16), 20, 1.0, 0.05)
 
 
