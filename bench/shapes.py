@@ -119,7 +119,7 @@ def _special(vocab_size: int) -> dict[str, int | None]:
 
 _GEMMA_VOCABULARY, _PHI_VOCABULARY, _EXPERT_VOCABULARY, _GRANITE_VOCABULARY = 262_144, 200_064, 65_536, 100_352
 # Today's models, some of them cut so that a benchmark is short: Phi-4-mini to 8 layers; Qwen3-30B-A3B to 2 layers and
-# 32 of its 128 experts, 0.5 B in all; gpt-oss to 4 layers and 16 of its 32 experts; and the vocabulary of the latter two.
+# 32 of its 128 experts, 0.5 B in all; gpt-oss to 4 layers and 16 of its 32 experts; both of these in their vocabulary.
 FAMILIES: dict[str, PreTrainedConfig] = {
     "gemma-3-270m": Gemma3TextConfig(
         vocab_size=_GEMMA_VOCABULARY,

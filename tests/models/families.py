@@ -139,8 +139,10 @@ def logits_of(model: Any, token_ids: list[int]) -> NDArray[np.float32]:
     return logits
 
 
-def _is_of_experts(module_name: str, plan: DecoderPlan) -> bool:
-    """Return whether a module belongs to experts, a router or a shared expert."""
+def _is_fixed(module_name: str, plan: DecoderPlan) -> bool:
+    """Return whether a module belongs to experts, a router, a shared expert or the coefficients of residuals."""
+    if ".altup." in module_name:
+        return True
     number = re.search(r"layers\.(\d+)\.", module_name)
     if number is None or not _MIXERS.isdisjoint(module_name.split(".")):
         return False
@@ -148,12 +150,12 @@ def _is_of_experts(module_name: str, plan: DecoderPlan) -> bool:
 
 
 def adapter_of(model: Any) -> Adapter:
-    """Return a random adapter that changes each linear layer but those of experts."""
+    """Return a random adapter that changes each linear layer but those of experts and of several residuals."""
     generator, plan = torch.Generator().manual_seed(1), plan_of(model.config)
     modules = {}
     for name, module in model.named_modules():
         is_in_layer = "layers." in name.replace(".h.", ".layers.")
-        if isinstance(module, torch.nn.Linear) and is_in_layer and not _is_of_experts(name, plan):
+        if isinstance(module, torch.nn.Linear) and is_in_layer and not _is_fixed(name, plan):
             down = torch.randn(3, module.in_features, generator=generator) * 0.1
             up = torch.randn(module.out_features, 3, generator=generator) * 0.1
             modules[name] = LowRank(down.numpy(), up.numpy())

@@ -18,7 +18,11 @@ from tests.models.shapes import small
 
 # Architectures by the backend of their decoder; a common decoder does not need transformers.
 SERVED = {
-    "gemma3": "transformers",
+    "aya_vision": "native",
+    "gemma3": "native",
+    "gemma3n": "native",
+    "gemma4": "native",
+    "lfm2_vl": "native",
     "llava": "native",
     "mistral3": "native",
     "qwen2_5_vl": "native",
