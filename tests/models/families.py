@@ -86,6 +86,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "granitemoehybrid, dense": {"num_local_experts": 0, "position_embedding_type": "rope", "mamba_proj_bias": True},
     "lfm2, biases": {"conv_bias": True, "conv_L_cache": 4},
     "mamba2, biases": {"use_bias": True, "use_conv_bias": False, "time_step_limit": (0.1, 0.4)},
+    "minimax_m2, partly rotated": {
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+    },
     "ministral3, long": {
         "rope_parameters": {
             "rope_type": "yarn",

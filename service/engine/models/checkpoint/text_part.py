@@ -42,7 +42,6 @@ _DECODERS: Final[dict[str, _Decoder]] = {
     "llava_onevision": _Decoder(),
     "mistral3": _Decoder(kinds=("ministral3",)),
     "ovis2": _Decoder(),
-    "qianfan_ocr": _Decoder(),
     "qwen2_5_vl": _Decoder(kind="qwen2"),
     "qwen2_vl": _Decoder(kind="qwen2"),
     "qwen3_vl": _Decoder(kind="qwen3"),

@@ -25,9 +25,7 @@ def to_step_modules(adapter: Adapter, shapes: Mapping[str, Shape], plan: Decoder
     `shapes` are the shapes of the step's tensors by name. A module that the step divides is divided likewise.
     """
     matrices = [
-        name
-        for name in shapes
-        if name.startswith(_LAYERS) and name.endswith(_WEIGHT) and not _is_fixed(name, plan)
+        name for name in shapes if name.startswith(_LAYERS) and name.endswith(_WEIGHT) and not _is_fixed(name, plan)
     ]
     origins = {name: origin_of(name, plan, tensors) for name in matrices if len(shapes[name]) > 1}
     parts: dict[str, list[tuple[str, Origin]]] = defaultdict(list)

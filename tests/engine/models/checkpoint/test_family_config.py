@@ -82,6 +82,7 @@ FILES: dict[str, tuple[str, dict[str, Any]]] = {
     "hunyuan_v1_moe": ("hunyuan_v1_moe", {"num_experts_per_tok": 2, "num_experts": 4}),
     "hyperclovax": ("hyperclovax", {"attention_multiplier": None, "head_dim": 32}),
     "internlm3, old names": ("internlm3", {"qkv_bias": True, "bias": True, "head_dim": None}),
+    "minimax_m2, first files": ("minimax_m2", {"rotary_dim": 64, "num_local_experts": 8, "num_experts_per_tok": 2}),
     "nemotron": ("nemotron", {"partial_rotary_factor": 0.25}),
     "olmo3, old rotation": ("olmo3", {"rope_theta": 1e4, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
     "olmo3, yarn": (
