@@ -6,6 +6,7 @@ Random weights take the same time as trained ones. They are generated once, unde
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -112,7 +113,7 @@ QWEN2_5_32B = Qwen2Config(
 )
 
 
-def _special(vocab_size: int) -> dict[str, int | None]:
+def _special(vocab_size: int) -> dict[str, Any]:
     """Return ids of special tokens that greedy decoding of random weights is unlikely to generate."""
     return {"bos_token_id": None, "eos_token_id": vocab_size - 1, "pad_token_id": vocab_size - 2}
 

@@ -43,10 +43,12 @@ def gguf_file(folder: Path, quantized: str) -> Path:
 def main(folder: str, file: str, kind: str) -> None:
     sys.path[:0] = [str(LLAMA), str(LLAMA / "gguf-py")]
     from conversion.base import TextModel  # type: ignore[import-not-found]  # noqa: PLC0415  it is found from now on
+    from conversion.llama import LlamaModel  # type: ignore[import-not-found]  # noqa: PLC0415
     from conversion.phi import Phi3MiniModel  # type: ignore[import-not-found]  # noqa: PLC0415
 
     TextModel.get_vocab_base_pre = lambda *_: "gpt-2"
-    Phi3MiniModel.set_vocab = lambda model: model._set_vocab_gpt2()  # noqa: SLF001  as for Phi-4, whose files say so
+    for each in (LlamaModel, Phi3MiniModel):  # which look for SentencePiece's files first
+        each.set_vocab = lambda model: model._set_vocab_gpt2()  # noqa: SLF001
     sys.argv = ["convert", folder, "--outfile", file, "--outtype", kind]
     runpy.run_path(str(LLAMA / "convert_hf_to_gguf.py"), run_name="__main__")
 
