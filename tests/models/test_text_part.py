@@ -66,7 +66,7 @@ async def test_the_decoder_of_gemma_3n_is_native(tmp_path: Path) -> None:
     file, said = tmp_path / "model.safetensors", tmp_path / "config.json"
     tensors = load_file(file)
     renamed = {name.replace("model.", "model.language_model.", 1): tensor for name, tensor in tensors.items()}
-    save_file(renamed | {"model.vision_tower.weight": tensors["model.norm.weight"]}, file, {"format": "pt"})
+    save_file(renamed | {"model.vision_tower.weight": tensors["model.norm.weight"].clone()}, file, {"format": "pt"})
     text = json.loads(said.read_text())
     whole = {"model_type": "gemma3n", "text_config": text, "eos_token_id": 1, "tie_word_embeddings": True}
     said.write_text(json.dumps(whole))
