@@ -40,7 +40,7 @@ class Admission:
         self._config = config
         self._in_flight = InFlightLimiter(config.max_batch_sequences, config.overload_slowdown)
         self._wait_limit = QueueWaitLimit(config.max_queue_wait_s)
-        self._growth = QueueGrowth()
+        self._growth = QueueGrowth(config.max_batch_sequences)
         self._last = EngineStats()
         self._work = 0.0  # for all requests, in tokens
         self._overloaded_until = -math.inf
@@ -105,8 +105,10 @@ class Admission:
             limit_s = min(limit_s, max(_MAX_WAIT_SHARE * (deadline - now), 0.0))
         max_running = self.max_running(now, stats.max_running or self._config.max_batch_sequences)
         wait_s = self.queue_wait.wait_s(caller_id, loads, max_running, ages_s)
-        has_grown = self._growth.record_arrival(now, sum(load.num_waiting for load in loads.values()), usual_wait_s)
-        if wait_s > max_wait_s or (has_grown and wait_s > _MAX_OVERLOAD_WAIT_S):
+        num_waiting = sum(load.num_waiting for load in loads.values())
+        num_open = sum(load.num_open for load in loads.values())
+        is_standing = self._growth.record_arrival(now, num_waiting, num_open, usual_wait_s)
+        if wait_s > max_wait_s or (is_standing and wait_s > _MAX_OVERLOAD_WAIT_S):
             self._overloaded_until = now + _OVERLOAD_S
         # Clients that bypass Envoy can claim any `waited_s`: their own request may be rejected for it, but it does not
         # start an overload.

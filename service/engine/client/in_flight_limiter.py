@@ -15,32 +15,20 @@ from service.engine.interface.in_flight_limit import InFlightLimit
 _MIN_SUSTAINED = 2
 _MAX_WAITING = 1_000_000  # in a burst; the maximal wait may be infinite
 _WINDOW_S = 0.5  # of a measurement of the rate
-_RATE_HALF_LIFE_S = 20.0
+_FULL_SHARE = 0.75  # of the limit: with more requests in flight on average, the rate is that of the limit
+_RATE_HALF_LIFE_S = 3.0
 _SPEED_HALF_LIFE_S = 600.0
 _MEMORY = 0.95  # weight of earlier answers in the mean work
-
-
-class FadingMaximum:
-    """The highest of the recorded values, each of which halves in every `half_life_s` seconds of measurement."""
-
-    def __init__(self, half_life_s: float) -> None:
-        self._half_life_s = half_life_s
-        self.value = 0.0
-
-    def record(self, value: float) -> None:
-        """Record a value."""
-        self.value = max(value, self.value)
-
-    def fade(self, seconds: float) -> None:
-        """Reduce the value by the time of one measurement."""
-        self.value *= math.exp2(-seconds / self._half_life_s)
+_LONE_MEMORY = 0.8  # weight of earlier lone answers in the speed
 
 
 class InFlightLimiter:
     """Computes the limit of one engine. Used by the event loop only.
 
-    A measurement fades only while newer ones can replace it: the rate while as many requests are in flight as the limit
-    allows, the speed while there are fewer. So no load changes what another one has shown, however long it lasts.
+    A measurement changes only while newer ones can replace it: the rate while about as many requests are in flight as
+    the limit allows, the speed while there are fewer. So no load changes what another one has shown, however long it
+    lasts. Both are means, since the highest values that were ever measured suit no later load. An answer in company that
+    is faster than lone ones raises the speed.
     """
 
     def __init__(self, max_running: int, slowdown: float) -> None:
@@ -50,34 +38,50 @@ class InFlightLimiter:
         """
         self._max_running = max_running
         self._slowdown = slowdown
-        self._rate = FadingMaximum(_RATE_HALF_LIFE_S)  # work per second for all requests
-        self._speed = FadingMaximum(_SPEED_HALF_LIFE_S)  # work per second for one request
+        self._rate = 0.0  # work per second for all requests
+        self._speed = 0.0  # work per second for one request that runs alone
         self._window: tuple[float, float] | None = None  # its start, and the work done up to then
-        self._min_open = 0  # requests in the window
+        self._last = 0.0  # step,
+        self._shared_at = -math.inf  # and the last one after which several requests were in flight
+        self._open_s = 0.0  # in the window: the time of each request in flight
         self._mean_work = 0.0  # for one request
 
     def record_answer(self, work: float, duration_s: float) -> None:
         """Record the work for a whole answer in tokens, and the seconds from the arrival of its request to its end."""
         if work and duration_s > 0:
             self._mean_work = _MEMORY * (self._mean_work or work) + (1 - _MEMORY) * work
-            self._speed.record(work / duration_s)
+            speed = work / duration_s
+            is_alone = self._last - duration_s >= self._shared_at
+            if is_alone and self._speed:
+                speed = _LONE_MEMORY * self._speed + (1 - _LONE_MEMORY) * speed
+            self._speed = speed if is_alone else max(self._speed, speed)
 
     def record_step(self, now: float, num_open: int, work: float) -> None:
         """Record, after a step, the number of open requests, and the work for all of them since the start."""
-        self._min_open = min(self._min_open, num_open)
+        self._open_s += num_open * (now - self._last)
+        self._last = now
+        if num_open > 1:
+            self._shared_at = now
         if not num_open:
             self._window = None
         elif self._window is None:
-            self._window, self._min_open = (now, work), num_open
+            self._window, self._open_s = (now, work), 0.0
         elif (elapsed_s := now - self._window[0]) >= _WINDOW_S:
-            is_full = self._min_open >= self._sustained
-            (self._rate if is_full else self._speed).fade(elapsed_s)
-            self._rate.record((work - self._window[1]) / elapsed_s)
-            self._window, self._min_open = (now, work), num_open
+            self._record_rate((work - self._window[1]) / elapsed_s, self._open_s / elapsed_s, elapsed_s)
+            self._window, self._open_s = (now, work), 0.0
+
+    def _record_rate(self, rate: float, mean_open: float, elapsed_s: float) -> None:
+        """Record the work per second of a window, in which `mean_open` requests were in flight on average."""
+        if mean_open >= _FULL_SHARE * self._sustained and self._rate:
+            old = math.exp2(-elapsed_s / _RATE_HALF_LIFE_S)
+            self._rate = old * self._rate + (1 - old) * rate
+        else:
+            self._speed *= math.exp2(-elapsed_s / _SPEED_HALF_LIFE_S)
+            self._rate = max(self._rate, rate)
 
     def limit(self, max_wait_s: float, *, is_overloaded: bool) -> InFlightLimit | None:
         """Return the limit, given the maximal queue wait, or None if no answer was measured yet."""
-        rate, speed = self._rate.value, self._speed.value
+        rate, speed = self._rate, self._speed
         if not rate or not speed:
             return None
         # The last request of a burst waits until the others behind the running ones have begun.
@@ -87,6 +91,6 @@ class InFlightLimiter:
     @property
     def _sustained(self) -> int:
         """The limit during an overload; the number of slots while it is unknown."""
-        rate, speed = self._rate.value, self._speed.value
+        rate, speed = self._rate, self._speed
         number = self._slowdown * rate / speed if speed else math.inf
         return max(_MIN_SUSTAINED, math.ceil(min(number, self._max_running)))

@@ -92,7 +92,7 @@ class EngineConfig:
         gt=0,
     )
     overload_slowdown: float = _field(
-        3.0,
+        1.75,
         "time of an answer during an overload as a multiple of its time alone, by which Envoy's limit of requests in "
         "flight is computed",
         ge=1,

@@ -175,7 +175,7 @@ async def test_an_overload_lowers_the_reported_max_running(start_thread: Starter
 @pytest.mark.parametrize("length", [0, 900, 9000])
 def test_prompts_count_as_work_in_the_limit(length: int) -> None:
     """An engine that does the work of ten lone answers has the same limit, however long the prompts become."""
-    admission = Admission(config_of(max_batch_sequences=64, max_batch_tokens=64))
+    admission = Admission(config_of(max_batch_sequences=64, max_batch_tokens=64, overload_slowdown=3.0))
     now = num_tokens = num_prompt_tokens = 0
     for prompt in (0, length):
         alone_s = 1.0 + 0.001 * prompt

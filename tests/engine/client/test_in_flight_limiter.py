@@ -83,7 +83,7 @@ def test_a_load_leaves_the_limit_of_the_next(seed: int, num_in_flight: int | Non
     server = SharedServer(alone_s, draw.uniform(2.0, 15.0) / alone_s, 100, max_step_s=1.0)
     limiter = InFlightLimiter(SLOTS, SLOWDOWN)
     for number in (1, SLOTS):
-        server.run(limiter, number, 4 * alone_s + 2.0)
+        server.run(limiter, number, 4 * alone_s + 30.0)
     before = limiter.limit(2.0, is_overloaded=False)
     assert before is not None
     server.run(limiter, num_in_flight or before.sustained, 1800)
