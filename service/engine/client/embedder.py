@@ -133,7 +133,7 @@ class EmbedderClient(EngineClient[OpenEmbedding]):
         if not others:
             return  # a request that exceeds the whole queue may still run alone
         num_before = _num_before(caller_id, weight, num_tokens, others)
-        wait_s = num_before * self._stats.step_time_s / max(self._stats.step_tokens, 1)
+        wait_s = num_before * self._stats.last.step_time_s / max(self._stats.last.step_tokens, 1)
         limit_s = self._wait_limit.seconds
         queued = (QueuedRequest(each.caller_id, each.weight, 1) for each in others)
         is_full = not QueueShare(self._config.max_queue_requests, queued, caller_id, weight).has_capacity(1)
