@@ -154,7 +154,7 @@ class EngineCore:
             before(self._scheduler.expected_s(step))
         for sequence in step.preempted:
             self._runner.release(sequence)
-            sequence.lose_blocks()
+            sequence.cost.lose_blocks()
         num_blocks = [item.sequence.num_blocks for item in step.items]  # before finished sequences release theirs
         if step.started:
             self._is_urgent = True
@@ -186,7 +186,7 @@ class EngineCore:
         each_s = self._step_time_s / step.num_tokens
         ended = began + self._step_time_s
         for (sequence, num_new_tokens, _, draft), num in zip(step.items, num_blocks, strict=True):
-            sequence.bill((num_new_tokens + len(draft)) * each_s, num, began, ended)
+            sequence.cost.add_step((num_new_tokens + len(draft)) * each_s, num, began, ended)
 
     def _follow_drafts(self, items: list[ScheduledSequence], now: float, batch_size: int) -> None:
         """Continue to sample from each item's drafts as long as they equal the sampled tokens."""
