@@ -11,12 +11,12 @@ from service.engine.core.capacity import AdmissionCapacity
 from service.engine.core.deadlines import Deadlines
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.drafts.step_drafts import StepDrafts
-from service.engine.core.fair_queue import FairQueue, KeyQueue
 from service.engine.core.pace import MIN_OTHER_CHUNK, Pace, StepChoice
+from service.engine.core.queue.fair_queue import FairQueue, KeyQueue
+from service.engine.core.queue.turns import Turns
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.core.step import ScheduledSequence, Step, StepPlan, share_of
 from service.engine.core.step_times import StepTimes
-from service.engine.core.turns import Turns
 from service.engine.interface.config import EngineConfig
 
 _by_order = attrgetter("order")

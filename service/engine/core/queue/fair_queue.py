@@ -13,7 +13,7 @@ from bisect import insort
 from collections import abc
 from operator import attrgetter
 
-from service.engine.core.accounts import Account, Accounts
+from service.engine.core.queue.accounts import Account, Accounts
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 
 _LOGPROBS_PER_TOKEN = 16  # reported logprobs that cost all processes about as much time as a token of a small model

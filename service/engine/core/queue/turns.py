@@ -11,7 +11,7 @@ from collections import abc, deque
 from itertools import chain, islice
 from operator import attrgetter
 
-from service.engine.core.fair_queue import FairQueue, KeyQueue
+from service.engine.core.queue.fair_queue import FairQueue, KeyQueue
 from service.engine.core.sequences.sequence import Sequence
 
 _MUCH_LONGER = 2.0
