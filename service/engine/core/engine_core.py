@@ -211,16 +211,17 @@ class EngineCore:
     def stats(self) -> EngineStats:
         """Return a snapshot of the state after the last step."""
         scheduler = self._scheduler
+        memory = scheduler.memory
         decode_step_s, decode_row_s = scheduler.step_times.decode_times
         return EngineStats(
             num_waiting=scheduler.num_waiting,
             num_running=scheduler.num_running,
-            num_blocks=scheduler.pool.num_blocks,
-            num_free_blocks=scheduler.pool.num_free_blocks,
-            num_cached_blocks=scheduler.pool.num_cached_blocks,
-            num_states=scheduler.num_states,
-            num_cached_states=scheduler.num_cached_states,
-            state_bytes=scheduler.state_bytes,
+            num_blocks=memory.pool.num_blocks,
+            num_free_blocks=memory.pool.num_free_blocks,
+            num_cached_blocks=memory.pool.num_cached_blocks,
+            num_states=memory.num_states,
+            num_cached_states=memory.num_cached_states,
+            state_bytes=memory.state_bytes,
             step_time_s=self._step_time_s,
             busy_s=self._busy_s,
             step_tokens=self._step_tokens,
@@ -231,8 +232,8 @@ class EngineCore:
             num_generated_tokens=self._num_generated_tokens,
             num_draft_tokens=self._num_draft_tokens,
             num_accepted_draft_tokens=self._num_accepted_draft_tokens,
-            num_prefix_query_tokens=scheduler.num_prefix_query_tokens,
-            num_prefix_hit_tokens=scheduler.num_prefix_hit_tokens,
+            num_prefix_query_tokens=memory.num_prefix_query_tokens,
+            num_prefix_hit_tokens=memory.num_prefix_hit_tokens,
             max_running=scheduler.max_running,
             decode_step_s=decode_step_s,
             decode_row_s=decode_row_s,

@@ -79,7 +79,7 @@ def test_a_state_is_evicted_with_its_blocks() -> None:
     """A prompt whose blocks were evicted finds nothing, and its slot is free."""
     one = bench(num_blocks=30, max_model_len=400)
     answer(one, text(200, 0))
-    assert one.scheduler.num_cached_states == 1
+    assert one.scheduler.memory.num_cached_states == 1
     for seed in range(1, 5):
         answer(one, text(300, seed))
     assert answer(one, text(200, 0))[1] == 0
@@ -92,7 +92,7 @@ def test_one_slot_per_sequence_suffices() -> None:
     assert [answer(one, prompt)[1] for _ in range(2)] == [0, 0]
     two = bench(num_states=2, max_batch_sequences=2)
     answer(two, prompt)
-    assert two.scheduler.num_cached_states == 1
+    assert two.scheduler.memory.num_cached_states == 1
     for _ in range(2):
         two.add(request(prompt, max_tokens=3, ignore_eos=True))
     two.run()
