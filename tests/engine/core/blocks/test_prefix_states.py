@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.engine.drafters import SumDrafter
-from tests.engine.fakes import Bench, StateRunner, config_of, request, sums
+from tests.engine.fakes import Bench, config_of, request
+from tests.engine.paged_runner import StateRunner, sums
 
 BLOCK_SIZE = 16
 
