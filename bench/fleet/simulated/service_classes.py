@@ -10,7 +10,7 @@ from typing import Literal
 
 from bench.fleet.simulated.step_model import StepModel
 from bench.fleet.simulated.textless import NoText
-from service.engine.client.promises import Promise, Rates, shortage_s
+from service.engine.client.admission.promises import Promise, Rates, shortage_s
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.engine_core import EngineCore, SampledToken
 from service.engine.core.scheduler import Scheduler

@@ -7,9 +7,9 @@ import time
 from collections import abc
 from functools import partial
 
+from service.engine.client.admission.queue_share import QueuedRequest, QueueShare
+from service.engine.client.admission.queue_wait_limit import QueueWaitLimit
 from service.engine.client.engine_client import EngineClient
-from service.engine.client.queue_share import QueuedRequest, QueueShare
-from service.engine.client.queue_wait_limit import QueueWaitLimit
 from service.engine.interface.config import EngineConfig
 from service.engine.interface.messages import Add, InputVector, Output, Report
 from service.engine.interface.port import StepObserver

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from service.engine.client.adapters import Adapters
-from service.engine.client.admission import Admission
+from service.engine.client.admission.admission import Admission
 from service.engine.client.engine_client import EngineClient
 from service.engine.client.open_generation import OpenGeneration, description_of
 from service.engine.client.output_stream import OutputStream

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from service.engine.client.in_flight_limiter import InFlightLimiter
+from service.engine.client.admission.in_flight_limiter import InFlightLimiter
 
 SLOTS = 64
 SLOWDOWN = 3.0

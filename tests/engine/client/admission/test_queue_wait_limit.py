@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.engine.client.queue_wait_limit import QueueWaitLimit
+from service.engine.client.admission.queue_wait_limit import QueueWaitLimit
 from service.generation.stats import EngineStats
 
 _numbers: Iterator[int] = itertools.count(1)

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from service.engine.client.admission import Admission
+from service.engine.client.admission.admission import Admission
 from service.engine.client.generator import GeneratorClient
 from service.engine.client.open_generation import OpenGeneration
 from service.engine.client.output_stream import OutputStream

@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from collections import abc
 
-from service.engine.client.in_flight_limiter import InFlightLimiter
+from service.engine.client.admission.in_flight_limiter import InFlightLimiter
+from service.engine.client.admission.promises import Promise, Rates, shortage_s
+from service.engine.client.admission.queue_growth import QueueGrowth
+from service.engine.client.admission.queue_share import QueuedRequest, QueueShare
+from service.engine.client.admission.queue_wait_limit import QueueWaitLimit
 from service.engine.client.open_generation import OpenGeneration
-from service.engine.client.promises import Promise, Rates, shortage_s
-from service.engine.client.queue_growth import QueueGrowth
-from service.engine.client.queue_share import QueuedRequest, QueueShare
 from service.engine.client.queue_wait import KeyLoad, QueueWaitEstimator, has_small_load
-from service.engine.client.queue_wait_limit import QueueWaitLimit
 from service.engine.interface.config import EngineConfig
 from service.engine.interface.in_flight_limit import InFlightLimit
 from service.engine.interface.retry import retry_after_s

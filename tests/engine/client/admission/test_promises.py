@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from service.engine.client.promises import Promise, Rates, shortage_s
+from service.engine.client.admission.promises import Promise, Rates, shortage_s
 
 RATES = Rates(step_s=0.010, row_s=0.001, prompt_token_s=0.0002)
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from service.engine.client.queue_growth import QueueGrowth
+from service.engine.client.admission.queue_growth import QueueGrowth
 
 MAX_WAIT_S = 2.0
 
