@@ -1,7 +1,7 @@
-"""The ways to call the product (doors), with a common form of request and answer.
+"""Chats over each transport of the product, with a common form of request and answer.
 
-A door takes the fields of an OpenAI-style chat body; gRPC's door translates them to a ChatRequest without the
-gateway's code. Each door returns an `Answer`; a stream is accumulated.
+A transport takes the fields of an OpenAI-style chat body; the one over gRPC converts them to a ChatRequest without the
+gateway's code. Each returns an `Answer`; a stream is accumulated.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Answer:
         return self.choices[0]
 
 
-class Door(Protocol):
-    """A way to call the product."""
+class Transport(Protocol):
+    """A protocol over which a chat is requested: REST, its event stream, or gRPC."""
 
     def ask(self, **fields: Any) -> Answer:
         """Return the answer to a chat body with these fields and the demo model's name."""
@@ -214,7 +214,7 @@ def _request(fields: Fields) -> chat_pb2.ChatRequest:
     left["logit_bias"] = {int(token_id): bias for token_id, bias in left.get("logit_bias", {}).items()}
     sampling = {name: left.pop(name) for name in _names(sampling_pb2.SamplingParams) & left.keys()}
     stopping = {name: left.pop(name) for name in _names(sampling_pb2.StopParams) & left.keys()}
-    assert not left, "the door of gRPC has no words for this"
+    assert not left, f"no gRPC field for {left}"
     request.sampling.CopyFrom(sampling_pb2.SamplingParams(**sampling))
     request.stopping.CopyFrom(sampling_pb2.StopParams(**stopping))
     return request

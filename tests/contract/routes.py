@@ -1,4 +1,4 @@
-"""Every path of the REST API that takes a body, with a valid body, and the form of its dialect's errors."""
+"""Every path of the REST API that takes a body, with a valid body and the format of its dialect's errors."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ QUERY = "?api-version=2024-05-01-preview"
 
 @dataclass(frozen=True)
 class ErrorBody:
-    """The content of an error body: a text for people, and the invalid field, if the dialect reports it."""
+    """The content of an error body: its message, and the invalid field if the dialect reports it."""
 
     message: str
     field: str | None = None
 
 
 @dataclass(frozen=True)
-class Door:
-    """One path. `good` is a valid body; `range` and `kind` change it to one with a bad value or type.
+class Route:
+    """One path. `valid` is a valid body; `out_of_range` and `wrong_type` change a field of it, which they name.
 
     `unknown` and `other_task` change it to one for an unknown model or a model of another task, or are other paths;
     `unknown_headers` request an unknown model if a name in the body may be ignored. `streaming` makes the path stream,
-    if it can. `pictures` have input that no served model accepts. `too_many` has one item more than its list may have,
+    if it can. `images` have input that no served model accepts. `too_many` has one item more than its list may have,
     and the limit.
     """
 
     path: str
-    good: Body
+    valid: Body
     read: Callable[[httpx.Response], ErrorBody]
     required: str
-    range: tuple[str, Body]
-    kind: tuple[str, Body]
+    out_of_range: tuple[str, Body]
+    wrong_type: tuple[str, Body]
     unknown: Body | str
     too_long: Body | None = None
     other_task: Body | str | None = None
     streaming: Body | None = None
-    pictures: Sequence[Body] = ()
+    images: Sequence[Body] = ()
     too_many: tuple[Body, str] | None = None
     statuses: dict[int, int] = field(default_factory=dict)  # 400 → the dialect's status for invalid values
     unknown_headers: Mapping[str, str] = field(default_factory=dict)
@@ -121,73 +121,79 @@ STREAM = {"stream": True, "max_tokens": 1500}
 MANY_MESSAGES = ({"messages": MESSAGES * 4097}, "4096")
 MANY_PROMPTS = ({"prompt": ["One,"] * 257}, "256")
 MANY_TEXTS = ({"input": ["a cat"] * 2049}, "2048")
-PICTURE = {"type": "image_url", "image_url": {"url": "https://pictures.example/cat.png"}}
-PICTURES = [{"messages": [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, PICTURE]}]}]
+IMAGE = {"type": "image_url", "image_url": {"url": "https://pictures.example/cat.png"}}
+IMAGES = [{"messages": [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, IMAGE]}]}]
 INPUT_PARTS = [
     {"type": "input_image", "image_url": "https://pictures.example/cat.png"},
     {"type": "input_file", "file_url": "https://papers.example/cats.pdf"},
 ]
 
 
-def _chat(path: str, read: Callable[[httpx.Response], ErrorBody], **more: Any) -> Door:
+def _chat(path: str, read: Callable[[httpx.Response], ErrorBody], **more: Any) -> Route:
     body = {"model": MODEL, "messages": MESSAGES, "max_tokens": 2}
     more = {"unknown": {"model": "nobody"}, "streaming": STREAM, "other_task": {"model": EMBEDDER}, **more}
-    more = {"too_long": {"messages": LONG_MESSAGES}, "pictures": PICTURES, "too_many": MANY_MESSAGES, **more}
-    return Door(path, body, read, "messages", HOT, TEXT_NUMBER, **more)
+    more = {"too_long": {"messages": LONG_MESSAGES}, "images": IMAGES, "too_many": MANY_MESSAGES, **more}
+    return Route(path, body, read, "messages", HOT, TEXT_NUMBER, **more)
 
 
-def _complete(path: str, read: Callable[[httpx.Response], ErrorBody], **more: Any) -> Door:
+def _complete(path: str, read: Callable[[httpx.Response], ErrorBody], **more: Any) -> Route:
     body = {"model": MODEL, "prompt": "One, two,", "max_tokens": 2}
     more = {"unknown": {"model": "nobody"}, "streaming": STREAM, "other_task": {"model": EMBEDDER}, **more}
-    return Door(path, body, read, "prompt", HOT, TEXT_NUMBER, too_long={"prompt": LONG}, too_many=MANY_PROMPTS, **more)
+    return Route(path, body, read, "prompt", HOT, TEXT_NUMBER, too_long={"prompt": LONG}, too_many=MANY_PROMPTS, **more)
 
 
-def _embed(path: str, read: Callable[[httpx.Response], ErrorBody], **more: Any) -> Door:
+def _embed(path: str, read: Callable[[httpx.Response], ErrorBody], **more: Any) -> Route:
     body = {"model": EMBEDDER, "input": ["a cat"]}
-    more = {"range": WIDE, "kind": NO_NUMBER, "unknown": {"model": "nobody"}, "other_task": {"model": MODEL}, **more}
-    return Door(path, body, read, "input", too_long={"input": [LONG]}, too_many=MANY_TEXTS, **more)
+    more = {
+        "out_of_range": WIDE,
+        "wrong_type": NO_NUMBER,
+        "unknown": {"model": "nobody"},
+        "other_task": {"model": MODEL},
+        **more,
+    }
+    return Route(path, body, read, "input", too_long={"input": [LONG]}, too_many=MANY_TEXTS, **more)
 
 
-def _rerank(path: str) -> Door:
+def _rerank(path: str) -> Route:
     body = {"model": EMBEDDER, "query": "a kitten", "documents": ["a cat"]}
-    kind, too_many = ("top_n", {"top_n": "1"}), ({"documents": ["a cat"] * 2049}, "2048")
+    wrong_type, too_many = ("top_n", {"top_n": "1"}), ({"documents": ["a cat"] * 2049}, "2048")
     too_long = {"documents": [LONG], "truncation": False}
     more: Any = {"unknown": {"model": "nobody"}, "other_task": {"model": MODEL}, "too_many": too_many}
-    return Door(path, body, ranking, "documents", ("top_n", {"top_n": 0}), kind, too_long=too_long, **more)
+    return Route(path, body, ranking, "documents", ("top_n", {"top_n": 0}), wrong_type, too_long=too_long, **more)
 
 
-def _score(path: str) -> Door:
+def _score(path: str) -> Route:
     body = {"model": EMBEDDER, "text_1": "a kitten", "text_2": ["a cat"]}
-    kind, too_many = ("text_1", {"text_1": 5}), ({"text_2": ["a cat"] * 2049}, "2048")
-    bad = ("max_tokens_per_doc", {"max_tokens_per_doc": 0})
+    wrong_type, too_many = ("text_1", {"text_1": 5}), ({"text_2": ["a cat"] * 2049}, "2048")
+    out_of_range = ("max_tokens_per_doc", {"max_tokens_per_doc": 0})
     more: Any = {"unknown": {"model": "nobody"}, "other_task": {"model": MODEL}, "too_many": too_many}
-    return Door(path, body, ranking, "text_2", bad, kind, too_long={"text_2": [LONG]}, **more)
+    return Route(path, body, ranking, "text_2", out_of_range, wrong_type, too_long={"text_2": [LONG]}, **more)
 
 
-def _message(path: str, **more: Any) -> Door:
+def _message(path: str, **more: Any) -> Route:
     """Return a path of Anthropic's dialect; `more` has the differences of the shorter body of a count."""
     body = {"model": MODEL, "messages": MESSAGES, "max_tokens": 2}
-    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
-    paper = {"type": "document", "source": {"type": "url", "url": "https://papers.example/cats.pdf"}}
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    document = {"type": "document", "source": {"type": "url", "url": "https://papers.example/cats.pdf"}}
     given = {
-        "range": ("temperature", {"temperature": 1.5}),
-        "kind": TEXT_NUMBER,
+        "out_of_range": ("temperature", {"temperature": 1.5}),
+        "wrong_type": TEXT_NUMBER,
         "unknown": {"model": "nobody"},
         "too_long": {"messages": LONG_MESSAGES},
         "other_task": {"model": EMBEDDER},
         "streaming": STREAM,
-        "pictures": [{"messages": [{"role": "user", "content": [block]}]} for block in (picture, paper)],
+        "images": [{"messages": [{"role": "user", "content": [block]}]} for block in (image, document)],
         "too_many": MANY_MESSAGES,
     }
-    door = Door(path, body, anthropic, "messages", **(given | more))
+    route = Route(path, body, anthropic, "messages", **(given | more))
     if path.endswith("count_tokens"):
-        del door.good["max_tokens"]
-    return door
+        del route.valid["max_tokens"]
+    return route
 
 
-def _respond(path: str, read: Callable[[httpx.Response], ErrorBody]) -> Door:
+def _respond(path: str, read: Callable[[httpx.Response], ErrorBody]) -> Route:
     body = {"model": MODEL, "input": "Hello!", "max_output_tokens": 2}
-    return Door(
+    return Route(
         path,
         body,
         read,
@@ -203,9 +209,9 @@ def _respond(path: str, read: Callable[[httpx.Response], ErrorBody]) -> Door:
     )
 
 
-def _generate(path: str) -> Door:
+def _generate(path: str) -> Route:
     body = {"text_input": "One, two,", "parameters": {"max_new_tokens": 2}}
-    return Door(
+    return Route(
         f"/v2/models/{MODEL}/{path}",
         body,
         triton,
@@ -219,41 +225,41 @@ def _generate(path: str) -> Door:
     )
 
 
-def _invoke(make: Callable[..., Door], model: str, other: str, **more: Any) -> Door:
+def _invoke(make: Callable[..., Route], model: str, other: str, **more: Any) -> Route:
     """Return a path of Databricks' dialect with the model's name in it."""
     path = "/serving-endpoints/{}/invocations"
-    door = make(path.format(model), databricks, unknown=path.format("nobody"), other_task=path.format(other), **more)
-    del door.good["model"]
-    return door
+    route = make(path.format(model), databricks, unknown=path.format("nobody"), other_task=path.format(other), **more)
+    del route.valid["model"]
+    return route
 
 
 _BASE = "/serving-endpoints"
 _UNPROCESSABLE = {400: 422}
 _LOST: Any = {"unknown": {}, "unknown_headers": {"azureml-model-deployment": "nobody"}}  # the model is ignored
 
-DOORS = [
+ROUTES = [
     _chat("/v1/chat/completions", openai),
     _complete("/v1/completions", openai),
     _embed("/v1/embeddings", openai),
     _respond("/v1/responses", openai),
     replace(_respond("/v1/responses/input_tokens", openai), too_long=None, streaming=None),
-    Door(
+    Route(
         "/tokenize",
         {"model": MODEL, "messages": MESSAGES},
         openai,
         "messages",
-        range=("chat_template_kwargs", {"chat_template_kwargs": {"tools": 1}}),
-        kind=("add_generation_prompt", {"add_generation_prompt": "yes"}),
+        out_of_range=("chat_template_kwargs", {"chat_template_kwargs": {"tools": 1}}),
+        wrong_type=("add_generation_prompt", {"add_generation_prompt": "yes"}),
         unknown={"model": "nobody"},
         other_task={"model": EMBEDDER},
-        pictures=PICTURES,
+        images=IMAGES,
         too_many=MANY_MESSAGES,
     ),
     _message("/v1/messages"),
     _message(
         "/v1/messages/count_tokens",
-        range=("thinking.budget_tokens", {"thinking": {"type": "enabled", "budget_tokens": 10}}),
-        kind=("system", {"system": 5}),
+        out_of_range=("thinking.budget_tokens", {"thinking": {"type": "enabled", "budget_tokens": 10}}),
+        wrong_type=("system", {"system": 5}),
         too_long=None,
         streaming=None,
     ),
@@ -263,8 +269,8 @@ DOORS = [
         _embed,
         EMBEDDER,
         MODEL,
-        range=("input", {"input": []}),
-        kind=("instruction", {"instruction": 5}),
+        out_of_range=("input", {"input": []}),
+        wrong_type=("instruction", {"instruction": 5}),
     ),
     _chat(f"{_BASE}/chat/completions", databricks),
     _complete(f"{_BASE}/completions", databricks),
@@ -275,13 +281,13 @@ DOORS = [
     _embed(f"/embeddings{QUERY}", azure, statuses=_UNPROCESSABLE, **_LOST),
     _embed(f"/models/embeddings{QUERY}", azure, statuses=_UNPROCESSABLE, **_LOST),
     _chat("/v2/chat", cohere),
-    Door(
+    Route(
         "/v2/embed",
         {"model": EMBEDDER, "texts": ["a cat"]},
         cohere,
         "texts",
-        range=("output_dimension", {"output_dimension": 0}),
-        kind=("output_dimension", {"output_dimension": "64"}),
+        out_of_range=("output_dimension", {"output_dimension": 0}),
+        wrong_type=("output_dimension", {"output_dimension": "64"}),
         unknown={"model": "nobody"},
         too_long={"texts": [LONG], "truncate": "NONE"},
         other_task={"model": MODEL},
