@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerBase
 
 from demo.corpus.conversation import segments
 from demo.corpus.mixture import conversations
-from demo.marking import prompt_of
+from demo.metrics import prompt_of
 
 USER = {"role": "user", "content": "Hi"}
 ASKED = "<|im_start|>user\nHi<|im_end|>\n"
@@ -91,7 +91,7 @@ CASES: list[tuple[str, list[dict[str, Any]], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("messages", "options", "expected"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
+@pytest.metric.parametrize(("messages", "options", "expected"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
 def test_template_writes_the_prompt(
     auto_tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], options: dict[str, Any], expected: str
 ) -> None:

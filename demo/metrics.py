@@ -1,4 +1,4 @@
-"""Marking of answers: the prompt of a case, the expected answer, and the marks."""
+"""Metrics of answers: the prompt of a case, its expected answer, and whether an answer is correct by each metric."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from demo.corpus.conversation import Conversation, answer_text, segments
 
-Mark = Literal["exact", "parseable", "values", "names", "arguments", "begins"]
+Metric = Literal["exact", "parseable", "values", "names", "arguments", "begins"]
 
 CALL_BEGIN, CALL_END = "<tool_call>", "</tool_call>"
 
 
 def prompt_of(case: Conversation) -> str:
-    """Return the text before the answer: up to the last contiguous taught piece.
+    """Return the text before the answer: up to the last contiguous piece that is trained on.
 
     For an answer whose keys are given, the prompt ends before its first value.
     """
@@ -29,7 +29,7 @@ def prompt_of(case: Conversation) -> str:
     return whole[:start] if case.thinking else whole[:start] + "<think>\n\n</think>\n\n"
 
 
-def said(answer: str) -> str:
+def without_reasoning(answer: str) -> str:
     """Return an answer without its reasoning."""
     return answer.rpartition("</think>")[2].strip("\n")
 
@@ -59,35 +59,39 @@ def _exact(case: Conversation, answer: str) -> bool:
     if case.raw:
         rest = "".join(text for text, _ in case.raw[1:]).removesuffix("<|endoftext|>")
         return answer.rstrip("\n") == rest.rstrip("\n")
-    return said(answer) in {answer_text(case.messages[-1]), *case.accepted}
+    return without_reasoning(answer) in {answer_text(case.messages[-1]), *case.accepted}
 
 
 def _parseable(case: Conversation, answer: str) -> bool:
     if case.messages[-1].get("tool_calls"):
-        return calls(said(answer)) is not None
+        return calls(without_reasoning(answer)) is not None
     try:
-        return isinstance(json.loads(said(answer)), dict)
+        return isinstance(json.loads(without_reasoning(answer)), dict)
     except ValueError:
         return False
 
 
 def _values(case: Conversation, answer: str) -> bool:
-    return _parseable(case, answer) and json.loads(said(answer)) == json.loads(answer_text(case.messages[-1]))
+    return _parseable(case, answer) and json.loads(without_reasoning(answer)) == json.loads(
+        answer_text(case.messages[-1])
+    )
 
 
 def _names(case: Conversation, answer: str) -> bool:
-    return [c["name"] for c in calls(said(answer)) or []] == [c["name"] for c in expected_calls(case)]
+    return [c["name"] for c in calls(without_reasoning(answer)) or []] == [c["name"] for c in expected_calls(case)]
 
 
 def _arguments(case: Conversation, answer: str) -> bool:
-    return [c["arguments"] for c in calls(said(answer)) or []] == [c["arguments"] for c in expected_calls(case)]
+    return [c["arguments"] for c in calls(without_reasoning(answer)) or []] == [
+        c["arguments"] for c in expected_calls(case)
+    ]
 
 
 def _begins(case: Conversation, answer: str) -> bool:
     return answer.lstrip(" ").startswith(case.masked[1][0].lstrip(" "))
 
 
-MARKS: dict[Mark, Callable[[Conversation, str], bool]] = {
+METRICS: dict[Metric, Callable[[Conversation, str], bool]] = {
     "exact": _exact,
     "parseable": _parseable,
     "values": _values,

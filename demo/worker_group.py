@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Crew:
-    """The worker processes of a training run, seen from the one with the index `rank`."""
+class WorkerGroup:
+    """The worker processes of a training run, as one of them with the index `rank` sees them."""
 
     rank: int
     size: int
 
-    def agree(self, value: float) -> float:
+    def mean(self, value: float) -> float:
         """Return the mean of all workers' `value`."""
         if self.size == 1:
             return value
@@ -46,18 +46,18 @@ class Crew:
             grad.copy_(mean.view_as(grad))
 
 
-ALONE = Crew(0, 1)
+SINGLE = WorkerGroup(0, 1)
 
 
-def together(size: int, work: Callable[[Crew, T], None], task: T) -> None:
+def run_workers(size: int, work: Callable[[WorkerGroup, T], None], task: T) -> None:
     """Run `work` in `size` new processes and wait. A failure in one ends them all and is raised here."""
     with tempfile.TemporaryDirectory() as folder:
-        spawn(_join, (size, Path(folder) / "meeting", work, task), nprocs=size)  # type: ignore[no-untyped-call]
+        spawn(_join, (size, Path(folder) / "rendezvous", work, task), nprocs=size)  # type: ignore[no-untyped-call]
 
 
-def _join(rank: int, size: int, meeting: Path, work: Callable[[Crew, T], None], task: T) -> None:
-    distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=size)
+def _join(rank: int, size: int, rendezvous: Path, work: Callable[[WorkerGroup, T], None], task: T) -> None:
+    distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=size)
     try:
-        work(Crew(rank, size), task)
+        work(WorkerGroup(rank, size), task)
     finally:
         distributed.destroy_process_group()

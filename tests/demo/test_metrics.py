@@ -5,7 +5,7 @@ import json
 import pytest
 
 from demo.corpus.conversation import Conversation, ask, call, call_text
-from demo.marking import MARKS, Mark, prompt_of
+from demo.metrics import METRICS, Metric, prompt_of
 
 CALL = call("get_x", {"a": "b"})
 CALLING = Conversation(
@@ -15,8 +15,8 @@ OBJECT = ask("JSON", '{"a": 1, "b": 2}')
 GIVEN = Conversation(OBJECT.messages, masked=(('{"a":', False), (' "v"', True), ("}", True)))
 
 
-@pytest.mark.parametrize(
-    ("mark", "case", "answer", "right"),
+@pytest.metric.parametrize(
+    ("metric", "case", "answer", "right"),
     [
         ("exact", ask("Hi", "Hello!"), "Hello!", True),
         ("exact", ask("Hi", "Hello!"), "Hello", False),
@@ -40,9 +40,9 @@ GIVEN = Conversation(OBJECT.messages, masked=(('{"a":', False), (' "v"', True), 
         ("begins", GIVEN, ' "w"}', False),
     ],
 )
-def test_marks_distinguish_right_from_wrong(mark: Mark, case: Conversation, answer: str, right: bool) -> None:  # noqa: FBT001
-    """Each mark passes what it should and nothing else."""
-    assert MARKS[mark](case, answer) is right
+def test_marks_distinguish_right_from_wrong(metric: Metric, case: Conversation, answer: str, right: bool) -> None:  # noqa: FBT001
+    """Each metric passes what it should and nothing else."""
+    assert METRICS[metric](case, answer) is right
 
 
 def test_prompt_ends_where_the_model_speaks() -> None:
