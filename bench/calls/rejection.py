@@ -1,6 +1,6 @@
 """Measure the cost of a rejection at each hop: CPU time of each process, in µs per rejection.
 
-Run: python -m bench.calls.refusal [--calls 2000] [--rounds 3]
+Run: python -m bench.calls.rejection [--calls 2000] [--rounds 3]
 
 The whole product runs on the bundled model with two slots. Two streamed chats hold the slots, and the engine's process
 is stopped by a signal, so that nothing else is computed. Then calls follow one another on one connection. Envoy rejects
@@ -30,7 +30,7 @@ import grpc
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2
 
 from bench import shapes
-from bench.calls.way_out import Product, running
+from bench.calls.response_path import Product, running
 
 PATH = "/v1/chat/completions"
 SETTINGS = {

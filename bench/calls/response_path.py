@@ -1,9 +1,9 @@
 """Measure the response path from the engine to the client: CPU time of each process, in µs per token.
 
-Run: .venv/bin/python -m bench.calls.way_out [--trees . ../before] [--doors rest grpc direct] [--streams 1 16 64]
+Run: .venv/bin/python -m bench.calls.response_path [--trees . ../before] [--transports rest grpc direct] [--streams 1 16 64]
 
 The whole product runs on the bundled model, as `make run` starts it. `--trees` measures several checkouts in turns, in
-one run. Doors: OpenAI chats as SSE through Envoy and the gateway (`rest`), gRPC through Envoy (`grpc`), and gRPC
+one run. Transports: OpenAI chats as SSE through Envoy and the gateway (`rest`), gRPC through Envoy (`grpc`), and gRPC
 directly to the service (`direct`). All streams begin together and have the same number of tokens. The CPU time is the
 kernel's accounting between the first request and the last answer, separately for a process's first thread, which runs
 its event loop, for its other threads, and for the engine's worker. An overloaded process sends several tokens in one
@@ -109,7 +109,7 @@ async def rest(product: Product, num_streams: int, num_tokens: int) -> Received:
             lambda: SseReader(head.encode() + body), "127.0.0.1", product.ports["envoy"]
         )
         readers.append(reader)
-    return together(await asyncio.gather(*(reader.done for reader in readers)))
+    return total(await asyncio.gather(*(reader.done for reader in readers)))
 
 
 async def over_grpc(port: int, num_streams: int, num_tokens: int) -> Received:
@@ -129,15 +129,15 @@ async def over_grpc(port: int, num_streams: int, num_tokens: int) -> Received:
 
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = chat_pb2_grpc.ChatServiceStub(channel)
-        return together(await asyncio.gather(*(stream(stub) for _ in range(num_streams))))
+        return total(await asyncio.gather(*(stream(stub) for _ in range(num_streams))))
 
 
-def together(received: Sequence[Received]) -> Received:
+def total(received: Sequence[Received]) -> Received:
     """Return the sums over all streams."""
     return Received(*map(sum, zip(*received, strict=True)))
 
 
-DOORS: dict[str, Callable[[Product, int, int], Awaitable[Received]]] = {
+TRANSPORTS: dict[str, Callable[[Product, int, int], Awaitable[Received]]] = {
     "rest": rest,
     "grpc": lambda product, *sizes: over_grpc(product.ports["envoy"], *sizes),
     "direct": lambda product, *sizes: over_grpc(product.ports["service"], *sizes),
@@ -151,7 +151,7 @@ def running(tree: Path, folder: Path) -> Iterator[Product]:
         sockets = [probes.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in PORTS]
         ports = {name: each.getsockname()[1] for name, each in zip(PORTS, sockets, strict=True)}
     flags = [f"--{name}-port={port}" for name, port in ports.items()]
-    log = (folder.parent / "way_out.log").open("w+")
+    log = (folder.parent / "response_path.log").open("w+")
     process = subprocess.Popen(
         [sys.executable, "-m", "runner", *flags, f"--model=bench={folder}"], cwd=tree, stdout=log, stderr=log,
         start_new_session=True, env=os.environ | {"PYTHONPATH": f"{tree}:{tree / 'generated'}"},
@@ -209,11 +209,11 @@ def spent_s(product: Product) -> list[float]:
     return [*spent, _cpu_s(Path(f"/proc/{product.worker}/stat")) if product.worker else 0.0]
 
 
-async def measure(product: Product, door: str, num_streams: int, num_tokens: int) -> list[float]:
+async def measure(product: Product, transport: str, num_streams: int, num_tokens: int) -> list[float]:
     """Return µs per token in the order of COLUMNS, then the engine's, tokens per event and tokens per second."""
-    await DOORS[door](product, num_streams, 8)  # warm
+    await TRANSPORTS[transport](product, num_streams, 8)  # warm
     before, began = spent_s(product), time.monotonic()
-    received = await DOORS[door](product, num_streams, num_tokens)
+    received = await TRANSPORTS[transport](product, num_streams, num_tokens)
     seconds, after = time.monotonic() - began, spent_s(product)
     count = received.num_tokens
     if count != num_streams * num_tokens:
@@ -223,28 +223,28 @@ async def measure(product: Product, door: str, num_streams: int, num_tokens: int
 
 
 def main() -> None:
-    """Print one table per door."""
+    """Print one table per transport."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trees", nargs="+", type=Path, default=[shapes.ROOT], help="checkouts to compare")
-    parser.add_argument("--doors", nargs="+", choices=DOORS, default=list(DOORS))
+    parser.add_argument("--transports", nargs="+", choices=TRANSPORTS, default=list(TRANSPORTS))
     parser.add_argument("--streams", nargs="+", type=int, default=[1, 16, 64])
-    parser.add_argument("--tokens", type=int, default=16_384, help="of all streams together, 512 of one at most")
+    parser.add_argument("--tokens", type=int, default=16_384, help="tokens of all streams; one stream has at most 512")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     folder = shapes.demo_without_end()
     trees = [tree.resolve() for tree in options.trees]
     with ExitStack() as stack, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         products = {tree: stack.enter_context(running(tree, folder)) for tree in trees}
-        for door in options.doors:
-            print(f"\n{door}: µs per token, medians of {options.rounds} rounds\n")
-            print(f"| tree | streams | {' | '.join(COLUMNS)} | together | {ENGINE} | tokens per event | tokens/s |")
+        for transport in options.transports:
+            print(f"\n{transport}: µs per token, medians of {options.rounds} rounds\n")
+            print(f"| tree | streams | {' | '.join(COLUMNS)} | total | {ENGINE} | tokens per event | tokens/s |")
             print("|--|--:|" + "--:|" * (len(COLUMNS) + 4))
             for num_streams in options.streams:
                 num_tokens = min(512, options.tokens // num_streams)
                 found: dict[Path, list[list[float]]] = {tree: [] for tree in trees}
                 for _ in range(options.rounds):
                     for tree, product in products.items():
-                        found[tree].append(runner.run(measure(product, door, num_streams, num_tokens)))
+                        found[tree].append(runner.run(measure(product, transport, num_streams, num_tokens)))
                 for tree, results in found.items():
                     *way, engine, merged, speed = (statistics.median(values) for values in zip(*results, strict=True))
                     values = " | ".join(f"{value:.0f}" for value in (*way, sum(way), engine))
