@@ -1,6 +1,6 @@
 """Measure the response path from the engine to the client: CPU time of each process, in µs per token.
 
-Run: .venv/bin/python -m bench.calls.response_path [--trees . ../before] [--transports rest grpc direct] [--streams 1 16 64]
+Run: python -m bench.calls.response_path [--trees . ../before] [--transports rest grpc direct] [--streams 1 16 64]
 
 The whole product runs on the bundled model, as `make run` starts it. `--trees` measures several checkouts in turns, in
 one run. Transports: OpenAI chats as SSE through Envoy and the gateway (`rest`), gRPC through Envoy (`grpc`), and gRPC
