@@ -1,4 +1,4 @@
-"""A service with scripted completions, embeddings and lists of endpoints."""
+"""Fakes of the completion, embedding and endpoint services, with scripted answers."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def endpoint(name: str, task: model_pb2.Task, *entities: str) -> endpoint_pb2.En
     return endpoint_pb2.Endpoint(name=name, task=task, entities=served, is_model=not entities)
 
 
-class FakeRawService(
+class FakeServices(
     fakes.FakeService,
     completion_pb2_grpc.CompletionServiceServicer,
     embedding_pb2_grpc.EmbeddingServiceServicer,
     endpoint_pb2_grpc.EndpointServiceServicer,
 ):
-    """Answers by the constants above; `status` is raised instead, if there is one.
+    """Answers with the constants above, or fails with `status` if it is set.
 
     Lists `endpoints`, or what `endpoints_by_credential` has for the caller's `authorization`.
 

@@ -1,12 +1,12 @@
-"""A tokenizer without texts."""
+"""A tokenizer for simulations, whose tokens have no text."""
 
 from __future__ import annotations
 
 from collections import abc
 
 
-class NoText:
-    """A tokenizer without texts."""
+class NullTokenizer:
+    """A tokenizer for simulations, whose tokens have no text."""
 
     json = "{}"
     vocab_size = 1 << 62
