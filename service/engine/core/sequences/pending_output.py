@@ -22,14 +22,23 @@ class PendingOutput:
     """
 
     def __init__(
-        self, request: GenerationRequest, tokenizer: Tokenizer, *, choice_index: int = 0, request_index: int = 0
+        self,
+        request: GenerationRequest,
+        tokenizer: Tokenizer,
+        *,
+        choice_index: int,
+        request_index: int,
+        num_open_tokens: int,
     ) -> None:
-        """`request_index` is the request's among those that were opened together."""
+        """`request_index` is the request's among those that were opened together.
+
+        No stop string ends the choice within the first `num_open_tokens` tokens.
+        """
         stopping = request.stopping
         self._detokenizer = Detokenizer(
             tokenizer,
             stopping.stop,
-            num_open_tokens=stopping.min_tokens,
+            num_open_tokens=num_open_tokens,
             skip_special_tokens=request.skip_special_tokens,
             includes_stop=stopping.include_stop_str_in_output,
         )

@@ -126,7 +126,11 @@ class Sequence:
         self._was_redirected = False  # True if a token was replaced so that the text ends within the limit
         self._finished: float | None = None
         self._pending_output = PendingOutput(
-            request, tokenizer, choice_index=choice_index, request_index=group.request_index
+            request,
+            tokenizer,
+            choice_index=choice_index,
+            request_index=group.request_index,
+            num_open_tokens=stopping.min_tokens,
         )
 
     @property

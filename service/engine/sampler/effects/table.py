@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from service.engine.sampler.effects.effect import Effect
 from service.engine.sampler.effects.logit_bias import LogitBias
-from service.engine.sampler.effects.min_tokens import MinTokens
+from service.engine.sampler.effects.minimum_length import MinimumLength
 from service.engine.sampler.effects.output_constraint import OutputConstraint
 from service.engine.sampler.effects.penalties import Penalties
 from service.engine.sampler.effects.watermark import WatermarkBias
@@ -22,6 +22,6 @@ def effects(watermark: Watermark) -> tuple[Effect, ...]:
         Penalties(),
         LogitBias(),
         WatermarkBias(watermark),
-        MinTokens(),
+        MinimumLength(),
         OutputConstraint(),
     )

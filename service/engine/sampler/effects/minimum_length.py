@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class MinTokens:
+class MinimumLength:
     """The effect. A request's end tokens are read once for all its choices and steps."""
 
     def __init__(self) -> None:
