@@ -91,7 +91,7 @@ CASES: list[tuple[str, list[dict[str, Any]], dict[str, Any], str]] = [
 ]
 
 
-@pytest.metric.parametrize(("messages", "options", "expected"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
+@pytest.mark.parametrize(("messages", "options", "expected"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
 def test_template_writes_the_prompt(
     auto_tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, Any]], options: dict[str, Any], expected: str
 ) -> None:

@@ -15,7 +15,7 @@ OBJECT = ask("JSON", '{"a": 1, "b": 2}')
 GIVEN = Conversation(OBJECT.messages, masked=(('{"a":', False), (' "v"', True), ("}", True)))
 
 
-@pytest.metric.parametrize(
+@pytest.mark.parametrize(
     ("metric", "case", "answer", "right"),
     [
         ("exact", ask("Hi", "Hello!"), "Hello!", True),

@@ -9,7 +9,8 @@ import pytest
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.step import Step
 from service.generation.errors import ConstraintFailed, SequenceError
-from tests.engine.fakes import Bench, PagedRunner, request, sums
+from tests.engine.fakes import Bench, request
+from tests.engine.paged_runner import PagedRunner, sums
 
 
 def test_core_fails_one_request_alone() -> None:

@@ -11,7 +11,8 @@ from service.engine.client.generator import GeneratorClient
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.process_link import ProcessLink
 from service.engine.link.restarts import Restarts
-from tests.engine.fakes import ByteTokenizer, config_of
+from tests.engine.byte_tokenizer import ByteTokenizer
+from tests.engine.fakes import config_of
 from tests.engine.scripted import Script
 from tests.engine.started_engine import QUICK
 

@@ -13,9 +13,11 @@ from service.engine.link.process_link import ProcessLink
 from service.engine.link.restarts import Restarts
 from service.generation.errors import EngineFailed, EngineRestarting, ModelLoadError
 from service.generation.formats.constraint import Constraint, Grammar
+from tests.engine.byte_tokenizer import ByteTokenizer
 from tests.engine.encoder_fakes import embedding
-from tests.engine.fakes import ByteTokenizer, config_of, read, request, sums, until
+from tests.engine.fakes import config_of, read, request, until
 from tests.engine.link.linked_engine import NEVER_ENDING, kill, linked
+from tests.engine.paged_runner import sums
 from tests.engine.scripted import Script
 from tests.engine.started_engine import ENDLESS, QUICK, generate, tokens
 
