@@ -8,9 +8,11 @@ from typing import Any, Final
 from service.engine.models.checkpoint.families.dense import DENSE
 from service.engine.models.checkpoint.families.experts import EXPERTS
 from service.engine.models.checkpoint.families.family_defaults import FamilyDefaults, Fields, UncommonConfigError
+from service.engine.models.checkpoint.families.gemma import GEMMA
 from service.engine.models.checkpoint.families.latents import LATENTS
+from service.engine.models.checkpoint.families.layer_norms import LAYER_NORMS
 
-FAMILY_DEFAULTS: Final = DENSE | EXPERTS | LATENTS
+FAMILY_DEFAULTS: Final = DENSE | LAYER_NORMS | GEMMA | EXPERTS | LATENTS
 _STATED: Final = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings")
 _SIZES: Final = {"falcon": ()}  # the other types state their intermediate_size, too
 _KINDS: Final = ("full_attention", "sliding_attention")
