@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from service.engine.models.checkpoint.families.family_defaults import (
+    STATED,
     FamilyDefaults,
     Fields,
     UncommonConfigError,
@@ -227,6 +228,7 @@ DENSE: Final = {
             "tie_word_embeddings": True,
         },
         complete=_falcon,
+        stated=tuple(name for name in STATED if name != "intermediate_size"),
     ),
     "gemma": FamilyDefaults(fields=_GEMMA | {"num_key_value_heads": 16}, complete=_gemma),
     "gemma2": FamilyDefaults(fields=_GEMMA2, complete=every_nth_is_full(2)),
