@@ -27,8 +27,8 @@ class InFlightLimiter:
 
     A measurement changes only while newer ones can replace it: the rate while about as many requests are in flight as
     the limit allows, the speed while there are fewer. So no load changes what another one has shown, however long it
-    lasts. Both are means, since the highest values that were ever measured suit no later load. An answer beside others
-    that is faster than lone ones raises the speed.
+    lasts. Both are means, since the highest values that were ever measured suit no later load. An answer that is
+    faster than the lone ones raises the speed, even if others were in flight.
     """
 
     def __init__(self, max_running: int, slowdown: float) -> None:

@@ -54,11 +54,22 @@ def test_turns_of_a_chat_find_what_they_share() -> None:
     assert found >= 0.95 * shared
 
 
-def test_a_shared_beginning_is_found_from_the_third_request_on() -> None:
-    """The second request finds a power of two, and keeps the state where it departs from the first."""
-    one, system = bench(), text(1600, 0)
+@pytest.mark.parametrize(("num_states", "second"), [(8 + 57, 1536), (8 + 4, 1024)])
+def test_a_shared_beginning_is_found_from_the_third_request_on(num_states: int, second: int) -> None:
+    """The second request finds a regular checkpoint or, with few slots, a power of two, and keeps its departure."""
+    one, system = bench(num_states), text(1600, 0)
     found = [answer(one, system + text(100, seed + 1))[1] for seed in range(4)]
-    assert found == [0, 1024, 1600, 1600]
+    assert found == [0, second, 1600, 1600]
+
+
+def test_four_thousand_shared_tokens_are_hardly_computed_again() -> None:
+    """With a slot for each 256 tokens of the cache, the second request computes less than 0.06 of the first."""
+    one, system = bench(8 + 57), text(4000, 0)
+    for seed in range(3):
+        answer(one, system + text(24, seed + 1))
+    counts = [sum(num for step in one.runner.steps for name, num in step if name == serial) for serial in range(3)]
+    assert counts[0] >= 4024
+    assert max(counts[1:]) <= 0.06 * counts[0]
 
 
 def test_choices_share_the_computation_of_their_prompt() -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from service.engine.models.checkpoint.families.dense import LLAMA
 from service.engine.models.checkpoint.families.family_defaults import (
+    STATED,
     FamilyDefaults,
     Fields,
     every_nth_is_full,
@@ -58,6 +59,7 @@ LAYER_NORMS: Final = {
             "tie_word_embeddings": True,
         },
         complete=_falcon,
+        stated=tuple(name for name in STATED if name != "intermediate_size"),
     ),
     "gpt_neox": FamilyDefaults(
         fields={
