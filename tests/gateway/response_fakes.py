@@ -35,7 +35,7 @@ class FakeResponseService(fakes.FakeService, response_pb2_grpc.ResponseServiceSe
         """Fail, because nothing is stored."""
         await context.abort(grpc.StatusCode.UNIMPLEMENTED)
 
-    DeleteResponse = ListInputItems = GetResponse
+    DeleteResponse = ListInputItems = FollowResponse = CancelResponse = GetResponse
 
     async def StreamResponse(  # noqa: N802  the contract's name
         self, request: response_pb2.CreateResponseRequest, context: Any
