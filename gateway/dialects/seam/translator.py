@@ -14,7 +14,6 @@ from sluice.v1.completion_pb2 import CompleteRequest
 from sluice.v1.embedding_pb2 import EmbedRequest
 from sluice.v1.rank_pb2 import RankRequest, ScoreRequest
 from sluice.v1.response_pb2 import CreateResponseRequest
-from sluice.v1.stored_response_pb2 import FollowResponseRequest
 from sluice.v1.text_generation_pb2 import GenerateTextRequest
 
 from gateway.dialects.seam.encoder import Encoder
@@ -30,7 +29,6 @@ ServiceRequest: TypeAlias = (
     | CreateResponseRequest
     | RankRequest
     | ScoreRequest
-    | FollowResponseRequest
 )
 RequestT_co = TypeVar("RequestT_co", bound=ServiceRequest, covariant=True)
 

@@ -51,7 +51,7 @@ class BackgroundService(FakeResponseService):
         async for event in self._events(0, context):
             yield event
 
-    async def FollowResponse(self, request: Any, context: Any) -> AsyncIterator[Event]:  # type: ignore[override]  # noqa: N802
+    async def FollowResponse(self, request: Any, context: Any) -> AsyncIterator[Event]:  # noqa: N802
         self.received.append(request)
         async for event in self._events(
             request.starting_after + 1 if request.HasField("starting_after") else 0, context

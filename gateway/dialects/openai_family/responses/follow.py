@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from sluice.v1 import stored_response_pb2
+from typing import Any, Final
 
 from gateway.dialects.openai_family.responses.encoder import ResponseEncoder
 from gateway.dialects.openai_family.responses.response_object import ResponseObject
@@ -19,8 +17,8 @@ _RESUMED: Final = "last-event-id"
 class FollowReader:
     """Parses one request. A dialect combines it with a class that creates error responses."""
 
-    def parse(self, http_request: HttpRequest) -> ParsedRequest[stored_response_pb2.FollowResponseRequest]:
-        """Parse a request. Raise Failure."""
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[Any]:
+        """Parse a request, which has no model. Raise Failure."""
         if _RESUMED in http_request.headers:
             raise Failure.of_field(_RESUMED, "is for other streams; use starting_after")
         request = to_follow(http_request.path, http_request.query)
