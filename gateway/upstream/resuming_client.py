@@ -146,6 +146,7 @@ class _Followed:
     def __init__(self, request: Any) -> None:
         self.has_progressed = False  # since the last request was sent
         self._next = request
+        self._last = -1  # number of the last event
 
     def next_request(self) -> Any:
         """Return the request for the rest of the stream."""
@@ -153,7 +154,10 @@ class _Followed:
         return self._next
 
     def take(self, event: Any) -> Sequence[Any]:
-        """Take a received event, and return it."""
+        """Take a received event, and return it unless it was received before."""
+        if event.sequence_number <= self._last:
+            return ()
+        self._last = event.sequence_number
         response_id = event.created.response.id or getattr(self._next, "id", "")
         self._next = FollowResponseRequest(id=response_id, starting_after=event.sequence_number)
         self.has_progressed = True

@@ -19,6 +19,7 @@ from service.answering.kind import continuing
 from service.answering.stored_responses import StoredResponses
 from service.calls.call import Timed, current_caller, deadline_of
 from service.contract.responses.background import (
+    IN_PROGRESS,
     UNFINISHED,
     Event,
     Response,
@@ -35,6 +36,9 @@ from service.storage.responses.port import Job, JobKey, ResponseRecord, StoreFai
 from service.storage.responses.store_thread import StoreThread
 
 _ID_SIZE: Final = 16  # bytes
+# The number of the terminal event of a response that another process generates when it is cancelled: greater than those
+# of the events which that process has sent.
+_LAST: Final = 1 << 40
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +111,8 @@ class BackgroundResponses:
             async with self._runner.stopped((record.owner, record.id)) as serialized:
                 known = serialized or [event.SerializeToString() for event in opening(response)]
                 ended = cancelled(response)
-                last = terminal(ended, len(known)).SerializeToString()
+                is_elsewhere = not serialized and response.status == IN_PROGRESS
+                last = terminal(ended, _LAST if is_elsewhere else len(known)).SerializeToString()
                 await self._finish(with_response(record, ended, packed([*known, last])))
             response = Response.FromString((await self._record(response_id)).response)  # it may have ended before
         return stored_response_pb2.CancelResponseResponse(response=response, client_data=record.client_data)
@@ -130,7 +135,7 @@ class BackgroundResponses:
             record = await self._record(key[1])
             response = Response.FromString(record.response)
             if response.status not in UNFINISHED:
-                for event in _ending(record, response, number):
+                for event in _ending(record, number):
                     yield event
                 return
             if self._runner.is_closed:
@@ -161,14 +166,10 @@ class BackgroundResponses:
             raise _unavailable(error) from error
 
 
-def _ending(record: ResponseRecord, response: Response, number: int) -> list[Event]:
-    """Return the events after a number of a response that has ended; at least the terminal one.
-
-    A response that was cancelled at another process lacks the events that only that process had.
-    """
-    return [event for event in unpacked(record.events) if event.sequence_number > number] or [
-        terminal(response, number + 1)
-    ]
+def _ending(record: ResponseRecord, number: int) -> list[Event]:
+    """Return the events after a number of a response that has ended; at least the terminal one."""
+    events = list(unpacked(record.events))
+    return [event for event in events if event.sequence_number > number] or events[-1:]
 
 
 def _answer_id(owner: str, request_id: str) -> str:

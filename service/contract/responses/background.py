@@ -12,7 +12,8 @@ from sluice.v1 import error_pb2, response_event_pb2, response_item_pb2
 Event = response_event_pb2.StreamResponseResponse
 Response = response_item_pb2.Response
 
-UNFINISHED: Final = frozenset({response_item_pb2.RESPONSE_STATUS_QUEUED, response_item_pb2.RESPONSE_STATUS_IN_PROGRESS})
+IN_PROGRESS: Final = response_item_pb2.RESPONSE_STATUS_IN_PROGRESS
+UNFINISHED: Final = frozenset({response_item_pb2.RESPONSE_STATUS_QUEUED, IN_PROGRESS})
 NUM_OPENING: Final = 2  # events of every response in the background, before those of its generation
 
 _ENDS: Final = {

@@ -120,7 +120,8 @@ async def events_of(service: Service, response_id: str) -> list[Event]:
         request = stored_response_pb2.FollowResponseRequest(id=response_id, starting_after=after)
         async for event in service.stub.FollowResponse(request):
             event.client_data = b""
-            events.append(event)
+            if after is None or event.sequence_number > after:  # the last one is always sent
+                events.append(event)
 
     await patient(call)
     return events

@@ -130,7 +130,8 @@ class FollowResponseRequest(_message.Message):
     id: _builtins.str
     """The id of the response, 1 to 256 characters. Required."""
     starting_after: _builtins.int
-    """The `sequence_number` of the last event that the client has received: the stream begins with the next one.
+    """The `sequence_number` of the last event that the client has received: the stream begins with the next one. The
+    stream of a response that has ended has at least its last event.
     Default: none, the stream begins with its first event.
     """
     def __init__(
