@@ -13,6 +13,8 @@ enum Product : int {
   kDown,
   kRecurrentInput,
   kRecurrentOutput,
+  kRecurrentParameters,
+  kRecurrentSteps,
   kQueryUp,
   kLaurelDown,
   kLaurelUp,

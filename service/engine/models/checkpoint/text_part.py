@@ -35,6 +35,7 @@ _DECODERS: Final[dict[str, _Decoder]] = {
     "idefics2": _Decoder(),
     "idefics3": _Decoder(),
     "internvl": _Decoder(),
+    "lfm2_vl": _Decoder(kinds=("lfm2",)),
     "lighton_ocr": _Decoder(),
     "llava": _Decoder(),
     "llava_next": _Decoder(),
@@ -52,7 +53,7 @@ _DECODERS: Final[dict[str, _Decoder]] = {
 IMAGE_TYPES: Final = ("gemma3",)  # that the vision backend serves with images
 _PROCESSORS: Final = ("preprocessor_config.json", "processor_config.json")
 # Models whose text is computed as by the decoder of their `text_config`, which transformers reads.
-_READ_BY_TRANSFORMERS: Final = ("lfm2_vl", "qwen3_5", "qwen3_5_moe")
+_READ_BY_TRANSFORMERS: Final = ("qwen3_5", "qwen3_5_moe")
 _AXES: Final = ("mrope_section", "mrope_interleaved")
 _FROM_WHOLE: Final = ("architectures", "eos_token_id", "tie_word_embeddings")
 # The prefixes of the decoder's tensors in current and earlier versions of transformers.

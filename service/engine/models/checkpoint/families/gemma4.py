@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from service.engine.models.checkpoint.families.family_defaults import (
+    STATED,
     FamilyDefaults,
     Fields,
     UncommonConfigError,
@@ -75,6 +76,7 @@ GEMMA4: Final = {
             "activation_sparsity_pattern": None,
         },
         complete=_gemma3n,
+        stated=tuple(name for name in STATED if name != "intermediate_size"),
         rope_theta=1_000_000.0,
         local_theta=10_000.0,
         local_theta_name="rope_local_base_freq",
