@@ -11,9 +11,10 @@ from service.engine.models.checkpoint.families.family_defaults import FamilyDefa
 from service.engine.models.checkpoint.families.gemma import GEMMA
 from service.engine.models.checkpoint.families.latents import LATENTS
 from service.engine.models.checkpoint.families.layer_norms import LAYER_NORMS
+from service.engine.models.checkpoint.families.mamba import MAMBA
 from service.engine.models.checkpoint.families.recurrent import RECURRENT
 
-FAMILY_DEFAULTS: Final = DENSE | LAYER_NORMS | GEMMA | EXPERTS | LATENTS | RECURRENT
+FAMILY_DEFAULTS: Final = DENSE | LAYER_NORMS | GEMMA | EXPERTS | LATENTS | RECURRENT | MAMBA
 _KINDS: Final = ("full_attention", "sliding_attention")
 _SCALED: Final = ("llama3", "yarn", "longrope")  # kinds of rotation with a trained length
 _TRAINED: Final = "original_max_position_embeddings"
