@@ -12,9 +12,10 @@ from service.engine.models.checkpoint.families.gemma import GEMMA
 from service.engine.models.checkpoint.families.gemma4 import GEMMA4
 from service.engine.models.checkpoint.families.latents import LATENTS
 from service.engine.models.checkpoint.families.layer_norms import LAYER_NORMS
+from service.engine.models.checkpoint.families.mamba import MAMBA
 from service.engine.models.checkpoint.families.recurrent import RECURRENT
 
-FAMILY_DEFAULTS: Final = DENSE | LAYER_NORMS | GEMMA | EXPERTS | LATENTS | RECURRENT | GEMMA4
+FAMILY_DEFAULTS: Final = DENSE | LAYER_NORMS | GEMMA | EXPERTS | LATENTS | RECURRENT | MAMBA | GEMMA4
 _KINDS: Final = ("full_attention", "sliding_attention")
 _SCALED: Final = ("llama3", "yarn", "longrope")  # kinds of rotation with a trained length
 _TRAINED: Final = "original_max_position_embeddings"
