@@ -27,6 +27,7 @@ import argparse
 import json
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -40,7 +41,7 @@ from bench.serving.requests import Load
 from bench.serving.scenarios import SCENARIOS, SIZES
 from bench.serving.servers import Server, command_of, elsewhere, installed, serving
 
-MODELS = {
+MODELS: dict[str, Callable[[], Path]] = {
     "5m": shapes.qwen3_5m,
     "0.5b": shapes.qwen2_5_0_5b,
     "demo": shapes.demo,
