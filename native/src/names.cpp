@@ -108,7 +108,7 @@ std::vector<Tensor> tensors_of(const DecoderPlan& plan, Weights& weights, Matrix
   std::vector<Tensor> tensors;
   Names names{tensors, ""};
   names.rows("model.embed_tokens", plan.is_tied ? weights.head : rows, kProducts, 0, plan.vocab_size);
-  if (plan.is_tied && plan.has_head_bias) tensors.back().name = "lm_head.bias";
+  if (plan.is_tied && weights.head.bias != nullptr) tensors.back().name = "lm_head.bias";
   names.norm("model.norm", weights.norm, plan.hidden_size);
   names.norm("model.embed_norm", weights.embedding_norm, plan.hidden_size);
   names.table("model.embed_positions.weight", weights.positions, plan.num_positions, plan.hidden_size);

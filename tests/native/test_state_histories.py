@@ -29,7 +29,8 @@ from service.engine.sampler.native_sampler import NativeSampler
 from service.generation.outputs.output import GenerationOutput
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
-from tests.engine.fakes import ByteTokenizer, group_of
+from tests.engine.byte_tokenizer import ByteTokenizer
+from tests.engine.fakes import group_of
 from tests.models.families import model_of
 from tests.models.shapes import VOCAB_SIZE
 from tests.native.decoders import native

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.engine.drafters import SumDrafter
-from tests.engine.fakes import Bench, StateRunner, config_of, request, sums
+from tests.engine.fakes import Bench, config_of, request
+from tests.engine.paged_runner import StateRunner, sums
 
 BLOCK_SIZE = 16
 
@@ -90,7 +91,7 @@ def test_a_state_is_evicted_with_its_blocks() -> None:
     """A prompt whose blocks were evicted finds nothing, and its slot is free."""
     one = bench(num_blocks=30, max_model_len=400)
     answer(one, text(200, 0))
-    assert one.scheduler.num_cached_states == 1
+    assert one.scheduler.memory.num_cached_states == 1
     for seed in range(1, 5):
         answer(one, text(300, seed))
     assert answer(one, text(200, 0))[1] == 0
@@ -103,7 +104,7 @@ def test_one_slot_per_sequence_suffices() -> None:
     assert [answer(one, prompt)[1] for _ in range(2)] == [0, 0]
     two = bench(num_states=2, max_batch_sequences=2)
     answer(two, prompt)
-    assert two.scheduler.num_cached_states == 1
+    assert two.scheduler.memory.num_cached_states == 1
     for _ in range(2):
         two.add(request(prompt, max_tokens=3, ignore_eos=True))
     two.run()

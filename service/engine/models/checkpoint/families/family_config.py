@@ -8,10 +8,12 @@ from typing import Any, Final
 from service.engine.models.checkpoint.families.dense import DENSE
 from service.engine.models.checkpoint.families.experts import EXPERTS
 from service.engine.models.checkpoint.families.family_defaults import FamilyDefaults, Fields, UncommonConfigError
+from service.engine.models.checkpoint.families.gemma import GEMMA
 from service.engine.models.checkpoint.families.latents import LATENTS
+from service.engine.models.checkpoint.families.layer_norms import LAYER_NORMS
 from service.engine.models.checkpoint.families.recurrent import RECURRENT
 
-FAMILY_DEFAULTS: Final = DENSE | EXPERTS | LATENTS | RECURRENT
+FAMILY_DEFAULTS: Final = DENSE | LAYER_NORMS | GEMMA | EXPERTS | LATENTS | RECURRENT
 _KINDS: Final = ("full_attention", "sliding_attention")
 _SCALED: Final = ("llama3", "yarn", "longrope")  # kinds of rotation with a trained length
 _TRAINED: Final = "original_max_position_embeddings"
