@@ -96,7 +96,7 @@ def test_packed_weights_are_computed_as_what_they_mean(kind: str, backend: str, 
 
 
 BLOCKS: dict[str, str | None] = {
-    "gptq": "u4.g32.float16",
+    "gptq": "u4.g16.float16",
     "gptq, groups by activation": None,
     "fp8 in blocks": "f8.g32",
     "fp8 with one scale": "f8.g64",
