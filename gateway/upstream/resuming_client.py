@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any, Final
 
 from google.protobuf.message import Message
+from sluice.v1.stored_response_pb2 import FollowResponseRequest
 
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.upstream.client import Caller, ServiceClient
@@ -52,7 +53,9 @@ class ResumingClient:
 
     async def _events(self, request: Message, caller: Caller, affinity: str) -> AsyncGenerator[Message, None]:
         """Yield the events of a stream, and resume it if its connection is lost. Raise Failure."""
-        retries, received = _Retries(self._timeout_s), _Received(request)
+        retries = _Retries(self._timeout_s)
+        is_stored = isinstance(request, FollowResponseRequest) or getattr(request, "background", False)
+        received: _Received | _Followed = (_Followed if is_stored else _Received)(request)
         while True:
             try:
                 async with self._client.stream(
@@ -130,6 +133,39 @@ class _Received:
             self._held.append(event)
             return ()
         return (*self.take_held(), event)
+
+
+class _Followed:
+    """The received part of one response in the background, and the request for the rest.
+
+    The request that creates it can be sent again, because it has an id.
+    """
+
+    can_resume = True
+
+    def __init__(self, request: Any) -> None:
+        self.has_progressed = False  # since the last request was sent
+        self._next = request
+        self._last = -1  # number of the last event
+
+    def next_request(self) -> Any:
+        """Return the request for the rest of the stream."""
+        self.has_progressed = False
+        return self._next
+
+    def take(self, event: Any) -> Sequence[Any]:
+        """Take a received event, and return it unless it was received before."""
+        if event.sequence_number <= self._last:
+            return ()
+        self._last = event.sequence_number
+        response_id = event.created.response.id or getattr(self._next, "id", "")
+        self._next = FollowResponseRequest(id=response_id, starting_after=event.sequence_number)
+        self.has_progressed = True
+        return (event,)
+
+    def take_held(self) -> list[Any]:
+        """Return nothing: no events are held back."""
+        return []
 
 
 class _Retries:

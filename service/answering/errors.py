@@ -1,7 +1,9 @@
-"""Errors of calls that store a response, or ask for a stored one."""
+"""Errors of calls that store a response, generate one in the background, or ask for a stored one."""
 # ruff: noqa: N818 - a name states the condition, without the suffix Error
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from service.generation.errors import InvalidRequest, ServiceError
 
@@ -18,6 +20,20 @@ class StoringOff(InvalidRequest):
 
     def __init__(self, field: str) -> None:
         super().__init__(field, "this server stores no responses; its operator can set stored_responses.file")
+
+
+class TooManyInBackground(ServiceError):
+    """The caller has its maximum number of unfinished responses in the background."""
+
+    retry_after_s = 5.0
+
+    def __init__(self, message: str, max_unfinished: int) -> None:
+        super().__init__(message)
+        self._max_unfinished = max_unfinished
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"limit": str(self._max_unfinished)}
 
 
 class StoreUnavailable(ServiceError):

@@ -24,10 +24,19 @@ from service.answering.loop_turns import LoopTurns
 from service.answering.observation import Observation
 from service.answering.resumable_stream import ResumableStream
 from service.answering.stream_identity import stream_identity
-from service.calls.call import current_call, current_caller, current_request_id, current_wait_s, deadline_of, route_call
+from service.calls.call import (
+    Timed,
+    current_call,
+    current_caller,
+    current_request_id,
+    current_wait_s,
+    deadline_of,
+    route_call,
+)
 from service.contract.parts.resume import stream_bytes
-from service.generation.errors import InvalidRequest
+from service.generation.errors import InvalidRequest, UnsupportedFeature
 from service.generation.outputs.events import Event, PromptLogprobs, Text
+from service.generation.requests.answer_request import AnswerRequest
 from service.observability.telemetry import Telemetry
 from service.prompting.preparation import PreparedAnswer
 from service.quota.charge import Charge
@@ -63,7 +72,7 @@ class Answering:
         self._capture_content = capture_content
         self._max_answer_bytes = max_answer_bytes
 
-    async def whole(self, kind: Kind[Request, Message, Answer], request: Request, context: Context) -> Answer:
+    async def whole(self, kind: Kind[Request, Message, Answer], request: Request, context: Timed) -> Answer:
         """Return the fold of the stream. Raise what `stream` raises, and InvalidRequest if the answer is too large."""
         folding = kind.fold()
         num_bytes = 0
@@ -84,7 +93,7 @@ class Answering:
         return num_bytes
 
     async def stream(
-        self, kind: Kind[Request, Message, Answer], request: Request, context: Context
+        self, kind: Kind[Request, Message, Answer], request: Request, context: Timed
     ) -> AsyncGenerator[Message, None]:
         """Yield the numbered messages of one call.
 
@@ -94,8 +103,35 @@ class Answering:
             async for message in messages:
                 yield message
 
+    async def plan(
+        self, kind: Kind[Request, Message, Answer], request: Request, deadline: float | None, answer_id: str
+    ) -> tuple[bytes, Sequence[Message]]:
+        """Check a request without generating anything.
+
+        Return the identity with which `stream` resumes its answer from the beginning, and the messages of the
+        beginning. `answer_id` has 32 hexadecimal digits. Raise the errors of preparation, and UnsupportedFeature if the
+        answer could not be generated twice.
+        """
+        answer_request, model = self._routed(kind.to_answer_request(request))
+        if not model.description.supports_resume:
+            raise UnsupportedFeature("background", "the model's backend doesn't promise the same tokens twice")
+        caller = current_caller()
+        bound = self._quota.bound(caller, model.name, answer_request)
+        prepared = await model.preparation.prepare(bound, current_request_id(), deadline, caller)
+        identity = replace(stream_identity(model, prepared, None), id=answer_id)
+        begin = AnswerEvents(model, prepared, identity, None).begin()
+        return stream_bytes(identity, num_choices=1), kind.renderer(request).render(begin)
+
+    def _routed(self, request: AnswerRequest) -> tuple[AnswerRequest, ServedGenerator]:
+        """Return a request with its service level, and the model that serves it."""
+        visible = self._registry.visible_to(current_caller(), route_call)
+        resumed_model = request.resume.identity.model if request.resume is not None else ""
+        model = visible.generator(request.model, request.deployment, request.model_version, resumed_model)
+        level = request.service_level.or_else(visible.service_level(request.model))
+        return replace(request, service_level=level), model
+
     async def _messages(
-        self, kind: Kind[Request, Message, Answer], request: Request, context: Context, *, stream: bool
+        self, kind: Kind[Request, Message, Answer], request: Request, context: Timed, *, stream: bool
     ) -> AsyncGenerator[Message, None]:
         """Yield the numbered messages of one call."""
         answer_request = kind.to_answer_request(request)
@@ -104,15 +140,9 @@ class Answering:
             raise InvalidRequest("resume", "only a streaming call can be resumed")
         if not stream:
             answer_request = replace(answer_request, separates_tokens=False)
-        resumed_model = point.identity.model if point is not None else ""
         began = time.monotonic() - (current_wait_s() or 0.0)
         caller = current_caller()
-        visible = self._registry.visible_to(caller, route_call)
-        model = visible.generator(
-            answer_request.model, answer_request.deployment, answer_request.model_version, resumed_model
-        )
-        level = answer_request.service_level.or_else(visible.service_level(answer_request.model))
-        answer_request = replace(answer_request, service_level=level)
+        answer_request, model = self._routed(answer_request)
         content = AnswerContent(kind.request_attributes(request)) if self._capture_content else None
         deadline = deadline_of(context)
         with Observation(

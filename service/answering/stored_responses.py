@@ -14,7 +14,13 @@ from sluice.v1 import response_item_pb2, response_pb2, stored_response_pb2
 
 from service.answering.errors import ResponseNotFound, StoreUnavailable, StoringOff
 from service.calls.call import current_call, current_caller
-from service.contract.responses.stored_response import to_history, to_page, to_record, to_response
+from service.contract.responses.stored_response import (
+    to_history,
+    to_page,
+    to_record,
+    to_response,
+    unusable_status,
+)
 from service.generation.errors import InvalidRequest
 from service.storage.responses.port import ChainTooLong, ResponseRecord, ResponseStore, StoreFailed, StoreLimit
 from service.storage.responses.store_thread import StoreThread
@@ -59,6 +65,8 @@ class StoredResponses:
             raise InvalidRequest(_PREVIOUS, str(error)) from error
         if records is None:
             raise ResponseNotFound(_PREVIOUS)
+        if unusable := next((status for each in records if (status := unusable_status(each))), ""):
+            raise InvalidRequest(_PREVIOUS, f"this response, or one that it continues, is {unusable}")
         items = to_history(records)
         if (num_items := len(items) + len(request.input)) > _MAX_ITEMS:
             raise InvalidRequest(_PREVIOUS, f"the conversation has {num_items} items; the limit is {_MAX_ITEMS}")

@@ -8,7 +8,12 @@ from typing import TypeAlias
 import grpc
 from sluice.v1 import error_pb2
 
-from service.answering.errors import ResponseNotFound, StoreUnavailable, StoringOff
+from service.answering.errors import (
+    ResponseNotFound,
+    StoreUnavailable,
+    StoringOff,
+    TooManyInBackground,
+)
 from service.auth.errors import (
     AuthOff,
     DisabledKey,
@@ -129,6 +134,7 @@ TABLE = (
     Row(TooManyAdapters, Code.FAILED_PRECONDITION, error_pb2.ERROR_REASON_TOO_MANY_ADAPTERS),
     Row(AdapterLost, Code.UNAVAILABLE, error_pb2.ERROR_REASON_ADAPTER_LOST),
     Row(EngineOverloaded, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_QUEUE_FULL),
+    Row(TooManyInBackground, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_QUEUE_FULL),
     Row(TooManyCalls, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_QUEUE_FULL),
     Row(RateLimited, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_RATE_LIMITED),
     Row(TooManyUploads, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_CONCURRENCY_LIMITED),
@@ -148,3 +154,9 @@ TABLE = (
 def row_of(error: Exception) -> Row:
     """Return the row of an exception; an unexpected one has the last row, that of Exception itself."""
     return next(row for row in TABLE if isinstance(error, row.error))
+
+
+def described(error: Exception) -> tuple[error_pb2.ErrorReason, str]:
+    """Return the reason and the public text of an error that ended a response in the background."""
+    row = row_of(error)
+    return row.reason, str(error) if row.is_public else "internal error"

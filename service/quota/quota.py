@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from service.generation.caller import Caller, Limits
+from service.generation.requests.answer_request import AnswerRequest
 from service.quota.charge import Charge
 from service.quota.errors import LimitExceeded, LimitReached
 from service.quota.limit import Limit, Measure, limits_of, own_limits
@@ -61,8 +62,7 @@ class Quota:
         `on_status` is called with the state of the caller's limits, also before a rejection. Entry raises RateLimited,
         ConcurrencyLimited, LimitExceeded or QuotaUnavailable.
         """
-        limits = limits_of(caller, model, self._limits_by_model)
-        charge = Charge(self._store, limits, on_status, self._expected_output_tokens)
+        charge = self._charge(caller, model, on_status)
         error: BaseException | None = None
         try:
             await charge.open(uses)
@@ -83,6 +83,14 @@ class Quota:
                 counted.num_requests += 1
                 counted.num_input += used.prompt_tokens
                 counted.num_output += used.completion_tokens
+
+    def bound(self, caller: Caller, model: str, request: AnswerRequest) -> AnswerRequest:
+        """Return a request with the caller's maximum of `max_tokens`, if it has none. Raise LimitExceeded."""
+        return self._charge(caller, model, lambda _: None).bound(request)
+
+    def _charge(self, caller: Caller, model: str, on_status: Callable[[Sequence[LimitStatus]], None]) -> Charge:
+        limits = limits_of(caller, model, self._limits_by_model)
+        return Charge(self._store, limits, on_status, self._expected_output_tokens)
 
     async def usage_of(self, caller: Caller) -> Usage:
         """Return a caller's usage, and the state of its own limits. Raise QuotaUnavailable."""

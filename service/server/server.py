@@ -15,6 +15,8 @@ from functools import partial
 from grpc import aio
 
 from process.errors import ConfigError
+from service.answering.background.background_responses import BackgroundResponses
+from service.answering.background.job_runner import JobRunner
 from service.answering.generation import Answering
 from service.answering.stored_responses import StoredResponses
 from service.deployment.deployment import Deployment, LoadModel
@@ -45,7 +47,14 @@ from service.registry.errors import RegistryError
 from service.registry.registry import Registry
 from service.server.listener import StartError, check_free, connection_options, listen
 from service.server.services import REQUESTS, SERVICES, add_services
-from service.server.stores import authenticator, change_store, endpoint_store, operator_access, response_store
+from service.server.stores import (
+    authenticator,
+    change_store,
+    endpoint_store,
+    job_runner,
+    operator_access,
+    response_store,
+)
 from service.settings.config import Settings
 from service.settings.endpoint_settings import EndpointSettings
 from service.settings.model_settings import ModelSettings
@@ -105,11 +114,20 @@ class Server:
             capture_content=settings.capture_content,
             max_answer_bytes=settings.max_response_bytes,
         )
+        stored = StoredResponses(self._responses, settings.max_request_bytes)
+        self._jobs: JobRunner | None = None
+        background: BackgroundResponses | None = None
+        if self._responses is not None:
+            self._jobs = job_runner(settings.stored_responses, self._responses, answering, stored)
+            background = BackgroundResponses(
+                self._responses, self._jobs, answering, stored, settings.stored_responses.max_background_per_key
+            )
         add_services(
             self._server,
             health=self.health,
             answering=answering,
-            stored=StoredResponses(self._responses, settings.max_request_bytes),
+            stored=stored,
+            background=background,
             registry=self.registry,
             models=ModelChanges(self.reconciler, self.deployment, self.registry, settings.engine),
             endpoints=self.endpoints,
@@ -170,6 +188,8 @@ class Server:
         self._run(self.reconciler.wanted.follow(on_loss, self.reconciler.request_pass))
         await self.reconciler.wanted.catch_up()  # other replicas wait for this one from its first request on
         await self.health.set_models(self.registry.loads)
+        if self._jobs is not None:
+            self._run(self._jobs.run())
         await self.health.enter(ServingPhase.SERVING)
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
@@ -239,6 +259,8 @@ class Server:
         await self.health.enter(ServingPhase.LEAVING)
         await asyncio.sleep(self._settings.drain_delay_s if delay_s is None else delay_s)
         await self.health.enter(ServingPhase.DRAINING)
+        if self._jobs is not None:
+            await self._jobs.close()
         # Admitted calls may not have reached an engine yet, and a draining engine accepts none.
         await self._admission.until_idle(self._settings.drain_timeout_s)
         await asyncio.gather(*(served.engine.drain(0) for served in self.registry.loaded))
@@ -252,6 +274,8 @@ class Server:
         self.readers.close()
         for task in self._tasks:
             task.cancel()
+        if self._jobs is not None:
+            await self._jobs.close()
         if self._responses is not None:
             await self._responses.close()
         self.endpoints.wanted.close()

@@ -19,6 +19,7 @@ from sluice.v1 import (
     watermark_pb2_grpc,
 )
 
+from service.answering.background.background_responses import BackgroundResponses
 from service.answering.generation import Answering
 from service.answering.stored_responses import StoredResponses
 from service.deployment.endpoint_changes import EndpointChanges
@@ -55,6 +56,7 @@ def add_services(
     health: Health,
     answering: Answering,
     stored: StoredResponses,
+    background: BackgroundResponses | None,
     registry: Registry,
     models: ModelChanges,
     endpoints: EndpointChanges,
@@ -65,7 +67,7 @@ def add_services(
     """Register all servicers with a server, and health and reflection."""
     chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering), server)
     completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering), server)
-    response_pb2_grpc.add_ResponseServiceServicer_to_server(ResponseServicer(answering, stored), server)
+    response_pb2_grpc.add_ResponseServiceServicer_to_server(ResponseServicer(answering, stored, background), server)
     text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(TextGenerationServicer(answering), server)
     adapter_pb2_grpc.add_AdapterServiceServicer_to_server(AdapterServicer(models), server)
     embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(EmbeddingServicer(registry, telemetry, quota), server)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from service.answering.background.job_runner import JobRunner
+from service.answering.generation import Answering
+from service.answering.stored_responses import StoredResponses
 from service.auth import shared_keys
 from service.auth.authenticator import Authenticator
 from service.auth.key_entry import KeysError
@@ -13,8 +16,10 @@ from service.auth.signers import SignersError
 from service.contract.models.endpoint_json import EndpointJson
 from service.deployment.changes import Changes, ChangesJson
 from service.deployment.endpoint_document import EndpointDocument
+from service.interceptors.status_table import described
 from service.server.listener import StartError
 from service.settings.config import Settings
+from service.settings.stored_response_settings import StoredResponseSettings
 from service.storage.document import DocumentStore, MemoryDocument, SharedDocument
 from service.storage.responses.port import StoreFailed, StoreLimits
 from service.storage.responses.seal import Seal
@@ -60,6 +65,13 @@ def response_store(settings: Settings) -> StoreThread | None:
         return StoreThread(SqliteStore(chosen.file, limits, seal=seal), chosen.timeout_s)
     except StoreFailed as error:
         raise StartError(f"stored_responses: {error}") from error
+
+
+def job_runner(
+    settings: StoredResponseSettings, store: StoreThread, answering: Answering, stored: StoredResponses
+) -> JobRunner:
+    """The generation of responses in the background."""
+    return JobRunner(store, answering, stored, described, max_running=settings.max_background, lease_s=settings.lease_s)
 
 
 def operator_access(settings: Settings) -> OperatorAccess:

@@ -7,6 +7,8 @@ from contextlib import aclosing
 
 from sluice.v1 import response_event_pb2, response_pb2, response_pb2_grpc, stored_response_pb2
 
+from service.answering.background.background_responses import BackgroundResponses
+from service.answering.errors import ResponseNotFound
 from service.answering.generation import Answering, Context
 from service.answering.kind import continuing
 from service.answering.stored_responses import StoredResponses
@@ -15,14 +17,18 @@ from service.answering.stored_responses import StoredResponses
 class ResponseServicer(response_pb2_grpc.ResponseServiceServicer):
     """Implements ResponseService."""
 
-    def __init__(self, answering: Answering, stored: StoredResponses) -> None:
+    def __init__(self, answering: Answering, stored: StoredResponses, background: BackgroundResponses | None) -> None:
+        """Without `background`, no response is stored."""
         self._answering = answering
         self._stored = stored
+        self._background = background
 
     async def CreateResponse(  # noqa: N802
         self, request: response_pb2.CreateResponseRequest, context: Context
     ) -> response_pb2.CreateResponseResponse:
         self._stored.check(request)
+        if request.background and self._background is not None:
+            return response_pb2.CreateResponseResponse(response=await self._background.create(request, context))
         kind = continuing(await self._stored.history(request))
         answer = await self._answering.whole(kind, request, context)
         await self._stored.keep(request, answer.response)
@@ -32,6 +38,12 @@ class ResponseServicer(response_pb2_grpc.ResponseServiceServicer):
         self, request: response_pb2.CreateResponseRequest, context: Context
     ) -> AsyncGenerator[response_event_pb2.StreamResponseResponse, None]:
         self._stored.check(request)
+        if request.background and self._background is not None:
+            queued = await self._background.create(request, context)
+            async with aclosing(self._background.follow(queued.id)) as events:
+                async for event in events:
+                    yield event
+            return
         kind = continuing(await self._stored.history(request))
         async with aclosing(self._answering.stream(kind, request, context)) as events:
             async for event in events:
@@ -48,12 +60,35 @@ class ResponseServicer(response_pb2_grpc.ResponseServiceServicer):
     ) -> stored_response_pb2.GetResponseResponse:
         return await self._stored.get(request.id)
 
+    async def FollowResponse(  # noqa: N802
+        self,
+        request: stored_response_pb2.FollowResponseRequest,
+        context: Context,  # noqa: ARG002
+    ) -> AsyncGenerator[response_event_pb2.StreamResponseResponse, None]:
+        if self._background is None:
+            raise ResponseNotFound("id")
+        after = request.starting_after if request.HasField("starting_after") else -1
+        async with aclosing(self._background.follow(request.id, after)) as events:
+            async for event in events:
+                yield event
+
+    async def CancelResponse(  # noqa: N802
+        self,
+        request: stored_response_pb2.CancelResponseRequest,
+        context: Context,  # noqa: ARG002
+    ) -> stored_response_pb2.CancelResponseResponse:
+        if self._background is None:
+            raise ResponseNotFound("id")
+        return await self._background.cancel(request.id)
+
     async def DeleteResponse(  # noqa: N802
         self,
         request: stored_response_pb2.DeleteResponseRequest,
         context: Context,  # noqa: ARG002
     ) -> stored_response_pb2.DeleteResponseResponse:
         await self._stored.delete(request.id)
+        if self._background is not None:
+            self._background.stop(request.id)
         return stored_response_pb2.DeleteResponseResponse()
 
     async def ListInputItems(  # noqa: N802

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from process.settings.quantities import Bytes, Interval
+from process.settings.quantities import Bytes, Count, Interval
+from process.settings.setting import UNIT
+from service.storage.responses.port import MAX_LEASE_S
 
 _DAY_S: Final = 86_400
 _MIB: Final = 1 << 20
@@ -36,6 +38,15 @@ class StoredResponseSettings(BaseModel):
     )
     max_bytes: Bytes = Field(
         1024 * _MIB, description="content that all clients may store together; above it no more is stored"
+    )
+    max_background: Count = Field(
+        8, description="responses with `background: true` that the service generates at the same time"
+    )
+    max_background_per_key: Count = Field(
+        100, description="unfinished responses with `background: true` that an API key may have"
+    )
+    lease_s: Annotated[float, Field(gt=0, le=MAX_LEASE_S, json_schema_extra={UNIT: "seconds"})] = Field(
+        10, description="time after which a service continues the responses in the background of another one that died"
     )
     timeout_s: Interval = Field(
         2, description="time after which an answer is sent without being stored if the store does not answer"

@@ -35,7 +35,12 @@ class FakeResponseService(fakes.FakeService, response_pb2_grpc.ResponseServiceSe
         """Fail, because nothing is stored."""
         await context.abort(grpc.StatusCode.UNIMPLEMENTED)
 
-    DeleteResponse = ListInputItems = GetResponse
+    DeleteResponse = ListInputItems = CancelResponse = GetResponse
+
+    async def FollowResponse(self, request: Any, context: Any) -> AsyncIterator[Event]:  # noqa: N802
+        """Fail, because nothing is stored."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED)
+        yield Event()
 
     async def StreamResponse(  # noqa: N802  the contract's name
         self, request: response_pb2.CreateResponseRequest, context: Any

@@ -9,6 +9,7 @@ from gateway.dialects.databricks.tool import check_tools
 from gateway.dialects.openai_family.responses.body import ResponseBody
 from gateway.dialects.openai_family.responses.encoder import ResponseEncoder
 from gateway.dialects.openai_family.responses.reader import ResponseReader
+from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 
 
@@ -25,7 +26,9 @@ class DatabricksResponseTranslator(DatabricksErrors, ResponseReader):
     default_effort = DEFAULT_EFFORT
 
     def check(self, body: ResponseBody) -> None:
-        """Raise Failure if there are more tools, or more parameters of one tool, than the documented limits."""
+        """Raise Failure for `background`, and for more tools or parameters of one tool than the documented limits."""
+        if body.background:
+            raise Failure.of_field("background", "must be false in this API", Reason.UNSUPPORTED_FIELD)
         check_tools(
             [
                 (f"tools.{i}.parameters", tool.parameters)

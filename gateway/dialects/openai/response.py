@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from gateway.dialects.openai.error import OpenAIErrors
+from gateway.dialects.openai_family.responses.follow import FollowReader
 from gateway.dialects.openai_family.responses.reader import ResponseReader
 
 
 class OpenAIResponseTranslator(OpenAIErrors, ResponseReader):
     """Translates one request for a response."""
+
+
+class OpenAIFollowTranslator(OpenAIErrors, FollowReader):
+    """Translates one request for the events of a response in the background."""

@@ -11,7 +11,7 @@ from gateway.dialects.seam.failure import Failure
 
 COMMENT: Final = b": keep-alive\n\n"  # of server-sent events
 
-_ENDS: Final = frozenset({"completed", "incomplete"})  # the terminal events of the streams
+_ENDS: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})  # the terminal events of the streams
 
 
 class Encoder(Protocol):

@@ -5,13 +5,14 @@ Handlers are declared without a service; `endpoint` creates the ASGI application
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from google.protobuf.message import Message
-from starlette.types import ASGIApp
+from starlette.datastructures import QueryParams
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.dialects.seam.error_response import ToErrorResponse
 from gateway.dialects.seam.failure import Failure
@@ -23,6 +24,7 @@ from gateway.routes.handling.authentication_first import authentication_first
 from gateway.routes.handling.generation_endpoint import GenerationEndpoint
 from gateway.routes.handling.lookup_endpoint import LookupEndpoint
 from gateway.routes.handling.prepared_client import PreparedClient
+from gateway.routes.upstream.bodies import NoBody
 from gateway.routes.upstream.upstream import Upstream
 from gateway.settings.config import Settings
 from gateway.upstream.client import Caller
@@ -84,6 +86,38 @@ class Lookup:
     def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
         """The application."""
         return LookupEndpoint(partial(self.answer, upstream), error_response, upstream.bodies)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A request whose path says everything: its body is ignored. `answer` is as of a Lookup."""
+
+    answer: Answer
+
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
+        """The application."""
+        return LookupEndpoint(partial(self.answer, upstream), error_response, NoBody())
+
+
+@dataclass(frozen=True, slots=True)
+class LookupOrStream:
+    """A lookup whose answer can also be streamed, if `wants_stream` says so of the query."""
+
+    lookup: Lookup
+    translator: Callable[[], Translator]
+    wants_stream: Callable[[Mapping[str, str]], bool]
+
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:
+        """The application."""
+        whole = self.lookup.endpoint(upstream, error_response, settings)
+        resuming = ResumingClient(upstream.client, settings.resume_timeout_s)
+        stream = GenerationEndpoint(self.translator, resuming, NoBody(), settings)
+
+        async def choose(scope: Scope, receive: Receive, send: Send) -> None:
+            is_stream = self.wants_stream(QueryParams(scope["query_string"]))
+            await (stream if is_stream else whole)(scope, receive, send)
+
+        return choose
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from gateway.http.body import ClientDisconnected
 from gateway.http.headers import headers_of
 from gateway.http.reply import send_error_response, send_json, to_failure
 from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
-from gateway.routes.upstream.bodies import BodyReader
+from gateway.routes.upstream.bodies import BodyReader, NoBody
 from gateway.upstream.client import Caller
 
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
@@ -33,7 +33,7 @@ class LookupEndpoint:
 
     answer: Lookup
     error_response: ToErrorResponse
-    bodies: BodyReader
+    bodies: BodyReader | NoBody
     replace_failure: ReplaceFailure = keep_failure
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.routes.handling.by_header import ByHeader
-from gateway.routes.handling.handler import Change, Generation, Inquiry, Lookup, Parsed
+from gateway.routes.handling.handler import Action, Change, Generation, Inquiry, Lookup, LookupOrStream, Parsed
 
 _CONVERTER: Final = re.compile(r":\w+}")
 
@@ -58,7 +58,7 @@ class Operation:
     method: str
     route: str
     summary: str
-    handler: Generation | Lookup | Change | Inquiry | ByHeader
+    handler: Generation | Lookup | LookupOrStream | Action | Change | Inquiry | ByHeader
     bodies: Sequence[Body] = ()
     answer: type | None = None
     streams: bool = False
@@ -93,7 +93,7 @@ class Operation:
 
     def parse_example(self, body: Body) -> Parsed:
         """Return the parsed example of the body."""
-        assert not isinstance(self.handler, Lookup | ByHeader)  # noqa: S101  lookups have no body
+        assert not isinstance(self.handler, Lookup | LookupOrStream | Action | ByHeader)  # noqa: S101  lookups have no body
         values: dict[str, dict[str, str]] = {"path": {}, "query": {}, "header": {}}
         for each in self.parameters:
             values[each.location][each.name] = each.example_with(body)

@@ -59,5 +59,13 @@ class BodyReader:
         return b"".join(parts)
 
 
+class NoBody:
+    """Reads the bodies of requests that have none: whatever they have is ignored."""
+
+    async def read(self, scope: Scope, receive: Receive, caller: Caller) -> bytes:  # noqa: ARG002  a BodyReader's
+        """Return an empty body."""
+        return b""
+
+
 def _address(scope: Scope) -> str:
     return str(scope["client"][0]) if scope.get("client") else ""

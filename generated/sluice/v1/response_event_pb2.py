@@ -27,7 +27,7 @@ from sluice.v1 import response_item_pb2 as sluice_dot_v1_dot_response__item__pb2
 from sluice.v1 import usage_pb2 as sluice_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1esluice/v1/response_event.proto\x12\tsluice.v1\x1a\x18sluice/v1/logprobs.proto\x1a\x1dsluice/v1/response_item.proto\x1a\x15sluice/v1/usage.proto\"\xd2\t\n\x16StreamResponseResponse\x12\'\n\x0fsequence_number\x18\x01 \x01(\x04R\x0esequenceNumber\x12\x36\n\x07\x63reated\x18\x02 \x01(\x0b\x32\x1a.sluice.v1.ResponseCreatedH\x00R\x07\x63reated\x12@\n\x0bin_progress\x18\x03 \x01(\x0b\x32\x1d.sluice.v1.ResponseInProgressH\x00R\ninProgress\x12H\n\x11output_item_added\x18\x04 \x01(\x0b\x32\x1a.sluice.v1.OutputItemAddedH\x00R\x0foutputItemAdded\x12\x45\n\x10output_item_done\x18\x05 \x01(\x0b\x32\x19.sluice.v1.OutputItemDoneH\x00R\x0eoutputItemDone\x12K\n\x12\x63ontent_part_added\x18\x06 \x01(\x0b\x32\x1b.sluice.v1.ContentPartAddedH\x00R\x10\x63ontentPartAdded\x12H\n\x11\x63ontent_part_done\x18\x07 \x01(\x0b\x32\x1a.sluice.v1.ContentPartDoneH\x00R\x0f\x63ontentPartDone\x12H\n\x11output_text_delta\x18\x08 \x01(\x0b\x32\x1a.sluice.v1.OutputTextDeltaH\x00R\x0foutputTextDelta\x12\x45\n\x10output_text_done\x18\t \x01(\x0b\x32\x19.sluice.v1.OutputTextDoneH\x00R\x0eoutputTextDone\x12Q\n\x14reasoning_text_delta\x18\n \x01(\x0b\x32\x1d.sluice.v1.ReasoningTextDeltaH\x00R\x12reasoningTextDelta\x12N\n\x13reasoning_text_done\x18\x0b \x01(\x0b\x32\x1c.sluice.v1.ReasoningTextDoneH\x00R\x11reasoningTextDone\x12j\n\x1d\x66unction_call_arguments_delta\x18\x0c \x01(\x0b\x32%.sluice.v1.FunctionCallArgumentsDeltaH\x00R\x1a\x66unctionCallArgumentsDelta\x12g\n\x1c\x66unction_call_arguments_done\x18\r \x01(\x0b\x32$.sluice.v1.FunctionCallArgumentsDoneH\x00R\x19\x66unctionCallArgumentsDone\x12<\n\tcompleted\x18\x0e \x01(\x0b\x32\x1c.sluice.v1.ResponseCompletedH\x00R\tcompleted\x12?\n\nincomplete\x18\x0f \x01(\x0b\x32\x1d.sluice.v1.ResponseIncompleteH\x00R\nincomplete\x12(\n\x05usage\x18\x10 \x01(\x0b\x32\x10.sluice.v1.UsageH\x00R\x05usage\x12\x16\n\x06stream\x18\x14 \x01(\x0cR\x06stream\x12\x1a\n\x08position\x18\x15 \x01(\x0cR\x08positionB\x07\n\x05\x65vent\"B\n\x0fResponseCreated\x12/\n\x08response\x18\x01 \x01(\x0b\x32\x13.sluice.v1.ResponseR\x08response\"E\n\x12ResponseInProgress\x12/\n\x08response\x18\x01 \x01(\x0b\x32\x13.sluice.v1.ResponseR\x08response\"_\n\x0fOutputItemAdded\x12!\n\x0coutput_index\x18\x01 \x01(\rR\x0boutputIndex\x12)\n\x04item\x18\x02 \x01(\x0b\x32\x15.sluice.v1.OutputItemR\x04item\"^\n\x0eOutputItemDone\x12!\n\x0coutput_index\x18\x01 \x01(\rR\x0boutputIndex\x12)\n\x04item\x18\x02 \x01(\x0b\x32\x15.sluice.v1.OutputItemR\x04item\"\x9e\x01\n\x10\x43ontentPartAdded\x12\x17\n\x07item_id\x18\x01 \x01(\tR\x06itemId\x12!\n\x0coutput_index\x18\x02 \x01(\rR\x0boutputIndex\x12#\n\rcontent_index\x18\x03 \x01(\rR\x0c\x63ontentIndex\x12)\n\x04part\x18\x04 \x01(\x0b\x32\x15.sluice.v1.OutputTextR\x04part\"\x9d\x01\n\x0f\x43ontentPartDone\x12\x17\n\x07item_id\x18\x01 \x01(\tR\x06itemId\x12!\n\x0coutput_index\x18\x02 \x01(\rR\x0boutputIndex\x12#\n\rcontent_index\x18\x03 \x01(\rR\x0c\x63ontentIndex\x12)\n\x04part\x18\x04 \x01(\x0b\x32\x15.sluice.v1.OutputTextR\x04part\"\xbd\x01\n\x0fOutputTextDelta\x12\x17\n\x07item_id\x18\x01 \x01(\tR\x06itemId\x12!\n\x0coutput_index\x18\x02 \x01(\rR\x0boutputIndex\x12#\n\rcontent_index\x18\x03 \x01(\rR\x0c\x63ontentIndex\x12\x14\n\x05\x64\x65lta\x18\x04 \x01(\tR\x05\x64\x65lta\x12\x33\n\x08logprobs\x18\x05 \x03(\x0b\x32\x17.sluice.v1.TokenLogprobR\x08logprobs\"\xba\x01\n\x0eOutputTextDone\x12\x17\n\x07item_id\x18\x01 \x01(\tR\x06itemId\x12!\n\x0coutput_index\x18\x02 \x01(\rR\x0boutputIndex\x12#\n\rcontent_index\x18\x03 \x01(\rR\x0c\x63ontentIndex\x12\x12\n\x04text\x18\x04 \x01(\tR\x04text\x12\x33\n\x08logprobs\x18\x05 \x03(\x0b\x32\x17.sluice.v1.TokenLogprobR\x08logprobs\"f\n\x12ReasoningTextDelta\x12\x17\n\x07item_id\x18\x01 \x01(\tR\x06itemId\x12!\n\x0coutput_index\x18\x02 \x01(\rR\x0boutputIndex\x12\x14\n\x05\x64\x65lta\x18\x03 \x01(\tR\x05\x64\x65lta\"c\n\x11ReasoningTextDone\x12\x17\n\x07item_id\x18\x01 \x01(\tR\x06itemId\x12!\n\x0coutput_index\x18\x02 \x01(\rR\x0boutputIndex\x12\x12\n\x04text\x18\x03 \x01(\tR\x04text\"n\n\x1a\x46unctionCallArgumentsDelta\x12\x17\n\x07item_id\x18\x01 \x01(\tR\x06itemId\x12!\n\x0coutput_index\x18\x02 \x01(\rR\x0boutputIndex\x12\x14\n\x05\x64\x65lta\x18\x03 \x01(\tR\x05\x64\x65lta\"u\n\x19\x46unctionCallArgumentsDone\x12\x17\n\x07item_id\x18\x01 \x01(\tR\x06itemId\x12!\n\x0coutput_index\x18\x02 \x01(\rR\x0boutputIndex\x12\x1c\n\targuments\x18\x03 \x01(\tR\targuments\"D\n\x11ResponseCompleted\x12/\n\x08response\x18\x01 \x01(\x0b\x32\x13.sluice.v1.ResponseR\x08response\"E\n\x12ResponseIncomplete\x12/\n\x08response\x18\x01 \x01(\x0b\x32\x13.sluice.v1.ResponseR\x08responseBx\n\tsluice.v1B\x12ResponseEventProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1esluice/v1/response_event.proto\x12\tsluice.v1\x1a\x18sluice/v1/logprobs.proto\x1a\x1dsluice/v1/response_item.proto\x1a\x15sluice/v1/usage.proto\"\x9b\x0b\n\x16StreamResponseResponse\x12\'\n\x0fsequence_number\x18\x01 \x01(\x04R\x0esequenceNumber\x12\x36\n\x07\x63reated\x18\x02 \x01(\x0b\x32\x1a.sluice.v1.ResponseCreatedH\x00R\x07\x63reated\x12@\n\x0bin_progress\x18\x03 \x01(\x0b\x32\x1d.sluice.v1.ResponseInProgressH\x00R\ninProgress\x12H\n\x11output_item_added\x18\x04 \x01(\x0b\x32\x1a.sluice.v1.OutputItemAddedH\x00R\x0foutputItemAdded\x12\x45\n\x10output_item_done\x18\x05 \x01(\x0b\x32\x19.sluice.v1.OutputItemDoneH\x00R\x0eoutputItemDone\x12K\n\x12\x63ontent_part_added\x18\x06 \x01(\x0b\x32\x1b.sluice.v1.ContentPartAddedH\x00R\x10\x63ontentPartAdded\x12H\n\x11\x63ontent_part_done\x18\x07 \x01(\x0b\x32\x1a.sluice.v1.ContentPartDoneH\x00R\x0f\x63ontentPartDone\x12H\n\x11output_text_delta\x18\x08 \x01(\x0b\x32\x1a.sluice.v1.OutputTextDeltaH\x00R\x0foutputTextDelta\x12\x45\n\x10output_text_done\x18\t \x01(\x0b\x32\x19.sluice.v1.OutputTextDoneH\x00R\x0eoutputTextDone\x12Q\n\x14reasoning_text_delta\x18\n \x01(\x0b\x32\x1d.sluice.v1.ReasoningTextDeltaH\x00R\x12reasoningTextDelta\x12N\n\x13reasoning_text_done\x18\x0b \x01(\x0b\x32\x1c.sluice.v1.ReasoningTextDoneH\x00R\x11reasoningTextDone\x12j\n\x1d\x66unction_call_arguments_delta\x18\x0c \x01(\x0b\x32%.sluice.v1.FunctionCallArgumentsDeltaH\x00R\x1a\x66unctionCallArgumentsDelta\x12g\n\x1c\x66unction_call_arguments_done\x18\r \x01(\x0b\x32$.sluice.v1.FunctionCallArgumentsDoneH\x00R\x19\x66unctionCallArgumentsDone\x12<\n\tcompleted\x18\x0e \x01(\x0b\x32\x1c.sluice.v1.ResponseCompletedH\x00R\tcompleted\x12?\n\nincomplete\x18\x0f \x01(\x0b\x32\x1d.sluice.v1.ResponseIncompleteH\x00R\nincomplete\x12(\n\x05usage\x18\x10 \x01(\x0b\x32\x10.sluice.v1.UsageH\x00R\x05usage\x12\x33\n\x06queued\x18\x11 \x01(\x0b\x32\x19.sluice.v1.ResponseQueuedH\x00R\x06queued\x12\x33\n\x06\x66\x61iled\x18\x12 \x01(\x0b\x32\x19.sluice.v1.ResponseFailedH\x00R\x06\x66\x61iled\x12<\n\tcancelled\x18\x13 \x01(\x0b\x32\x1c.sluice.v1.ResponseCancelledH\x00R\tcancelled\x12\x16\n\x06stream\x18\x14 \x01(\x0cR\x06stream\x12\x1a\n\x08position\x18\x15 \x01(\x0cR\x08position\x12\x1f\n\x0b\x63lient_data\x18\x16 \x01(\x0cR\nclientDataB\x07\n\x05\x65vent\"B\n\x0fResponseCreated\x12/\n\x08response\x18\x01 \x01(\x0b\x32\x13.sluice.v1.ResponseR\x08response\"E\n\x12ResponseInProgress\x12/\n\x08response\x18\x01 \x01(\x0b\x32\x13.sluice.v1.ResponseR\x08response\"_\n\x0fOutputItemAdded\x12!\n\x0coutput_index\x18\x01 \x01(\rR\x0boutputIndex\x12)\n\x04item\x18\x02 \x01(\x0b\x32\x15.sluice.v1.OutputItemR\x04item\"^\n\x0eOutputItemDone\x12!\n\x0coutput_index\x18\x01 \x01(\rR\x0boutputIndex\x12)\n\x04item\x18\x02 \x01(\x0b\x32\x15.sluice.v1.OutputItemR\x04item\"\x9e\x01\n\x10\x43ontentPartAdded\x12\x17\n\x07item_id\x18\x01 \x01(\tR\x06itemId\x12!\n\x0coutput_index\x18\x02 \x01(\rR\x0boutputIndex\x12#\n\rcontent_index\x18\x03 \x01(\rR\x0c\x63ontentIndex\x12)\n\x04part\x18\x04 \x01(\x0b\x32\x15.sluice.v1.OutputTextR\x04part\"\x9d\x01\n\x0f\x43ontentPartDone\x12\x17\n\x07item_id\x18\x01 \x01(\tR\x06itemId\x12!\n\x0coutput_index\x18\x02 \x01(\rR\x0boutputIndex\x12#\n\rcontent_index\x18\x03 \x01(\rR\x0c\x63ontentIndex\x12)\n\x04part\x18\x04 \x01(\x0b\x32\x15.sluice.v1.OutputTextR\x04part\"\xbd\x01\n\x0fOutputTextDelta\x12\x17\n\x07item_id\x18\x01 \x01(\tR\x06itemId\x12!\n\x0coutput_index\x18\x02 \x01(\rR\x0boutputIndex\x12#\n\rcontent_index\x18\x03 \x01(\rR\x0c\x63ontentIndex\x12\x14\n\x05\x64\x65lta\x18\x04 \x01(\tR\x05\x64\x65lta\x12\x33\n\x08logprobs\x18\x05 \x03(\x0b\x32\x17.sluice.v1.TokenLogprobR\x08logprobs\"\xba\x01\n\x0eOutputTextDone\x12\x17\n\x07item_id\x18\x01 \x01(\tR\x06itemId\x12!\n\x0coutput_index\x18\x02 \x01(\rR\x0boutputIndex\x12#\n\rcontent_index\x18\x03 \x01(\rR\x0c\x63ontentIndex\x12\x12\n\x04text\x18\x04 \x01(\tR\x04text\x12\x33\n\x08logprobs\x18\x05 \x03(\x0b\x32\x17.sluice.v1.TokenLogprobR\x08logprobs\"f\n\x12ReasoningTextDelta\x12\x17\n\x07item_id\x18\x01 \x01(\tR\x06itemId\x12!\n\x0coutput_index\x18\x02 \x01(\rR\x0boutputIndex\x12\x14\n\x05\x64\x65lta\x18\x03 \x01(\tR\x05\x64\x65lta\"c\n\x11ReasoningTextDone\x12\x17\n\x07item_id\x18\x01 \x01(\tR\x06itemId\x12!\n\x0coutput_index\x18\x02 \x01(\rR\x0boutputIndex\x12\x12\n\x04text\x18\x03 \x01(\tR\x04text\"n\n\x1a\x46unctionCallArgumentsDelta\x12\x17\n\x07item_id\x18\x01 \x01(\tR\x06itemId\x12!\n\x0coutput_index\x18\x02 \x01(\rR\x0boutputIndex\x12\x14\n\x05\x64\x65lta\x18\x03 \x01(\tR\x05\x64\x65lta\"u\n\x19\x46unctionCallArgumentsDone\x12\x17\n\x07item_id\x18\x01 \x01(\tR\x06itemId\x12!\n\x0coutput_index\x18\x02 \x01(\rR\x0boutputIndex\x12\x1c\n\targuments\x18\x03 \x01(\tR\targuments\"D\n\x11ResponseCompleted\x12/\n\x08response\x18\x01 \x01(\x0b\x32\x13.sluice.v1.ResponseR\x08response\"E\n\x12ResponseIncomplete\x12/\n\x08response\x18\x01 \x01(\x0b\x32\x13.sluice.v1.ResponseR\x08response\"A\n\x0eResponseQueued\x12/\n\x08response\x18\x01 \x01(\x0b\x32\x13.sluice.v1.ResponseR\x08response\"A\n\x0eResponseFailed\x12/\n\x08response\x18\x01 \x01(\x0b\x32\x13.sluice.v1.ResponseR\x08response\"D\n\x11ResponseCancelled\x12/\n\x08response\x18\x01 \x01(\x0b\x32\x13.sluice.v1.ResponseR\x08responseBx\n\tsluice.v1B\x12ResponseEventProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,33 +36,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\tsluice.v1B\022ResponseEventProtoP\001Z\022sluice/v1;sluicev1\242\002\003SLU\252\002\tSluice.V1\312\002\tSluice\\V1\342\002\025Sluice\\V1\\GPBMetadata\352\002\nSluice::V1'
   _globals['_STREAMRESPONSERESPONSE']._serialized_start=126
-  _globals['_STREAMRESPONSERESPONSE']._serialized_end=1360
-  _globals['_RESPONSECREATED']._serialized_start=1362
-  _globals['_RESPONSECREATED']._serialized_end=1428
-  _globals['_RESPONSEINPROGRESS']._serialized_start=1430
-  _globals['_RESPONSEINPROGRESS']._serialized_end=1499
-  _globals['_OUTPUTITEMADDED']._serialized_start=1501
-  _globals['_OUTPUTITEMADDED']._serialized_end=1596
-  _globals['_OUTPUTITEMDONE']._serialized_start=1598
-  _globals['_OUTPUTITEMDONE']._serialized_end=1692
-  _globals['_CONTENTPARTADDED']._serialized_start=1695
-  _globals['_CONTENTPARTADDED']._serialized_end=1853
-  _globals['_CONTENTPARTDONE']._serialized_start=1856
-  _globals['_CONTENTPARTDONE']._serialized_end=2013
-  _globals['_OUTPUTTEXTDELTA']._serialized_start=2016
-  _globals['_OUTPUTTEXTDELTA']._serialized_end=2205
-  _globals['_OUTPUTTEXTDONE']._serialized_start=2208
-  _globals['_OUTPUTTEXTDONE']._serialized_end=2394
-  _globals['_REASONINGTEXTDELTA']._serialized_start=2396
-  _globals['_REASONINGTEXTDELTA']._serialized_end=2498
-  _globals['_REASONINGTEXTDONE']._serialized_start=2500
-  _globals['_REASONINGTEXTDONE']._serialized_end=2599
-  _globals['_FUNCTIONCALLARGUMENTSDELTA']._serialized_start=2601
-  _globals['_FUNCTIONCALLARGUMENTSDELTA']._serialized_end=2711
-  _globals['_FUNCTIONCALLARGUMENTSDONE']._serialized_start=2713
-  _globals['_FUNCTIONCALLARGUMENTSDONE']._serialized_end=2830
-  _globals['_RESPONSECOMPLETED']._serialized_start=2832
-  _globals['_RESPONSECOMPLETED']._serialized_end=2900
-  _globals['_RESPONSEINCOMPLETE']._serialized_start=2902
-  _globals['_RESPONSEINCOMPLETE']._serialized_end=2971
+  _globals['_STREAMRESPONSERESPONSE']._serialized_end=1561
+  _globals['_RESPONSECREATED']._serialized_start=1563
+  _globals['_RESPONSECREATED']._serialized_end=1629
+  _globals['_RESPONSEINPROGRESS']._serialized_start=1631
+  _globals['_RESPONSEINPROGRESS']._serialized_end=1700
+  _globals['_OUTPUTITEMADDED']._serialized_start=1702
+  _globals['_OUTPUTITEMADDED']._serialized_end=1797
+  _globals['_OUTPUTITEMDONE']._serialized_start=1799
+  _globals['_OUTPUTITEMDONE']._serialized_end=1893
+  _globals['_CONTENTPARTADDED']._serialized_start=1896
+  _globals['_CONTENTPARTADDED']._serialized_end=2054
+  _globals['_CONTENTPARTDONE']._serialized_start=2057
+  _globals['_CONTENTPARTDONE']._serialized_end=2214
+  _globals['_OUTPUTTEXTDELTA']._serialized_start=2217
+  _globals['_OUTPUTTEXTDELTA']._serialized_end=2406
+  _globals['_OUTPUTTEXTDONE']._serialized_start=2409
+  _globals['_OUTPUTTEXTDONE']._serialized_end=2595
+  _globals['_REASONINGTEXTDELTA']._serialized_start=2597
+  _globals['_REASONINGTEXTDELTA']._serialized_end=2699
+  _globals['_REASONINGTEXTDONE']._serialized_start=2701
+  _globals['_REASONINGTEXTDONE']._serialized_end=2800
+  _globals['_FUNCTIONCALLARGUMENTSDELTA']._serialized_start=2802
+  _globals['_FUNCTIONCALLARGUMENTSDELTA']._serialized_end=2912
+  _globals['_FUNCTIONCALLARGUMENTSDONE']._serialized_start=2914
+  _globals['_FUNCTIONCALLARGUMENTSDONE']._serialized_end=3031
+  _globals['_RESPONSECOMPLETED']._serialized_start=3033
+  _globals['_RESPONSECOMPLETED']._serialized_end=3101
+  _globals['_RESPONSEINCOMPLETE']._serialized_start=3103
+  _globals['_RESPONSEINCOMPLETE']._serialized_end=3172
+  _globals['_RESPONSEQUEUED']._serialized_start=3174
+  _globals['_RESPONSEQUEUED']._serialized_end=3239
+  _globals['_RESPONSEFAILED']._serialized_start=3241
+  _globals['_RESPONSEFAILED']._serialized_end=3306
+  _globals['_RESPONSECANCELLED']._serialized_start=3308
+  _globals['_RESPONSECANCELLED']._serialized_end=3376
 # @@protoc_insertion_point(module_scope)

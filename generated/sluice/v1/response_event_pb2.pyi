@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class StreamResponseResponse(_message.Message):
-    __slots__ = ("sequence_number", "created", "in_progress", "output_item_added", "output_item_done", "content_part_added", "content_part_done", "output_text_delta", "output_text_done", "reasoning_text_delta", "reasoning_text_done", "function_call_arguments_delta", "function_call_arguments_done", "completed", "incomplete", "usage", "stream", "position")
+    __slots__ = ("sequence_number", "created", "in_progress", "output_item_added", "output_item_done", "content_part_added", "content_part_done", "output_text_delta", "output_text_done", "reasoning_text_delta", "reasoning_text_done", "function_call_arguments_delta", "function_call_arguments_done", "completed", "incomplete", "usage", "queued", "failed", "cancelled", "stream", "position", "client_data")
     SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
     IN_PROGRESS_FIELD_NUMBER: _ClassVar[int]
@@ -27,8 +27,12 @@ class StreamResponseResponse(_message.Message):
     COMPLETED_FIELD_NUMBER: _ClassVar[int]
     INCOMPLETE_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_DATA_FIELD_NUMBER: _ClassVar[int]
     sequence_number: int
     created: ResponseCreated
     in_progress: ResponseInProgress
@@ -45,9 +49,13 @@ class StreamResponseResponse(_message.Message):
     completed: ResponseCompleted
     incomplete: ResponseIncomplete
     usage: _usage_pb2.Usage
+    queued: ResponseQueued
+    failed: ResponseFailed
+    cancelled: ResponseCancelled
     stream: bytes
     position: bytes
-    def __init__(self, sequence_number: _Optional[int] = ..., created: _Optional[_Union[ResponseCreated, _Mapping]] = ..., in_progress: _Optional[_Union[ResponseInProgress, _Mapping]] = ..., output_item_added: _Optional[_Union[OutputItemAdded, _Mapping]] = ..., output_item_done: _Optional[_Union[OutputItemDone, _Mapping]] = ..., content_part_added: _Optional[_Union[ContentPartAdded, _Mapping]] = ..., content_part_done: _Optional[_Union[ContentPartDone, _Mapping]] = ..., output_text_delta: _Optional[_Union[OutputTextDelta, _Mapping]] = ..., output_text_done: _Optional[_Union[OutputTextDone, _Mapping]] = ..., reasoning_text_delta: _Optional[_Union[ReasoningTextDelta, _Mapping]] = ..., reasoning_text_done: _Optional[_Union[ReasoningTextDone, _Mapping]] = ..., function_call_arguments_delta: _Optional[_Union[FunctionCallArgumentsDelta, _Mapping]] = ..., function_call_arguments_done: _Optional[_Union[FunctionCallArgumentsDone, _Mapping]] = ..., completed: _Optional[_Union[ResponseCompleted, _Mapping]] = ..., incomplete: _Optional[_Union[ResponseIncomplete, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., stream: _Optional[bytes] = ..., position: _Optional[bytes] = ...) -> None: ...
+    client_data: bytes
+    def __init__(self, sequence_number: _Optional[int] = ..., created: _Optional[_Union[ResponseCreated, _Mapping]] = ..., in_progress: _Optional[_Union[ResponseInProgress, _Mapping]] = ..., output_item_added: _Optional[_Union[OutputItemAdded, _Mapping]] = ..., output_item_done: _Optional[_Union[OutputItemDone, _Mapping]] = ..., content_part_added: _Optional[_Union[ContentPartAdded, _Mapping]] = ..., content_part_done: _Optional[_Union[ContentPartDone, _Mapping]] = ..., output_text_delta: _Optional[_Union[OutputTextDelta, _Mapping]] = ..., output_text_done: _Optional[_Union[OutputTextDone, _Mapping]] = ..., reasoning_text_delta: _Optional[_Union[ReasoningTextDelta, _Mapping]] = ..., reasoning_text_done: _Optional[_Union[ReasoningTextDone, _Mapping]] = ..., function_call_arguments_delta: _Optional[_Union[FunctionCallArgumentsDelta, _Mapping]] = ..., function_call_arguments_done: _Optional[_Union[FunctionCallArgumentsDone, _Mapping]] = ..., completed: _Optional[_Union[ResponseCompleted, _Mapping]] = ..., incomplete: _Optional[_Union[ResponseIncomplete, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., queued: _Optional[_Union[ResponseQueued, _Mapping]] = ..., failed: _Optional[_Union[ResponseFailed, _Mapping]] = ..., cancelled: _Optional[_Union[ResponseCancelled, _Mapping]] = ..., stream: _Optional[bytes] = ..., position: _Optional[bytes] = ..., client_data: _Optional[bytes] = ...) -> None: ...
 
 class ResponseCreated(_message.Message):
     __slots__ = ("response",)
@@ -176,6 +184,24 @@ class ResponseCompleted(_message.Message):
     def __init__(self, response: _Optional[_Union[_response_item_pb2.Response, _Mapping]] = ...) -> None: ...
 
 class ResponseIncomplete(_message.Message):
+    __slots__ = ("response",)
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    response: _response_item_pb2.Response
+    def __init__(self, response: _Optional[_Union[_response_item_pb2.Response, _Mapping]] = ...) -> None: ...
+
+class ResponseQueued(_message.Message):
+    __slots__ = ("response",)
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    response: _response_item_pb2.Response
+    def __init__(self, response: _Optional[_Union[_response_item_pb2.Response, _Mapping]] = ...) -> None: ...
+
+class ResponseFailed(_message.Message):
+    __slots__ = ("response",)
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    response: _response_item_pb2.Response
+    def __init__(self, response: _Optional[_Union[_response_item_pb2.Response, _Mapping]] = ...) -> None: ...
+
+class ResponseCancelled(_message.Message):
     __slots__ = ("response",)
     RESPONSE_FIELD_NUMBER: _ClassVar[int]
     response: _response_item_pb2.Response

@@ -4,6 +4,7 @@ from buf.validate import validate_pb2 as _validate_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from sluice.v1 import chat_pb2 as _chat_pb2
 from sluice.v1 import content_pb2 as _content_pb2
+from sluice.v1 import error_pb2 as _error_pb2
 from sluice.v1 import logprobs_pb2 as _logprobs_pb2
 from sluice.v1 import sampling_pb2 as _sampling_pb2
 from sluice.v1 import usage_pb2 as _usage_pb2
@@ -22,10 +23,16 @@ class ResponseStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RESPONSE_STATUS_IN_PROGRESS: _ClassVar[ResponseStatus]
     RESPONSE_STATUS_COMPLETED: _ClassVar[ResponseStatus]
     RESPONSE_STATUS_INCOMPLETE: _ClassVar[ResponseStatus]
+    RESPONSE_STATUS_QUEUED: _ClassVar[ResponseStatus]
+    RESPONSE_STATUS_FAILED: _ClassVar[ResponseStatus]
+    RESPONSE_STATUS_CANCELLED: _ClassVar[ResponseStatus]
 RESPONSE_STATUS_UNSPECIFIED: ResponseStatus
 RESPONSE_STATUS_IN_PROGRESS: ResponseStatus
 RESPONSE_STATUS_COMPLETED: ResponseStatus
 RESPONSE_STATUS_INCOMPLETE: ResponseStatus
+RESPONSE_STATUS_QUEUED: ResponseStatus
+RESPONSE_STATUS_FAILED: ResponseStatus
+RESPONSE_STATUS_CANCELLED: ResponseStatus
 
 class InputItem(_message.Message):
     __slots__ = ("message", "function_call", "function_call_output", "reasoning")
@@ -72,7 +79,7 @@ class ReasoningItem(_message.Message):
     def __init__(self, text: _Optional[str] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("id", "created", "model", "system_fingerprint", "status", "incomplete_reason", "output", "usage", "sampling", "stopping", "metadata", "completed", "reasoning_effort", "previous_response_id", "stored", "store_error")
+    __slots__ = ("id", "created", "model", "system_fingerprint", "status", "incomplete_reason", "output", "usage", "sampling", "stopping", "metadata", "completed", "reasoning_effort", "previous_response_id", "stored", "store_error", "background", "error")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +103,8 @@ class Response(_message.Message):
     PREVIOUS_RESPONSE_ID_FIELD_NUMBER: _ClassVar[int]
     STORED_FIELD_NUMBER: _ClassVar[int]
     STORE_ERROR_FIELD_NUMBER: _ClassVar[int]
+    BACKGROUND_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
     id: str
     created: _timestamp_pb2.Timestamp
     model: str
@@ -112,7 +121,17 @@ class Response(_message.Message):
     previous_response_id: str
     stored: bool
     store_error: str
-    def __init__(self, id: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., status: _Optional[_Union[ResponseStatus, str]] = ..., incomplete_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., output: _Optional[_Iterable[_Union[OutputItem, _Mapping]]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., completed: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reasoning_effort: _Optional[_Union[_chat_pb2.ReasoningEffort, str]] = ..., previous_response_id: _Optional[str] = ..., stored: _Optional[bool] = ..., store_error: _Optional[str] = ...) -> None: ...
+    background: bool
+    error: ResponseError
+    def __init__(self, id: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., status: _Optional[_Union[ResponseStatus, str]] = ..., incomplete_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., output: _Optional[_Iterable[_Union[OutputItem, _Mapping]]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., completed: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reasoning_effort: _Optional[_Union[_chat_pb2.ReasoningEffort, str]] = ..., previous_response_id: _Optional[str] = ..., stored: _Optional[bool] = ..., store_error: _Optional[str] = ..., background: _Optional[bool] = ..., error: _Optional[_Union[ResponseError, _Mapping]] = ...) -> None: ...
+
+class ResponseError(_message.Message):
+    __slots__ = ("reason", "message")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    reason: _error_pb2.ErrorReason
+    message: str
+    def __init__(self, reason: _Optional[_Union[_error_pb2.ErrorReason, str]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class OutputItem(_message.Message):
     __slots__ = ("id", "status", "message", "function_call", "reasoning")

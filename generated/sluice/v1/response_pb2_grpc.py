@@ -59,6 +59,16 @@ class ResponseServiceStub:
                 request_serializer=sluice_dot_v1_dot_stored__response__pb2.DeleteResponseRequest.SerializeToString,
                 response_deserializer=sluice_dot_v1_dot_stored__response__pb2.DeleteResponseResponse.FromString,
                 _registered_method=True)
+        self.FollowResponse = channel.unary_stream(
+                '/sluice.v1.ResponseService/FollowResponse',
+                request_serializer=sluice_dot_v1_dot_stored__response__pb2.FollowResponseRequest.SerializeToString,
+                response_deserializer=sluice_dot_v1_dot_response__event__pb2.StreamResponseResponse.FromString,
+                _registered_method=True)
+        self.CancelResponse = channel.unary_unary(
+                '/sluice.v1.ResponseService/CancelResponse',
+                request_serializer=sluice_dot_v1_dot_stored__response__pb2.CancelResponseRequest.SerializeToString,
+                response_deserializer=sluice_dot_v1_dot_stored__response__pb2.CancelResponseResponse.FromString,
+                _registered_method=True)
         self.ListInputItems = channel.unary_unary(
                 '/sluice.v1.ResponseService/ListInputItems',
                 request_serializer=sluice_dot_v1_dot_stored__response__pb2.ListInputItemsRequest.SerializeToString,
@@ -73,7 +83,8 @@ class ResponseServiceServicer:
     """
 
     def CreateResponse(self, request, context):
-        """Generates a response and returns it as one message: the aggregate of StreamResponse's events.
+        """Generates a response and returns it as one message: the aggregate of StreamResponse's events. With `background`,
+        returns the queued response immediately.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -81,7 +92,8 @@ class ResponseServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StreamResponse(self, request, context):
-        """Generates a response and streams each change of it. Cancelling the call stops the generation. It shares
+        """Generates a response and streams each change of it. Cancelling the call stops the generation, unless the
+        request has `background`. It shares
         CreateResponse's request type, so that both RPCs always accept the same requests.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
@@ -100,6 +112,25 @@ class ResponseServiceServicer:
     def DeleteResponse(self, request, context):
         """Deletes a stored response with its input. When the call returns, nothing of either is left in the server's files.
         Responses that continue it remain, but can no longer be continued themselves.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FollowResponse(self, request, context):
+        """Streams the events of a response in the background, from its first event or after one that the client has received.
+        Events have the same numbers and content in every stream of the response, also if its generation was interrupted.
+        Cancelling the call does not stop the generation.
+        buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+        buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelResponse(self, request, context):
+        """Stops a response in the background, whose final state is RESPONSE_STATUS_CANCELLED then. A response that has ended
+        is returned unchanged.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -134,6 +165,16 @@ def add_ResponseServiceServicer_to_server(servicer, server):
                     servicer.DeleteResponse,
                     request_deserializer=sluice_dot_v1_dot_stored__response__pb2.DeleteResponseRequest.FromString,
                     response_serializer=sluice_dot_v1_dot_stored__response__pb2.DeleteResponseResponse.SerializeToString,
+            ),
+            'FollowResponse': grpc.unary_stream_rpc_method_handler(
+                    servicer.FollowResponse,
+                    request_deserializer=sluice_dot_v1_dot_stored__response__pb2.FollowResponseRequest.FromString,
+                    response_serializer=sluice_dot_v1_dot_response__event__pb2.StreamResponseResponse.SerializeToString,
+            ),
+            'CancelResponse': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelResponse,
+                    request_deserializer=sluice_dot_v1_dot_stored__response__pb2.CancelResponseRequest.FromString,
+                    response_serializer=sluice_dot_v1_dot_stored__response__pb2.CancelResponseResponse.SerializeToString,
             ),
             'ListInputItems': grpc.unary_unary_rpc_method_handler(
                     servicer.ListInputItems,
@@ -252,6 +293,60 @@ class ResponseService:
             '/sluice.v1.ResponseService/DeleteResponse',
             sluice_dot_v1_dot_stored__response__pb2.DeleteResponseRequest.SerializeToString,
             sluice_dot_v1_dot_stored__response__pb2.DeleteResponseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FollowResponse(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/sluice.v1.ResponseService/FollowResponse',
+            sluice_dot_v1_dot_stored__response__pb2.FollowResponseRequest.SerializeToString,
+            sluice_dot_v1_dot_response__event__pb2.StreamResponseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelResponse(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluice.v1.ResponseService/CancelResponse',
+            sluice_dot_v1_dot_stored__response__pb2.CancelResponseRequest.SerializeToString,
+            sluice_dot_v1_dot_stored__response__pb2.CancelResponseResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,11 +39,13 @@ class ResponseServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ResponseServiceAsyncStub: ...
     CreateResponse: _grpc.UnaryUnaryMultiCallable[_response_pb2.CreateResponseRequest, _response_pb2.CreateResponseResponse]
-    """Generates a response and returns it as one message: the aggregate of StreamResponse's events.
+    """Generates a response and returns it as one message: the aggregate of StreamResponse's events. With `background`,
+    returns the queued response immediately.
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     """
     StreamResponse: _grpc.UnaryStreamMultiCallable[_response_pb2.CreateResponseRequest, _response_event_pb2.StreamResponseResponse]
-    """Generates a response and streams each change of it. Cancelling the call stops the generation. It shares
+    """Generates a response and streams each change of it. Cancelling the call stops the generation, unless the
+    request has `background`. It shares
     CreateResponse's request type, so that both RPCs always accept the same requests.
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
@@ -53,6 +55,17 @@ class ResponseServiceStub:
     DeleteResponse: _grpc.UnaryUnaryMultiCallable[_stored_response_pb2.DeleteResponseRequest, _stored_response_pb2.DeleteResponseResponse]
     """Deletes a stored response with its input. When the call returns, nothing of either is left in the server's files.
     Responses that continue it remain, but can no longer be continued themselves.
+    """
+    FollowResponse: _grpc.UnaryStreamMultiCallable[_stored_response_pb2.FollowResponseRequest, _response_event_pb2.StreamResponseResponse]
+    """Streams the events of a response in the background, from its first event or after one that the client has received.
+    Events have the same numbers and content in every stream of the response, also if its generation was interrupted.
+    Cancelling the call does not stop the generation.
+    buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+    buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+    """
+    CancelResponse: _grpc.UnaryUnaryMultiCallable[_stored_response_pb2.CancelResponseRequest, _stored_response_pb2.CancelResponseResponse]
+    """Stops a response in the background, whose final state is RESPONSE_STATUS_CANCELLED then. A response that has ended
+    is returned unchanged.
     """
     ListInputItems: _grpc.UnaryUnaryMultiCallable[_stored_response_pb2.ListInputItemsRequest, _stored_response_pb2.ListInputItemsResponse]
     """Lists the items of a stored response's own request, without those of the responses that it continues."""
@@ -66,11 +79,13 @@ class ResponseServiceAsyncStub(ResponseServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateResponse: _aio.UnaryUnaryMultiCallable[_response_pb2.CreateResponseRequest, _response_pb2.CreateResponseResponse]  # type: ignore[assignment]
-    """Generates a response and returns it as one message: the aggregate of StreamResponse's events.
+    """Generates a response and returns it as one message: the aggregate of StreamResponse's events. With `background`,
+    returns the queued response immediately.
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     """
     StreamResponse: _aio.UnaryStreamMultiCallable[_response_pb2.CreateResponseRequest, _response_event_pb2.StreamResponseResponse]  # type: ignore[assignment]
-    """Generates a response and streams each change of it. Cancelling the call stops the generation. It shares
+    """Generates a response and streams each change of it. Cancelling the call stops the generation, unless the
+    request has `background`. It shares
     CreateResponse's request type, so that both RPCs always accept the same requests.
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
@@ -80,6 +95,17 @@ class ResponseServiceAsyncStub(ResponseServiceStub):
     DeleteResponse: _aio.UnaryUnaryMultiCallable[_stored_response_pb2.DeleteResponseRequest, _stored_response_pb2.DeleteResponseResponse]  # type: ignore[assignment]
     """Deletes a stored response with its input. When the call returns, nothing of either is left in the server's files.
     Responses that continue it remain, but can no longer be continued themselves.
+    """
+    FollowResponse: _aio.UnaryStreamMultiCallable[_stored_response_pb2.FollowResponseRequest, _response_event_pb2.StreamResponseResponse]  # type: ignore[assignment]
+    """Streams the events of a response in the background, from its first event or after one that the client has received.
+    Events have the same numbers and content in every stream of the response, also if its generation was interrupted.
+    Cancelling the call does not stop the generation.
+    buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+    buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+    """
+    CancelResponse: _aio.UnaryUnaryMultiCallable[_stored_response_pb2.CancelResponseRequest, _stored_response_pb2.CancelResponseResponse]  # type: ignore[assignment]
+    """Stops a response in the background, whose final state is RESPONSE_STATUS_CANCELLED then. A response that has ended
+    is returned unchanged.
     """
     ListInputItems: _aio.UnaryUnaryMultiCallable[_stored_response_pb2.ListInputItemsRequest, _stored_response_pb2.ListInputItemsResponse]  # type: ignore[assignment]
     """Lists the items of a stored response's own request, without those of the responses that it continues."""
@@ -96,7 +122,8 @@ class ResponseServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _response_pb2.CreateResponseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_response_pb2.CreateResponseResponse, _abc.Awaitable[_response_pb2.CreateResponseResponse]]:
-        """Generates a response and returns it as one message: the aggregate of StreamResponse's events.
+        """Generates a response and returns it as one message: the aggregate of StreamResponse's events. With `background`,
+        returns the queued response immediately.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         """
 
@@ -106,7 +133,8 @@ class ResponseServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _response_pb2.CreateResponseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_response_event_pb2.StreamResponseResponse], _abc.AsyncIterator[_response_event_pb2.StreamResponseResponse]]:
-        """Generates a response and streams each change of it. Cancelling the call stops the generation. It shares
+        """Generates a response and streams each change of it. Cancelling the call stops the generation, unless the
+        request has `background`. It shares
         CreateResponse's request type, so that both RPCs always accept the same requests.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
@@ -128,6 +156,29 @@ class ResponseServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_stored_response_pb2.DeleteResponseResponse, _abc.Awaitable[_stored_response_pb2.DeleteResponseResponse]]:
         """Deletes a stored response with its input. When the call returns, nothing of either is left in the server's files.
         Responses that continue it remain, but can no longer be continued themselves.
+        """
+
+    @_abc_1.abstractmethod
+    def FollowResponse(
+        self,
+        request: _stored_response_pb2.FollowResponseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_response_event_pb2.StreamResponseResponse], _abc.AsyncIterator[_response_event_pb2.StreamResponseResponse]]:
+        """Streams the events of a response in the background, from its first event or after one that the client has received.
+        Events have the same numbers and content in every stream of the response, also if its generation was interrupted.
+        Cancelling the call does not stop the generation.
+        buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+        buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+        """
+
+    @_abc_1.abstractmethod
+    def CancelResponse(
+        self,
+        request: _stored_response_pb2.CancelResponseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_stored_response_pb2.CancelResponseResponse, _abc.Awaitable[_stored_response_pb2.CancelResponseResponse]]:
+        """Stops a response in the background, whose final state is RESPONSE_STATUS_CANCELLED then. A response that has ended
+        is returned unchanged.
         """
 
     @_abc_1.abstractmethod

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17sluice/v1/serving.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\"\x83\x04\n\x0eServingOptions\x12\x33\n\x08priority\x18\x01 \x01(\x05\x42\x12\xbaH\x0f\x1a\r\x18\x64(\x9c\xff\xff\xff\xff\xff\xff\xff\xff\x01H\x00R\x08priority\x88\x01\x01\x12\'\n\ncache_salt\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\tcacheSalt\x12I\n\x0e\x65rror_behavior\x18\x03 \x01(\x0e\x32\x18.sluice.v1.ErrorBehaviorB\x08\xbaH\x05\x82\x01\x02\x10\x01R\rerrorBehavior\x12(\n\ndeployment\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\ndeployment\x12S\n\x17slo_first_token_seconds\x18\x05 \x01(\x01\x42\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00 \xac@!\x00\x00\x00\x00\x00\x00\x00\x00H\x01R\x14sloFirstTokenSeconds\x88\x01\x01\x12H\n\x11slo_token_seconds\x18\x06 \x01(\x01\x42\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00 \xac@!\x00\x00\x00\x00\x00\x00\x00\x00H\x02R\x0fsloTokenSeconds\x88\x01\x01\x12,\n\x0fseparate_tokens\x18( \x01(\x08H\x03R\x0eseparateTokens\x88\x01\x01\x42\x0b\n\t_priorityB\x1a\n\x18_slo_first_token_secondsB\x14\n\x12_slo_token_secondsB\x12\n\x10_separate_tokens\"\xc9\x01\n\x0cServiceLevel\x12L\n\x13\x66irst_token_seconds\x18\x01 \x01(\x01\x42\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00 \xac@!\x00\x00\x00\x00\x00\x00\x00\x00H\x00R\x11\x66irstTokenSeconds\x88\x01\x01\x12\x41\n\rtoken_seconds\x18\x02 \x01(\x01\x42\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00 \xac@!\x00\x00\x00\x00\x00\x00\x00\x00H\x01R\x0ctokenSeconds\x88\x01\x01\x42\x16\n\x14_first_token_secondsB\x10\n\x0e_token_seconds*f\n\rErrorBehavior\x12\x1e\n\x1a\x45RROR_BEHAVIOR_UNSPECIFIED\x10\x00\x12\x18\n\x14\x45RROR_BEHAVIOR_ERROR\x10\x01\x12\x1b\n\x17\x45RROR_BEHAVIOR_TRUNCATE\x10\x02\x42r\n\tsluice.v1B\x0cServingProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17sluice/v1/serving.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\"\xac\x04\n\x0eServingOptions\x12\x33\n\x08priority\x18\x01 \x01(\x05\x42\x12\xbaH\x0f\x1a\r\x18\x64(\x9c\xff\xff\xff\xff\xff\xff\xff\xff\x01H\x00R\x08priority\x88\x01\x01\x12\'\n\ncache_salt\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\tcacheSalt\x12I\n\x0e\x65rror_behavior\x18\x03 \x01(\x0e\x32\x18.sluice.v1.ErrorBehaviorB\x08\xbaH\x05\x82\x01\x02\x10\x01R\rerrorBehavior\x12(\n\ndeployment\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\ndeployment\x12S\n\x17slo_first_token_seconds\x18\x05 \x01(\x01\x42\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00 \xac@!\x00\x00\x00\x00\x00\x00\x00\x00H\x01R\x14sloFirstTokenSeconds\x88\x01\x01\x12H\n\x11slo_token_seconds\x18\x06 \x01(\x01\x42\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00 \xac@!\x00\x00\x00\x00\x00\x00\x00\x00H\x02R\x0fsloTokenSeconds\x88\x01\x01\x12\'\n\nrequest_id\x18\x07 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\trequestId\x12,\n\x0fseparate_tokens\x18( \x01(\x08H\x03R\x0eseparateTokens\x88\x01\x01\x42\x0b\n\t_priorityB\x1a\n\x18_slo_first_token_secondsB\x14\n\x12_slo_token_secondsB\x12\n\x10_separate_tokens\"\xc9\x01\n\x0cServiceLevel\x12L\n\x13\x66irst_token_seconds\x18\x01 \x01(\x01\x42\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00 \xac@!\x00\x00\x00\x00\x00\x00\x00\x00H\x00R\x11\x66irstTokenSeconds\x88\x01\x01\x12\x41\n\rtoken_seconds\x18\x02 \x01(\x01\x42\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00 \xac@!\x00\x00\x00\x00\x00\x00\x00\x00H\x01R\x0ctokenSeconds\x88\x01\x01\x42\x16\n\x14_first_token_secondsB\x10\n\x0e_token_seconds*f\n\rErrorBehavior\x12\x1e\n\x1a\x45RROR_BEHAVIOR_UNSPECIFIED\x10\x00\x12\x18\n\x14\x45RROR_BEHAVIOR_ERROR\x10\x01\x12\x1b\n\x17\x45RROR_BEHAVIOR_TRUNCATE\x10\x02\x42r\n\tsluice.v1B\x0cServingProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,14 +45,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SERVINGOPTIONS'].fields_by_name['slo_first_token_seconds']._serialized_options = b'\272H\024\022\022\031\000\000\000\000\000 \254@!\000\000\000\000\000\000\000\000'
   _globals['_SERVINGOPTIONS'].fields_by_name['slo_token_seconds']._loaded_options = None
   _globals['_SERVINGOPTIONS'].fields_by_name['slo_token_seconds']._serialized_options = b'\272H\024\022\022\031\000\000\000\000\000 \254@!\000\000\000\000\000\000\000\000'
+  _globals['_SERVINGOPTIONS'].fields_by_name['request_id']._loaded_options = None
+  _globals['_SERVINGOPTIONS'].fields_by_name['request_id']._serialized_options = b'\272H\005r\003\030\200\002'
   _globals['_SERVICELEVEL'].fields_by_name['first_token_seconds']._loaded_options = None
   _globals['_SERVICELEVEL'].fields_by_name['first_token_seconds']._serialized_options = b'\272H\024\022\022\031\000\000\000\000\000 \254@!\000\000\000\000\000\000\000\000'
   _globals['_SERVICELEVEL'].fields_by_name['token_seconds']._loaded_options = None
   _globals['_SERVICELEVEL'].fields_by_name['token_seconds']._serialized_options = b'\272H\024\022\022\031\000\000\000\000\000 \254@!\000\000\000\000\000\000\000\000'
-  _globals['_ERRORBEHAVIOR']._serialized_start=789
-  _globals['_ERRORBEHAVIOR']._serialized_end=891
+  _globals['_ERRORBEHAVIOR']._serialized_start=830
+  _globals['_ERRORBEHAVIOR']._serialized_end=932
   _globals['_SERVINGOPTIONS']._serialized_start=68
-  _globals['_SERVINGOPTIONS']._serialized_end=583
-  _globals['_SERVICELEVEL']._serialized_start=586
-  _globals['_SERVICELEVEL']._serialized_end=787
+  _globals['_SERVINGOPTIONS']._serialized_end=624
+  _globals['_SERVICELEVEL']._serialized_start=627
+  _globals['_SERVICELEVEL']._serialized_end=828
 # @@protoc_insertion_point(module_scope)

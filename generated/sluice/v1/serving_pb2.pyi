@@ -16,13 +16,14 @@ ERROR_BEHAVIOR_ERROR: ErrorBehavior
 ERROR_BEHAVIOR_TRUNCATE: ErrorBehavior
 
 class ServingOptions(_message.Message):
-    __slots__ = ("priority", "cache_salt", "error_behavior", "deployment", "slo_first_token_seconds", "slo_token_seconds", "separate_tokens")
+    __slots__ = ("priority", "cache_salt", "error_behavior", "deployment", "slo_first_token_seconds", "slo_token_seconds", "request_id", "separate_tokens")
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
     ERROR_BEHAVIOR_FIELD_NUMBER: _ClassVar[int]
     DEPLOYMENT_FIELD_NUMBER: _ClassVar[int]
     SLO_FIRST_TOKEN_SECONDS_FIELD_NUMBER: _ClassVar[int]
     SLO_TOKEN_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SEPARATE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     priority: int
     cache_salt: str
@@ -30,8 +31,9 @@ class ServingOptions(_message.Message):
     deployment: str
     slo_first_token_seconds: float
     slo_token_seconds: float
+    request_id: str
     separate_tokens: bool
-    def __init__(self, priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., error_behavior: _Optional[_Union[ErrorBehavior, str]] = ..., deployment: _Optional[str] = ..., slo_first_token_seconds: _Optional[float] = ..., slo_token_seconds: _Optional[float] = ..., separate_tokens: _Optional[bool] = ...) -> None: ...
+    def __init__(self, priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., error_behavior: _Optional[_Union[ErrorBehavior, str]] = ..., deployment: _Optional[str] = ..., slo_first_token_seconds: _Optional[float] = ..., slo_token_seconds: _Optional[float] = ..., request_id: _Optional[str] = ..., separate_tokens: _Optional[bool] = ...) -> None: ...
 
 class ServiceLevel(_message.Message):
     __slots__ = ("first_token_seconds", "token_seconds")

@@ -22,6 +22,28 @@ class GetResponseResponse(_message.Message):
     client_data: bytes
     def __init__(self, response: _Optional[_Union[_response_item_pb2.Response, _Mapping]] = ..., client_data: _Optional[bytes] = ...) -> None: ...
 
+class CancelResponseRequest(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class CancelResponseResponse(_message.Message):
+    __slots__ = ("response", "client_data")
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_DATA_FIELD_NUMBER: _ClassVar[int]
+    response: _response_item_pb2.Response
+    client_data: bytes
+    def __init__(self, response: _Optional[_Union[_response_item_pb2.Response, _Mapping]] = ..., client_data: _Optional[bytes] = ...) -> None: ...
+
+class FollowResponseRequest(_message.Message):
+    __slots__ = ("id", "starting_after")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    STARTING_AFTER_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    starting_after: int
+    def __init__(self, id: _Optional[str] = ..., starting_after: _Optional[int] = ...) -> None: ...
+
 class DeleteResponseRequest(_message.Message):
     __slots__ = ("id",)
     ID_FIELD_NUMBER: _ClassVar[int]

@@ -42,6 +42,11 @@ def to_resume(request: _Request) -> ResumePoint | None:
     return ResumePoint(_to_identity(options.stream), position, options.sequence_number, options.replay)
 
 
+def from_the_beginning(stream: bytes) -> resume_pb2.ResumeOptions:
+    """Return the options that resume a stream with one choice at its first event, which is sent again."""
+    return resume_pb2.ResumeOptions(stream=stream, position=position_bytes(StreamPosition(0, [0])), replay=True)
+
+
 def stream_bytes(identity: StreamIdentity, num_choices: int) -> bytes:
     """Return the stream's id; empty if it has more choices than a position can represent."""
     if num_choices > _MAX_CHOICES:

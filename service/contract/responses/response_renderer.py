@@ -40,6 +40,7 @@ class ResponseRenderer:
             metadata=request.metadata,
             previous_response_id=request.previous_response_id,
             stored=request.store,
+            background=request.background,
         )
         self._open: OpenItem | None = None
         self._early_logprobs: list[logprobs_pb2.TokenLogprob] = []  # of a message without text yet

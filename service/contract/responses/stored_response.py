@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from sluice.v1 import content_pb2, response_item_pb2, response_pb2, stored_response_pb2
@@ -11,6 +12,12 @@ from service.generation.errors import InvalidRequest
 from service.storage.responses.port import ResponseRecord
 
 _PAGE_SIZE: Final = 20  # the default
+_UNUSABLE: Final = {
+    response_item_pb2.RESPONSE_STATUS_QUEUED: "queued",
+    response_item_pb2.RESPONSE_STATUS_IN_PROGRESS: "in progress",
+    response_item_pb2.RESPONSE_STATUS_FAILED: "failed",
+    response_item_pb2.RESPONSE_STATUS_CANCELLED: "cancelled",
+}
 _PREFIXES: Final = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
 
 
@@ -27,15 +34,25 @@ def to_record(
         id=response.id,
         created_ns=response.created.ToNanoseconds(),
         previous_id=request.previous_response_id,
-        request=kept.SerializeToString(),
+        request=kept.SerializeToString(deterministic=True),
         response=response.SerializeToString(),
         client_data=request.client_data,
     )
 
 
+def with_response(record: ResponseRecord, response: response_item_pb2.Response, events: bytes = b"") -> ResponseRecord:
+    """Return the record of a response in the background in another state."""
+    return replace(record, response=response.SerializeToString(), events=events)
+
+
 def to_history(records: Sequence[ResponseRecord]) -> list[response_item_pb2.InputItem]:
     """Return the items of a chain of responses in order: the input and the output of each."""
     return [item for record in records for item in _items(record)]
+
+
+def unusable_status(record: ResponseRecord) -> str:
+    """Return the status of a response that can't be continued; empty if it can."""
+    return _UNUSABLE.get(response_item_pb2.Response.FromString(record.response).status, "")
 
 
 def _items(record: ResponseRecord) -> Iterator[response_item_pb2.InputItem]:

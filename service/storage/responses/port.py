@@ -1,10 +1,14 @@
-"""The port of the store of responses: records, limits, errors, and what a store does. Its methods block."""
+"""The port of the store of responses: records, jobs, limits, errors, and what a store does. Its methods block.
+
+A job is a response that the service generates in the background. A process holds it by a lease, which it renews; if it
+dies, the lease ends, and another process claims the job.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol, TypeAlias
 
 
 class StoreFailed(Exception):  # noqa: N818  the name says what happened
@@ -19,11 +23,16 @@ class ChainTooLong(Exception):  # noqa: N818  the name says what happened
     """A response continues too many others; the text names the limit."""
 
 
+class TooManyJobs(Exception):  # noqa: N818  the name says what happened
+    """The owner has its maximum number of unfinished jobs; the text names it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ResponseRecord:
     """One stored response: its owner, and the messages as bytes, which the store does not interpret.
 
-    `previous_id` is the id of the response that it continues, or empty.
+    `previous_id` is the id of the response that it continues, or empty. `events` are those of a response that was
+    generated in the background, once it has ended.
     """
 
     owner: str
@@ -33,11 +42,12 @@ class ResponseRecord:
     request: bytes
     response: bytes
     client_data: bytes = b""
+    events: bytes = b""
 
     @property
     def num_bytes(self) -> int:
         """The size that counts against the limits."""
-        return len(self.request) + len(self.response) + len(self.client_data)
+        return len(self.request) + len(self.response) + len(self.client_data) + len(self.events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +59,87 @@ class StoreLimits:
     max_bytes: int
 
 
+JobKey: TypeAlias = tuple[str, str]
+"""The owner and the id of a response."""
+
+MAX_LEASE_S: Final = 60.0  # a longer one was dated by a clock that has been set back since
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A response to generate. `record` has its request, and the response in its current state.
+
+    `caller` and `stream` are bytes that the store does not interpret: the caller's rights and limits, and the identity
+    of the answer, with which it can be generated again. `num_claims` is the number of times that it was claimed and
+    not released.
+    """
+
+    record: ResponseRecord
+    caller: bytes
+    stream: bytes
+    num_claims: int = 0
+
+    @property
+    def key(self) -> JobKey:
+        """The owner and the id."""
+        return self.record.owner, self.record.id
+
+
+class JobStore(Protocol):
+    """The jobs of a store. Each method is one transaction, and raises StoreFailed.
+
+    `holder` names a process uniquely. Leases are in seconds, at most MAX_LEASE_S.
+    """
+
+    def add(self, job: Job, max_jobs: int) -> ResponseRecord | None:
+        """Store a job with its record, durably, and return None.
+
+        If the owner has a record of the same id, return that one, and change nothing. Raise TooManyJobs if the owner
+        has `max_jobs` unfinished ones, and StoreLimit like `ResponseStore.put`.
+        """
+
+    def claim(self, holder: str, lease_s: float) -> Job | None:
+        """Return the next job that no process holds, which is the holder's then; None if there is none.
+
+        Owners with fewer held jobs are first, then earlier jobs.
+        """
+
+    def renew(self, holder: str, keys: Collection[JobKey], lease_s: float) -> Collection[JobKey]:
+        """Renew the leases of those of the jobs that the holder still has, and return their keys."""
+
+    def release(self, holder: str, key: JobKey, delay_s: float, *, is_counted: bool) -> None:
+        """Give up a job that the holder has: any process can claim it after `delay_s`, at most MAX_LEASE_S.
+
+        If the claim `is_counted`, it stays in `num_claims`.
+        """
+
+    def update(self, record: ResponseRecord, holder: str) -> bool:
+        """Replace the response of a job that the holder has. Return False if it no longer has it."""
+
+    def finish(self, record: ResponseRecord, holder: str | None = None) -> bool:
+        """End a job with its final response and events, durably.
+
+        Return False, and change nothing, if there is no such job, or if it isn't that of the `holder`. Raise StoreLimit
+        like `ResponseStore.put`.
+        """
+
+
 class ResponseStore(Protocol):
-    """A store of responses. Each method is one transaction: one that raises changes nothing.
+    """A store of responses, and of the `jobs` that generate them in the background.
+
+    Each method is one transaction: one that raises changes nothing.
 
     Each of them raises StoreFailed. A record belongs to its owner: to others it does not exist, and nothing that they
     do changes it. Records older than `max_age_s` do not exist for anyone.
     """
 
+    jobs: JobStore
+
     def put(self, record: ResponseRecord) -> None:
         """Store a record, durably; it replaces the owner's own one of the same id.
 
-        The owner's oldest records are deleted until all of them fit into `max_bytes_per_owner`. Raise StoreLimit if the
-        record alone does not, or if the store would exceed `max_bytes`.
+        The owner's oldest records, except those of unfinished jobs, are deleted until all of them fit into
+        `max_bytes_per_owner`. Raise StoreLimit if they don't, or if the store would exceed `max_bytes`.
         """
 
     def get(self, owner: str, response_id: str) -> ResponseRecord | None:
@@ -69,7 +148,7 @@ class ResponseStore(Protocol):
     def chain(self, owner: str, response_id: str, max_records: int, max_bytes: int) -> Sequence[ResponseRecord] | None:
         """Return the response and those that it continues, the first one first; None if one of them does not exist.
 
-        Their `client_data` is left out. Raise ChainTooLong for more than `max_records` or `max_bytes`.
+        Their `client_data` and `events` are left out. Raise ChainTooLong for more than `max_records` or `max_bytes`.
         """
 
     def delete(self, owner: str, response_id: str) -> bool:

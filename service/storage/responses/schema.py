@@ -42,6 +42,34 @@ _MIGRATIONS: Final = (
         END
         """,
     ),
+    (
+        # Of a response that was generated in the background, once it has ended.
+        "ALTER TABLE responses ADD COLUMN events BLOB NOT NULL DEFAULT x''",
+        # `holder` is the process that generates the response until `lease_ns`, or empty.
+        """
+        CREATE TABLE jobs (
+            owner TEXT NOT NULL,
+            id TEXT NOT NULL,
+            created_ns INTEGER NOT NULL,
+            caller BLOB NOT NULL,
+            stream BLOB NOT NULL,
+            holder TEXT NOT NULL DEFAULT '',
+            lease_ns INTEGER NOT NULL DEFAULT 0,
+            num_claims INTEGER NOT NULL DEFAULT 0,
+            PRIMARY KEY (owner, id)
+        )
+        """,
+        """
+        CREATE TRIGGER count_changed AFTER UPDATE OF num_bytes ON responses BEGIN
+            UPDATE usage SET num_bytes = num_bytes + new.num_bytes - old.num_bytes WHERE owner = new.owner;
+        END
+        """,
+        """
+        CREATE TRIGGER delete_job AFTER DELETE ON responses BEGIN
+            DELETE FROM jobs WHERE owner = old.owner AND id = old.id;
+        END
+        """,
+    ),
 )
 VERSION: Final = len(_MIGRATIONS)
 

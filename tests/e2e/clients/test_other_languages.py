@@ -58,7 +58,10 @@ OF_ADMINISTRATORS = [
     *(f"ModelService.{name}" for name in ("LoadModel", "UnloadModel", "SleepModel", "WakeModel")),
     *(f"AdapterService.{name}" for name in ("LoadAdapter", "UnloadAdapter")),
 ]
-OF_STORED_RESPONSES = [f"ResponseService.{name}" for name in ("GetResponse", "DeleteResponse", "ListInputItems")]
+OF_STORED_RESPONSES = [
+    f"ResponseService.{name}"
+    for name in ("GetResponse", "DeleteResponse", "ListInputItems", "FollowResponse", "CancelResponse")
+]
 
 
 @pytest.fixture(scope="module")

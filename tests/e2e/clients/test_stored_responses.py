@@ -22,7 +22,10 @@ GREEDY: dict[str, Any] = {"model": "sluice-demo", "temperature": 0, "max_output_
 @pytest.fixture(scope="module")
 def storing() -> Iterator[Stack]:
     """A separate product, whose service the tests kill; the runner restarts it."""
-    environment = {"SLUICE_GATEWAY_RESUME_TIMEOUT_S": str(GUARD_S)}
+    environment = {
+        "SLUICE_GATEWAY_RESUME_TIMEOUT_S": str(GUARD_S),
+        "SLUICE_SERVICE_STORED_RESPONSES__LEASE_S": "1",
+    }
     with started("--store-responses", environment=environment) as stack:
         yield stack
 
@@ -88,3 +91,22 @@ def test_log_has_no_prompts_or_metadata(storing: Stack, client: Any) -> None:
     client.responses.create(**GREEDY, store=True, input="The code word is Xochimilco.", metadata={"k": "Tlaloc"})
     assert "Xochimilco" not in storing.output
     assert "Tlaloc" not in json.dumps(storing.output)
+
+
+def test_background_response_survives_a_killed_service(storing: Stack, client: Any) -> None:
+    """A stream that began before the kill continues without a lost or repeated event; the response is complete."""
+    body = GREEDY | {"input": "Tell me about France.", "max_output_tokens": 200, "background": True}
+    whole = list(client.responses.create(**body, stream=True))
+    stream = client.responses.create(**body, stream=True)
+    events = [next(stream) for _ in range(4)]
+    created = events[0].response
+    assert (created.status, client.responses.retrieve(created.id).background) == ("queued", True)
+    kill_service(storing)
+    events += list(stream)
+    assert [event.type for event in events] == [event.type for event in whole]
+    assert [event.sequence_number for event in events] == list(range(len(whole)))
+    assert events[-1].response.output_text == whole[-1].response.output_text
+    assert client.responses.retrieve(created.id) == events[-1].response
+    again = list(client.responses.retrieve(created.id, stream=True, starting_after=3))
+    assert again == events[4:]
+    assert client.responses.cancel(created.id).status == events[-1].response.status

@@ -32,7 +32,7 @@ from gateway.upstream.methods import MethodTable
 GENERATING = [chat_pb2, completion_pb2, embedding_pb2, rank_pb2, response_pb2, text_generation_pb2]
 OVER_GRPC_ALONE = {"LoadModel", "UnloadModel", "SleepModel", "WakeModel"}  # what an administrator does to models
 
-OF_STORED_RESPONSES = {"GetResponse", "DeleteResponse", "ListInputItems"}  # they run no model
+OF_STORED_RESPONSES = {"GetResponse", "DeleteResponse", "ListInputItems", "CancelResponse", "FollowResponse"}
 
 
 async def test_every_rpc_is_in_the_method_table() -> None:
@@ -51,7 +51,8 @@ async def test_every_rpc_is_in_the_method_table() -> None:
                 assert method.name == f"{service.full_name}/{rpc.name}"
                 runs_model = module in GENERATING and rpc.name not in OF_STORED_RESPONSES
                 assert method.needs_capacity == runs_model
-                assert method.deadline_s == (settings.request_deadline_s if runs_model else settings.lookup_deadline_s)
+                is_long = runs_model or rpc.server_streaming
+                assert method.deadline_s == (settings.request_deadline_s if is_long else settings.lookup_deadline_s)
                 found.add(method.name)
     assert found == {method.name for rows in (table.whole, table.stream) for method in rows.values()}
 

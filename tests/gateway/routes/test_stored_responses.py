@@ -183,7 +183,7 @@ async def test_page_query_becomes_contract_fields(
 @pytest.mark.parametrize(
     ("path", "query", "param"),
     [
-        ("", {"stream": "true"}, "stream"),
+        ("", {"stream": "yes"}, "stream"),
         ("/input_items", {"order": "up"}, "order"),
         ("/input_items", {"limit": "many"}, "limit"),
         ("/input_items", {"limit": "99999999999999999999999"}, "limit"),

@@ -139,6 +139,8 @@ def test_every_rpc_has_a_case() -> None:
         "ResponseService/GetResponse",
         "ResponseService/DeleteResponse",
         "ResponseService/ListInputItems",
+        "ResponseService/FollowResponse",
+        "ResponseService/CancelResponse",
         "ModelService/LoadModel",
         "ModelService/ListModels",
         "ModelService/GetLoad",

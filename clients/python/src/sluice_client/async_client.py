@@ -240,7 +240,7 @@ class AsyncClient:
     async def _with_model(self, message: RequestT, task: model_pb2.Task.ValueType) -> RequestT:
         """Set the model of a request that has none, and return the request."""
         untyped: Any = message  # Any, because RequestT does not declare the field `model`
-        if not untyped.model:
+        if "model" in untyped.DESCRIPTOR.fields_by_name and not untyped.model:
             untyped.model = self._settings.model or choose_model(await self._listed(), task)
         return message
 

@@ -97,6 +97,12 @@ STREAM_RESPONSE: Final = _method(
 GET_RESPONSE: Final = _method(
     "GetResponse", stored_response_pb2.GetResponseRequest, stored_response_pb2.GetResponseResponse
 )
+FOLLOW_RESPONSE: Final = _method(
+    "FollowResponse", stored_response_pb2.FollowResponseRequest, response_event_pb2.StreamResponseResponse
+)
+CANCEL_RESPONSE: Final = _method(
+    "CancelResponse", stored_response_pb2.CancelResponseRequest, stored_response_pb2.CancelResponseResponse
+)
 DELETE_RESPONSE: Final = _method(
     "DeleteResponse", stored_response_pb2.DeleteResponseRequest, stored_response_pb2.DeleteResponseResponse
 )

@@ -133,6 +133,7 @@ class ResponseOptions(Options, AnswerOptions, total=False):
     metadata: Mapping[str, str]
     store: bool
     previous_response_id: str
+    background: bool
 
 
 class EmbedOptions(TypedDict, total=False):

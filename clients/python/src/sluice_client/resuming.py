@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 import grpc
 
 from sluice_client.errors import SluiceError, reason_name
-from sluice_client.v1 import error_pb2
+from sluice_client.v1 import error_pb2, stored_response_pb2
 
 EventT = TypeVar("EventT")  # the message of a stream's events
 
@@ -31,7 +31,9 @@ class ReceivedEvents(Generic[EventT]):
         """`timeout` is the number of seconds after a break for which the stream may be resumed."""
         self._request = request
         self._timeout = timeout
-        self._stream: bytes = request.resume.stream
+        # A response in the background is followed by the numbers of its events, without positions.
+        self._is_followed = isinstance(request, stored_response_pb2.FollowResponseRequest)
+        self._stream: bytes = b"" if self._is_followed else request.resume.stream
         self._last: Any = None
         self._held: list[EventT] = []
         self._has_grown = False  # True if an event has arrived since the last break
@@ -43,7 +45,7 @@ class ReceivedEvents(Generic[EventT]):
         """Record one event, and return the events that the reader may see now."""
         if event.stream:
             self._stream = event.stream
-        if event.position:
+        if event.position or self._is_followed:
             self._last, self._has_grown, self._num_breaks = event, True, 0
         elif self._stream:
             self._held.append(event)
@@ -62,6 +64,9 @@ class ReceivedEvents(Generic[EventT]):
             return self._request
         request = type(self._request)()
         request.CopyFrom(self._request)
+        if self._is_followed:
+            request.starting_after = self._last.sequence_number
+            return request
         request.resume.stream, request.resume.position = self._stream, self._last.position
         request.resume.sequence_number = self._last.sequence_number
         request.resume.ClearField("replay")
@@ -69,7 +74,9 @@ class ReceivedEvents(Generic[EventT]):
 
     def resume_delay(self, error: SluiceError) -> float | None:
         """Return the seconds to wait before the stream is resumed, or None if `error` is final."""
-        if not self._stream or self._last is None:  # no event has arrived, and gRPC has made all safe retries
+        if (
+            not (self._stream or self._is_followed) or self._last is None
+        ):  # no event has arrived, and gRPC has made all safe retries
             return None
         now = time.monotonic()
         is_lost = error.reason == _ENGINE_FAILED or (error.code in _CONNECTION_LOST and not error.reason)

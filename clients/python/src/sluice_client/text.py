@@ -34,6 +34,7 @@ _BY_PATH: Final[dict[str, Callable[[Any], str]]] = {
     methods.STREAM_CHAT.path: of_chat,
     methods.STREAM_COMPLETE.path: of_completion,
     methods.STREAM_RESPONSE.path: of_response,
+    methods.FOLLOW_RESPONSE.path: of_response,
     methods.STREAM_GENERATE_TEXT.path: of_generated_text,
 }
 

@@ -127,11 +127,14 @@ class ResponseBody(DrawingBody, kw_only=True):
         for name, reason in _REJECTED.items():
             if is_given(getattr(self, name)):
                 raise Failure.of_field(name, f"not supported: {reason}", Reason.UNSUPPORTED_FIELD)
-        if self.background:
-            raise Failure.of_field(
-                "background", "must be false: responses don't run in the background", Reason.UNSUPPORTED_FIELD
-            )
+        if self.background and self.store is False:
+            raise Failure.of_field("background", "needs store: true, which is its default then")
         streamed_usage(self.stream_options, stream=self.stream)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the response is to be stored; by default, only in the background."""
+        return bool(self.background if self.store is None else self.store)
 
     def to_request(self, model: str) -> response_pb2.CreateResponseRequest:
         """Return the contract's request to `model`. Raise Failure if it can't be served or represented."""
@@ -147,7 +150,8 @@ class ResponseBody(DrawingBody, kw_only=True):
             tools=[to_tool(tool, f"tools.{i}") for i, tool in enumerate(self.tools or ())],
             parallel_tool_calls=self.parallel_tool_calls,
             metadata=self.metadata,
-            store=bool(self.store),
+            store=self.is_stored,
+            background=self.background or False,
             previous_response_id=to_id(self.previous_response_id or ""),
         )
         self.set_drawing(request)
@@ -190,7 +194,7 @@ class ResponseBody(DrawingBody, kw_only=True):
         reasoning = self.reasoning or ReasoningConfig()
         text = self.text or TextConfig()
         return {
-            "background": False,
+            "background": self.background or False,
             "instructions": self.instructions,
             "max_output_tokens": self.max_output_tokens,
             "max_tool_calls": self.max_tool_calls,
@@ -199,7 +203,7 @@ class ResponseBody(DrawingBody, kw_only=True):
             "prompt_cache_retention": self.prompt_cache_retention,
             "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary or reasoning.generate_summary},
             "safety_identifier": self.safety_identifier,
-            "store": bool(self.store),
+            "store": self.is_stored,
             "text": {"format": format_answer(text.format), "verbosity": text.verbosity},
             "tool_choice": tool_choice_answer(self.tool_choice),
             "tools": [tool_answer(tool) for tool in self.tools or ()],

@@ -1,5 +1,7 @@
 """A response in OpenAI's JSON: one object, or events on a stream.
 
+A stream of a response in the background has the fields of its request in its first event.
+
 A failed stream ends with `response.failed`, which has the partial response and the next sequence number. The constant
 parts of an item's text deltas are encoded once.
 """
@@ -33,9 +35,12 @@ _KINDS: Final = {  # the contract's events → the caller's event types
     "function_call_arguments_done": "response.function_call_arguments.done",
     "completed": "response.completed",
     "incomplete": "response.incomplete",
+    "queued": "response.queued",
+    "failed": "response.failed",
+    "cancelled": "response.cancelled",
 }
 _WRITERS: Final[dict[str, Callable[[Any], Any]]] = {"item": to_item, "part": to_part, "logprobs": to_token_list}
-_RESPONSES: Final = frozenset({"created", "in_progress", "completed", "incomplete"})
+_RESPONSES: Final = frozenset({"created", "queued", "in_progress", "completed", "incomplete", "failed", "cancelled"})
 _REASONING: Final = frozenset({"reasoning_text_delta", "reasoning_text_done"})
 _TEXT_DELTA: Final = _KINDS["output_text_delta"]
 _INVALID: Final = frozenset({Reason.INVALID_FIELD, Reason.PROMPT_TOO_LONG, Reason.CONSTRAINT_FAILED})
@@ -57,6 +62,8 @@ class ResponseEncoder:
     def chunk(self, event: StreamResponseResponse) -> bytes:
         """Return the SSE event for one event of the service; empty for a usage event that an error follows."""
         kind = event.WhichOneof("event") or ""
+        if event.client_data:
+            self._response = ResponseObject.from_client_data(event.client_data)
         if kind == "usage":
             self._response_so_far["usage"] = to_usage(event.usage)
             return b""
@@ -93,7 +100,7 @@ class ResponseEncoder:
         if kind == "output_item_added":
             self._call_name = inner.item.function_call.name
         elif kind == "output_item_done":
-            self._response_so_far["output"].append(fields["item"])
+            self._response_so_far.setdefault("output", []).append(fields["item"])  # a stream may begin late
         elif kind == "function_call_arguments_done":
             fields["name"] = self._call_name
         elif kind in _REASONING:

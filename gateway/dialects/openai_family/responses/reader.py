@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import ClassVar
 
 import msgspec
@@ -31,6 +32,8 @@ class ResponseReader:
         response = ResponseObject.from_body(body)
         if request.store:
             request.client_data = response.client_data()
+        if request.background:  # a call that is repeated must not create a second one
+            request.serving.request_id = uuid.uuid4().hex
         return ParsedRequest(
             request=request,
             stream=bool(body.stream),

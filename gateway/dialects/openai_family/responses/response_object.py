@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 import orjson
-from sluice.v1 import chat_pb2, response_item_pb2
+from sluice.v1 import chat_pb2, error_pb2, response_item_pb2
 from sluice.v1.usage_pb2 import Usage
 
 from gateway.dialects.openai_family.answers.token_list import to_token_list
@@ -20,7 +20,17 @@ _STATUSES: Final = {
     response_item_pb2.RESPONSE_STATUS_IN_PROGRESS: "in_progress",
     response_item_pb2.RESPONSE_STATUS_COMPLETED: "completed",
     response_item_pb2.RESPONSE_STATUS_INCOMPLETE: "incomplete",
+    response_item_pb2.RESPONSE_STATUS_QUEUED: "queued",
+    response_item_pb2.RESPONSE_STATUS_FAILED: "failed",
+    response_item_pb2.RESPONSE_STATUS_CANCELLED: "cancelled",
 }
+_INVALID: Final = frozenset(
+    {
+        error_pb2.ERROR_REASON_INVALID_FIELD,
+        error_pb2.ERROR_REASON_PROMPT_TOO_LONG,
+        error_pb2.ERROR_REASON_CONSTRAINT_FAILED,
+    }
+)
 _INCOMPLETE_REASONS: Final = {
     chat_pb2.FINISH_REASON_LENGTH: "max_output_tokens",
     chat_pb2.FINISH_REASON_CONTENT_FILTER: "content_filter",
@@ -87,7 +97,7 @@ class ResponseObject:
             "created_at": response.created.seconds,
             "completed_at": response.completed.seconds if response.HasField("completed") else None,
             "status": _STATUSES[response.status],
-            "error": None,
+            "error": _error(response.error) if response.HasField("error") else None,
             "incomplete_details": None if reason is None else {"reason": reason},
             "model": response.model,
             "system_fingerprint": response.system_fingerprint,
@@ -98,10 +108,16 @@ class ResponseObject:
             **self.echo,
             "reasoning": self.echo["reasoning"] | {"effort": effort},
             **_ABSENT,
+            "background": response.background,
             "previous_response_id": written_id(previous_id) if previous_id else None,
             "store": response.stored,
             **({"store_error": response.store_error} if response.store_error else {}),
         }
+
+
+def _error(error: response_item_pb2.ResponseError) -> dict[str, str]:
+    """Return the error of a failed response, with one of the codes that clients know."""
+    return {"code": "invalid_prompt" if error.reason in _INVALID else "server_error", "message": error.message}
 
 
 def _decimal(number: float) -> float:

@@ -16,6 +16,8 @@ from gateway.dialects.seam.failure import Failure, Reason
 
 PARAMETER: Final = "response_id"  # of the path
 
+_STREAM: Final = frozenset({"true", "1"})
+_NO_STREAM: Final = frozenset({"false", "0"})
 _ORDERS: Final = {"asc": False, "desc": True}
 _ROLES: Final = {
     content_pb2.ROLE_SYSTEM: "system",
@@ -31,10 +33,30 @@ def caller_name(field: str) -> str:
 
 
 def to_get(path: Mapping[str, str], query: Mapping[str, str]) -> stored_response_pb2.GetResponseRequest:
-    """Return the contract's request for a stored response. Raise Failure if it is to be streamed."""
-    if query.get("stream", "false").lower() not in {"false", "0"}:
-        raise Failure.of_field("stream", "must be false: stored responses are not streamed", Reason.UNSUPPORTED_FIELD)
+    """Return the contract's request for a stored response. Raise Failure."""
+    if query.get("stream", "false").lower() not in _NO_STREAM:
+        raise Failure.of_field("stream", "must be true or false")
+    if "starting_after" in query:
+        raise Failure.of_field("starting_after", "needs stream=true")
     return stored_response_pb2.GetResponseRequest(id=to_id(path[PARAMETER]))
+
+
+def wants_stream(query: Mapping[str, str]) -> bool:
+    """Return whether a request for a stored response asks for its events."""
+    return query.get("stream", "").lower() in _STREAM
+
+
+def to_follow(path: Mapping[str, str], query: Mapping[str, str]) -> stored_response_pb2.FollowResponseRequest:
+    """Return the contract's request for the events of a response in the background. Raise Failure."""
+    request = stored_response_pb2.FollowResponseRequest(id=to_id(path[PARAMETER]))
+    if (after := query.get("starting_after")) is not None:
+        put(request, "starting_after", _to_number("starting_after", after), "starting_after")
+    return request
+
+
+def to_cancel(path: Mapping[str, str]) -> stored_response_pb2.CancelResponseRequest:
+    """Return the contract's request to cancel a response in the background."""
+    return stored_response_pb2.CancelResponseRequest(id=to_id(path[PARAMETER]))
 
 
 def to_delete(path: Mapping[str, str]) -> stored_response_pb2.DeleteResponseRequest:
@@ -51,13 +73,20 @@ def to_list(path: Mapping[str, str], query: Mapping[str, str]) -> stored_respons
         id=to_id(path[PARAMETER]), after=query.get("after", ""), descending=_ORDERS[order]
     )
     if limit is not None:
-        if not (limit.isascii() and limit.isdigit()):
-            raise Failure.of_field("limit", "must be a whole number", Reason.INVALID_TYPE)
-        put(request, "page_size", int(limit[:20]), "limit")
+        put(request, "page_size", _to_number("limit", limit), "limit")
     return request
 
 
-def to_response(answer: stored_response_pb2.GetResponseResponse) -> bytes:
+def _to_number(name: str, text: str) -> int:
+    """Return a number of the query; too long a one is cut, and still too large. Raise Failure."""
+    if not (text.isascii() and text.isdigit()):
+        raise Failure.of_field(name, "must be a whole number", Reason.INVALID_TYPE)
+    return int(text[:20])
+
+
+def to_response(
+    answer: stored_response_pb2.GetResponseResponse | stored_response_pb2.CancelResponseResponse,
+) -> bytes:
     """Return the body of `GET /v1/responses/{response_id}`: that of the answer when it was created."""
     return orjson.dumps(ResponseObject.from_client_data(answer.client_data).write(answer.response))
 

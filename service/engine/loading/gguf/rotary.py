@@ -72,4 +72,4 @@ def _llama3(metadata: GgufMetadata, factors: npt.NDArray[np.float64], base: floa
         expected = 1 / ((1 - smooth_factor) / scale + smooth_factor)
         if factors.shape == expected.shape and np.allclose(expected, factors, rtol=1e-3):
             return {"rope_type": "llama3", "factor": scale, **_LLAMA3}
-    raise ModelLoadError(f"{metadata.file}: {FACTORS} are none of Llama 3.1's, 3.2's, 3.3's or EXAONE 4's")
+    raise ModelLoadError(f"{metadata.file}: {FACTORS} must be those of Llama 3.1, 3.2 or 3.3, or EXAONE 4")

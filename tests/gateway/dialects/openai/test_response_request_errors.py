@@ -23,7 +23,7 @@ def rejection(**fields: Any) -> Failure:
 @pytest.mark.parametrize(
     ("fields", "field", "reason"),
     [
-        ({"background": True}, "background", Reason.UNSUPPORTED_FIELD),
+        ({"background": True, "store": False}, "background", Reason.INVALID_FIELD),
         ({"conversation": "conv_1"}, "conversation", Reason.UNSUPPORTED_FIELD),
         ({"conversation": {"id": "conv_1"}}, "conversation", Reason.UNSUPPORTED_FIELD),
         ({"service_tier": "auto"}, "service_tier", Reason.UNSUPPORTED_FIELD),

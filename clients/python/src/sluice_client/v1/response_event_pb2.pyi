@@ -29,7 +29,8 @@ class StreamResponseResponse(_message.Message):
     item, and `output_item_done`, one item after the other; then one `completed` or `incomplete`. The text of a message
     is sent as `content_part_added`, deltas, `output_text_done` and `content_part_done`; reasoning and arguments are sent
     as deltas and one done event. A failed stream ends with an error status instead, after a `usage` if generation had
-    begun.
+    begun. The stream of a response in the background has `queued` after `created`, and ends with `completed`,
+    `incomplete`, `failed` or `cancelled`.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -50,8 +51,12 @@ class StreamResponseResponse(_message.Message):
     COMPLETED_FIELD_NUMBER: _builtins.int
     INCOMPLETE_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
+    QUEUED_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    CANCELLED_FIELD_NUMBER: _builtins.int
     STREAM_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
+    CLIENT_DATA_FIELD_NUMBER: _builtins.int
     sequence_number: _builtins.int
     """The number of the event in its stream: 0 for the first, increasing by 1."""
     stream: _builtins.bytes
@@ -62,6 +67,8 @@ class StreamResponseResponse(_message.Message):
     """The position of the stream after this event, for ResumeOptions: an opaque value; empty if the stream can't be
     resumed.
     """
+    client_data: _builtins.bytes
+    """The `client_data` of a response in the background, in the first event of each stream only."""
     @_builtins.property
     def created(self) -> Global___ResponseCreated:
         """The request was admitted."""
@@ -122,6 +129,18 @@ class StreamResponseResponse(_message.Message):
     def usage(self) -> _usage_pb2.Usage:
         """The number of tokens used by a response that fails; the error status follows."""
 
+    @_builtins.property
+    def queued(self) -> Global___ResponseQueued:
+        """The response waits for its generation; in the background only, after `created`."""
+
+    @_builtins.property
+    def failed(self) -> Global___ResponseFailed:
+        """The end of a response that an error ended; in the background only."""
+
+    @_builtins.property
+    def cancelled(self) -> Global___ResponseCancelled:
+        """The end of a response that CancelResponse stopped."""
+
     def __init__(
         self,
         *,
@@ -141,14 +160,18 @@ class StreamResponseResponse(_message.Message):
         completed: Global___ResponseCompleted | None = ...,
         incomplete: Global___ResponseIncomplete | None = ...,
         usage: _usage_pb2.Usage | None = ...,
+        queued: Global___ResponseQueued | None = ...,
+        failed: Global___ResponseFailed | None = ...,
+        cancelled: Global___ResponseCancelled | None = ...,
         stream: _builtins.bytes = ...,
         position: _builtins.bytes = ...,
+        client_data: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "content_part_added", b"content_part_added", "content_part_done", b"content_part_done", "created", b"created", "event", b"event", "function_call_arguments_delta", b"function_call_arguments_delta", "function_call_arguments_done", b"function_call_arguments_done", "in_progress", b"in_progress", "incomplete", b"incomplete", "output_item_added", b"output_item_added", "output_item_done", b"output_item_done", "output_text_delta", b"output_text_delta", "output_text_done", b"output_text_done", "reasoning_text_delta", b"reasoning_text_delta", "reasoning_text_done", b"reasoning_text_done", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cancelled", b"cancelled", "completed", b"completed", "content_part_added", b"content_part_added", "content_part_done", b"content_part_done", "created", b"created", "event", b"event", "failed", b"failed", "function_call_arguments_delta", b"function_call_arguments_delta", "function_call_arguments_done", b"function_call_arguments_done", "in_progress", b"in_progress", "incomplete", b"incomplete", "output_item_added", b"output_item_added", "output_item_done", b"output_item_done", "output_text_delta", b"output_text_delta", "output_text_done", b"output_text_done", "queued", b"queued", "reasoning_text_delta", b"reasoning_text_delta", "reasoning_text_done", b"reasoning_text_done", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "content_part_added", b"content_part_added", "content_part_done", b"content_part_done", "created", b"created", "event", b"event", "function_call_arguments_delta", b"function_call_arguments_delta", "function_call_arguments_done", b"function_call_arguments_done", "in_progress", b"in_progress", "incomplete", b"incomplete", "output_item_added", b"output_item_added", "output_item_done", b"output_item_done", "output_text_delta", b"output_text_delta", "output_text_done", b"output_text_done", "position", b"position", "reasoning_text_delta", b"reasoning_text_delta", "reasoning_text_done", b"reasoning_text_done", "sequence_number", b"sequence_number", "stream", b"stream", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancelled", b"cancelled", "client_data", b"client_data", "completed", b"completed", "content_part_added", b"content_part_added", "content_part_done", b"content_part_done", "created", b"created", "event", b"event", "failed", b"failed", "function_call_arguments_delta", b"function_call_arguments_delta", "function_call_arguments_done", b"function_call_arguments_done", "in_progress", b"in_progress", "incomplete", b"incomplete", "output_item_added", b"output_item_added", "output_item_done", b"output_item_done", "output_text_delta", b"output_text_delta", "output_text_done", b"output_text_done", "position", b"position", "queued", b"queued", "reasoning_text_delta", b"reasoning_text_delta", "reasoning_text_done", b"reasoning_text_done", "sequence_number", b"sequence_number", "stream", b"stream", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["created", "in_progress", "output_item_added", "output_item_done", "content_part_added", "content_part_done", "output_text_delta", "output_text_done", "reasoning_text_delta", "reasoning_text_done", "function_call_arguments_delta", "function_call_arguments_done", "completed", "incomplete", "usage"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["created", "in_progress", "output_item_added", "output_item_done", "content_part_added", "content_part_done", "output_text_delta", "output_text_done", "reasoning_text_delta", "reasoning_text_done", "function_call_arguments_delta", "function_call_arguments_done", "completed", "incomplete", "usage", "queued", "failed", "cancelled"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -577,3 +600,75 @@ class ResponseIncomplete(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResponseIncomplete: _TypeAlias = ResponseIncomplete  # noqa: Y015
+
+@_typing.final
+class ResponseQueued(_message.Message):
+    """The response while it waits for its generation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESPONSE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def response(self) -> _response_item_pb2.Response:
+        """The response, without items."""
+
+    def __init__(
+        self,
+        *,
+        response: _response_item_pb2.Response | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResponseQueued: _TypeAlias = ResponseQueued  # noqa: Y015
+
+@_typing.final
+class ResponseFailed(_message.Message):
+    """The end of a response that an error ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESPONSE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def response(self) -> _response_item_pb2.Response:
+        """The response, without items."""
+
+    def __init__(
+        self,
+        *,
+        response: _response_item_pb2.Response | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResponseFailed: _TypeAlias = ResponseFailed  # noqa: Y015
+
+@_typing.final
+class ResponseCancelled(_message.Message):
+    """The end of a response that CancelResponse stopped."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESPONSE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def response(self) -> _response_item_pb2.Response:
+        """The response, without items."""
+
+    def __init__(
+        self,
+        *,
+        response: _response_item_pb2.Response | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResponseCancelled: _TypeAlias = ResponseCancelled  # noqa: Y015

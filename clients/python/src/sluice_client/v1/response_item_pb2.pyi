@@ -11,6 +11,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from sluice_client.v1 import chat_pb2 as _chat_pb2
 from sluice_client.v1 import content_pb2 as _content_pb2
+from sluice_client.v1 import error_pb2 as _error_pb2
 from sluice_client.v1 import logprobs_pb2 as _logprobs_pb2
 from sluice_client.v1 import sampling_pb2 as _sampling_pb2
 from sluice_client.v1 import usage_pb2 as _usage_pb2
@@ -39,6 +40,12 @@ class _ResponseStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Respon
     """Complete."""
     RESPONSE_STATUS_INCOMPLETE: _ResponseStatus.ValueType  # 3
     """Cut off by a limit."""
+    RESPONSE_STATUS_QUEUED: _ResponseStatus.ValueType  # 4
+    """Waiting for its generation in the background."""
+    RESPONSE_STATUS_FAILED: _ResponseStatus.ValueType  # 5
+    """Ended by an error, which is in `error`; in the background only."""
+    RESPONSE_STATUS_CANCELLED: _ResponseStatus.ValueType  # 6
+    """Stopped by CancelResponse."""
 
 class ResponseStatus(_ResponseStatus, metaclass=_ResponseStatusEnumTypeWrapper):
     """The state of a response or an item."""
@@ -51,6 +58,12 @@ RESPONSE_STATUS_COMPLETED: ResponseStatus.ValueType  # 2
 """Complete."""
 RESPONSE_STATUS_INCOMPLETE: ResponseStatus.ValueType  # 3
 """Cut off by a limit."""
+RESPONSE_STATUS_QUEUED: ResponseStatus.ValueType  # 4
+"""Waiting for its generation in the background."""
+RESPONSE_STATUS_FAILED: ResponseStatus.ValueType  # 5
+"""Ended by an error, which is in `error`; in the background only."""
+RESPONSE_STATUS_CANCELLED: ResponseStatus.ValueType  # 6
+"""Stopped by CancelResponse."""
 Global___ResponseStatus: _TypeAlias = ResponseStatus  # noqa: Y015
 
 @_typing.final
@@ -247,6 +260,8 @@ class Response(_message.Message):
     PREVIOUS_RESPONSE_ID_FIELD_NUMBER: _builtins.int
     STORED_FIELD_NUMBER: _builtins.int
     STORE_ERROR_FIELD_NUMBER: _builtins.int
+    BACKGROUND_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The unique id of the response."""
     model: _builtins.str
@@ -269,6 +284,8 @@ class Response(_message.Message):
     """Whether the response is stored; while it is in progress, whether it will be."""
     store_error: _builtins.str
     """The reason why the response could not be stored although the request has `store: true`. Empty if it is stored."""
+    background: _builtins.bool
+    """Whether the response is generated in the background."""
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
         """The time at which the request was admitted."""
@@ -297,6 +314,10 @@ class Response(_message.Message):
     def completed(self) -> _timestamp_pb2.Timestamp:
         """The time of completion, with RESPONSE_STATUS_COMPLETED."""
 
+    @_builtins.property
+    def error(self) -> Global___ResponseError:
+        """The error, with RESPONSE_STATUS_FAILED."""
+
     def __init__(
         self,
         *,
@@ -316,14 +337,42 @@ class Response(_message.Message):
         previous_response_id: _builtins.str = ...,
         stored: _builtins.bool = ...,
         store_error: _builtins.str = ...,
+        background: _builtins.bool = ...,
+        error: Global___ResponseError | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "created", b"created", "sampling", b"sampling", "stopping", b"stopping", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "created", b"created", "error", b"error", "sampling", b"sampling", "stopping", b"stopping", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "created", b"created", "id", b"id", "incomplete_reason", b"incomplete_reason", "metadata", b"metadata", "model", b"model", "output", b"output", "previous_response_id", b"previous_response_id", "reasoning_effort", b"reasoning_effort", "sampling", b"sampling", "status", b"status", "stopping", b"stopping", "store_error", b"store_error", "stored", b"stored", "system_fingerprint", b"system_fingerprint", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["background", b"background", "completed", b"completed", "created", b"created", "error", b"error", "id", b"id", "incomplete_reason", b"incomplete_reason", "metadata", b"metadata", "model", b"model", "output", b"output", "previous_response_id", b"previous_response_id", "reasoning_effort", b"reasoning_effort", "sampling", b"sampling", "status", b"status", "stopping", b"stopping", "store_error", b"store_error", "stored", b"stored", "system_fingerprint", b"system_fingerprint", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Response: _TypeAlias = Response  # noqa: Y015
+
+@_typing.final
+class ResponseError(_message.Message):
+    """The error that ended a response in the background."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    reason: _error_pb2.ErrorReason.ValueType
+    """The cause, as in the ErrorInfo of a call that fails."""
+    message: _builtins.str
+    """The cause as text."""
+    def __init__(
+        self,
+        *,
+        reason: _error_pb2.ErrorReason.ValueType = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResponseError: _TypeAlias = ResponseError  # noqa: Y015
 
 @_typing.final
 class OutputItem(_message.Message):

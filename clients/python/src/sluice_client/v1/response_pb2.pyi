@@ -71,6 +71,7 @@ class CreateResponseRequest(_message.Message):
     STORE_FIELD_NUMBER: _builtins.int
     PREVIOUS_RESPONSE_ID_FIELD_NUMBER: _builtins.int
     CLIENT_DATA_FIELD_NUMBER: _builtins.int
+    BACKGROUND_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The name of a served model or endpoint, 1 to 256 characters. Required."""
     instructions: _builtins.str
@@ -109,6 +110,11 @@ class CreateResponseRequest(_message.Message):
     client_data: _builtins.bytes
     """Data of the client that is stored with the response and returned by GetResponse unchanged, at most 8 MiB; for API
     dialects that return fields of a request. Ignored unless `store` is true. Default: none.
+    """
+    background: _builtins.bool
+    """Generates the response in the background: the call does not wait for it, and the client reads it with GetResponse or
+    FollowResponse. The server completes it also after a restart, with the same content. Requires `store`, and a model
+    whose backend computes the same tokens again. The call's deadline does not apply. Default: false.
     """
     @_builtins.property
     def input(self) -> _containers.RepeatedCompositeFieldContainer[_response_item_pb2.InputItem]:
@@ -173,10 +179,11 @@ class CreateResponseRequest(_message.Message):
         store: _builtins.bool = ...,
         previous_response_id: _builtins.str = ...,
         client_data: _builtins.bytes = ...,
+        background: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_instructions", b"_instructions", "_max_output_tokens", b"_max_output_tokens", "_max_tool_calls", b"_max_tool_calls", "_parallel_tool_calls", b"_parallel_tool_calls", "instructions", b"instructions", "logprobs", b"logprobs", "max_output_tokens", b"max_output_tokens", "max_tool_calls", b"max_tool_calls", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "tool_choice", b"tool_choice"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_instructions", b"_instructions", "_max_output_tokens", b"_max_output_tokens", "_max_tool_calls", b"_max_tool_calls", "_parallel_tool_calls", b"_parallel_tool_calls", "chat_template_kwargs", b"chat_template_kwargs", "client_data", b"client_data", "default_reasoning_effort", b"default_reasoning_effort", "input", b"input", "instructions", b"instructions", "logprobs", b"logprobs", "max_output_tokens", b"max_output_tokens", "max_tool_calls", b"max_tool_calls", "metadata", b"metadata", "model", b"model", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "previous_response_id", b"previous_response_id", "reasoning_effort", b"reasoning_effort", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "store", b"store", "tool_choice", b"tool_choice", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_instructions", b"_instructions", "_max_output_tokens", b"_max_output_tokens", "_max_tool_calls", b"_max_tool_calls", "_parallel_tool_calls", b"_parallel_tool_calls", "background", b"background", "chat_template_kwargs", b"chat_template_kwargs", "client_data", b"client_data", "default_reasoning_effort", b"default_reasoning_effort", "input", b"input", "instructions", b"instructions", "logprobs", b"logprobs", "max_output_tokens", b"max_output_tokens", "max_tool_calls", b"max_tool_calls", "metadata", b"metadata", "model", b"model", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "previous_response_id", b"previous_response_id", "reasoning_effort", b"reasoning_effort", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "store", b"store", "tool_choice", b"tool_choice", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__instructions: _TypeAlias = _typing.Literal["instructions"]  # noqa: Y015
     _WhichOneofArgType__instructions: _TypeAlias = _typing.Literal["_instructions", b"_instructions"]  # noqa: Y015

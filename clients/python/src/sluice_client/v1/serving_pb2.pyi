@@ -59,6 +59,7 @@ class ServingOptions(_message.Message):
     DEPLOYMENT_FIELD_NUMBER: _builtins.int
     SLO_FIRST_TOKEN_SECONDS_FIELD_NUMBER: _builtins.int
     SLO_TOKEN_SECONDS_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     SEPARATE_TOKENS_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
     """The priority among the queued requests of the same API key: lower values are served first. Requests of other keys
@@ -87,6 +88,12 @@ class ServingOptions(_message.Message):
     """The service level objective for the following tokens: the mean time between two tokens of a choice in seconds, with
     the same effect. Above 0, at most 3,600. Default: that of the endpoint, else of the API key, or none.
     """
+    request_id: _builtins.str
+    """An id of the request that the client chooses, unique among the requests of its API key; at most 256 characters. A
+    request that is sent again with the same id gets the response of the first one: a response in the background that
+    exists is returned, and no second one is created. INVALID_FIELD if the first one had other content. Default: empty, every
+    request is a new one.
+    """
     separate_tokens: _builtins.bool
     """Whether each generated token of a stream is sent in a separate piece, at the cost of throughput. Text that is held
     back, such as a part of a character, is sent with a later token. Default: false, tokens that follow each other within
@@ -101,11 +108,12 @@ class ServingOptions(_message.Message):
         deployment: _builtins.str = ...,
         slo_first_token_seconds: _builtins.float | None = ...,
         slo_token_seconds: _builtins.float | None = ...,
+        request_id: _builtins.str = ...,
         separate_tokens: _builtins.bool | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "priority", b"priority", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "cache_salt", b"cache_salt", "deployment", b"deployment", "error_behavior", b"error_behavior", "priority", b"priority", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "cache_salt", b"cache_salt", "deployment", b"deployment", "error_behavior", b"error_behavior", "priority", b"priority", "request_id", b"request_id", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015

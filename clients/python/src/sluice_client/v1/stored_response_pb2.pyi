@@ -53,7 +53,7 @@ class GetResponseResponse(_message.Message):
     """The `client_data` of its request."""
     @_builtins.property
     def response(self) -> _response_item_pb2.Response:
-        """The response, as it was returned when it was created."""
+        """The response, as it was returned when it was created; one in the background, in its current state."""
 
     def __init__(
         self,
@@ -68,6 +68,87 @@ class GetResponseResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetResponseResponse: _TypeAlias = GetResponseResponse  # noqa: Y015
+
+@_typing.final
+class CancelResponseRequest(_message.Message):
+    """A response in the background to cancel."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """The id of the response, 1 to 256 characters. Required."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelResponseRequest: _TypeAlias = CancelResponseRequest  # noqa: Y015
+
+@_typing.final
+class CancelResponseResponse(_message.Message):
+    """The response after CancelResponse."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESPONSE_FIELD_NUMBER: _builtins.int
+    CLIENT_DATA_FIELD_NUMBER: _builtins.int
+    client_data: _builtins.bytes
+    """The `client_data` of its request."""
+    @_builtins.property
+    def response(self) -> _response_item_pb2.Response:
+        """The response: with RESPONSE_STATUS_CANCELLED, or unchanged if it had ended before."""
+
+    def __init__(
+        self,
+        *,
+        response: _response_item_pb2.Response | None = ...,
+        client_data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_data", b"client_data", "response", b"response"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelResponseResponse: _TypeAlias = CancelResponseResponse  # noqa: Y015
+
+@_typing.final
+class FollowResponseRequest(_message.Message):
+    """A response whose events are to be streamed. It was created with `background: true`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    STARTING_AFTER_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """The id of the response, 1 to 256 characters. Required."""
+    starting_after: _builtins.int
+    """The `sequence_number` of the last event that the client has received: the stream begins with the next one. The
+    stream of a response that has ended has at least its last event.
+    Default: none, the stream begins with its first event.
+    """
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        starting_after: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_starting_after", b"_starting_after", "starting_after", b"starting_after"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_starting_after", b"_starting_after", "id", b"id", "starting_after", b"starting_after"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__starting_after: _TypeAlias = _typing.Literal["starting_after"]  # noqa: Y015
+    _WhichOneofArgType__starting_after: _TypeAlias = _typing.Literal["_starting_after", b"_starting_after"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__starting_after) -> _WhichOneofReturnType__starting_after | None: ...
+
+Global___FollowResponseRequest: _TypeAlias = FollowResponseRequest  # noqa: Y015
 
 @_typing.final
 class DeleteResponseRequest(_message.Message):

@@ -1,0 +1,131 @@
+"""The jobs in a SQLite file."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection
+from typing import Final
+
+from service.storage.responses.port import (
+    MAX_LEASE_S,
+    Job,
+    JobKey,
+    JobStore,
+    ResponseRecord,
+    StoreFailed,
+    TooManyJobs,
+)
+from service.storage.responses.sqlite_file import SqliteFile
+from service.storage.responses.sqlite_records import SqliteRecords
+
+# A lease that ends too late was dated by a clock that has been set back since.
+_HELD: Final = "lease_ns > :now AND lease_ns <= :latest"
+_NEXT: Final = f"""
+    SELECT owner, id, caller, stream, num_claims FROM jobs WHERE NOT ({_HELD})
+    ORDER BY (SELECT count(*) FROM jobs AS other WHERE other.owner = jobs.owner AND other.holder != '' AND {_HELD}),
+             created_ns, rowid
+    LIMIT 1
+"""  # noqa: S608  constants
+
+
+class SqliteJobs(JobStore):
+    """A `JobStore` in a file."""
+
+    def __init__(self, file: SqliteFile, records: SqliteRecords, now_ns: Callable[[], int]) -> None:
+        self._file = file
+        self._records = records
+        self._now_ns = now_ns
+
+    def add(self, job: Job, max_jobs: int) -> ResponseRecord | None:
+        owner, response_id = job.key
+        with self._file.transaction() as execute:
+            if (existing := self._records.read(owner, response_id)) is not None:
+                return existing
+            (num_jobs,) = execute("SELECT count(*) FROM jobs WHERE owner = ?", (owner,)).fetchone()
+            if num_jobs >= max_jobs:
+                raise TooManyJobs(f"{num_jobs} responses in the background are unfinished; the limit is {max_jobs}")
+            num_deleted = self._records.insert(execute, job.record)
+            context = f"{owner}\0{response_id}\0"
+            execute(
+                "INSERT INTO jobs (owner, id, created_ns, caller, stream) VALUES (?, ?, ?, ?, ?)",
+                (
+                    owner, response_id, job.record.created_ns,
+                    self._file.sealed(job.caller, context + "caller"),
+                    self._file.sealed(job.stream, context + "stream"),
+                ),
+            )  # fmt: skip
+        self._empty_log_after(num_deleted)
+        return None
+
+    def claim(self, holder: str, lease_s: float) -> Job | None:
+        while self._file.row(_NEXT, self._instants()) is not None:  # a look without a lock, which finds nothing mostly
+            with self._file.transaction() as execute:
+                instants = self._instants()
+                if (found := execute(_NEXT, instants).fetchone()) is None:
+                    return None
+                owner, response_id, caller, stream, num_claims = found
+                record = self._records.read(owner, response_id)
+                if record is None:  # it has expired
+                    execute("DELETE FROM jobs WHERE owner = ? AND id = ?", (owner, response_id))
+                    continue
+                execute(
+                    "UPDATE jobs SET holder = ?, lease_ns = ?, num_claims = num_claims + 1 WHERE owner = ? AND id = ?",
+                    (holder, instants["now"] + round(lease_s * 1e9), owner, response_id),
+                )
+                context = f"{owner}\0{response_id}\0"
+                return Job(
+                    record,
+                    self._file.opened(caller, context + "caller"),
+                    self._file.opened(stream, context + "stream"),
+                    num_claims + 1,
+                )
+        return None
+
+    def _instants(self) -> dict[str, int]:
+        """Return the values of the query for the next job."""
+        now_ns = self._now_ns()
+        return {"now": now_ns, "latest": now_ns + round(MAX_LEASE_S * 1e9)}
+
+    def renew(self, holder: str, keys: Collection[JobKey], lease_s: float) -> Collection[JobKey]:
+        lease_ns = self._now_ns() + round(lease_s * 1e9)
+        with self._file.transaction() as execute:
+            return {
+                key
+                for key in keys
+                if execute(
+                    "UPDATE jobs SET lease_ns = ? WHERE owner = ? AND id = ? AND holder = ?", (lease_ns, *key, holder)
+                ).rowcount
+            }
+
+    def release(self, holder: str, key: JobKey, delay_s: float, *, is_counted: bool) -> None:
+        with self._file.transaction() as execute:
+            execute(
+                "UPDATE jobs SET holder = '', lease_ns = ?, num_claims = num_claims - ? "
+                "WHERE owner = ? AND id = ? AND holder = ?",
+                (self._now_ns() + round(min(delay_s, MAX_LEASE_S) * 1e9), int(not is_counted), *key, holder),
+            )
+
+    def update(self, record: ResponseRecord, holder: str) -> bool:
+        return self._change(record, holder, ends=False)
+
+    def finish(self, record: ResponseRecord, holder: str | None = None) -> bool:
+        return self._change(record, holder, ends=True)
+
+    def _change(self, record: ResponseRecord, holder: str | None, *, ends: bool) -> bool:
+        """Replace the response of a job, and end the job if it `ends`. Return False if it isn't the holder's."""
+        key = (record.owner, record.id)
+        with self._file.transaction() as execute:
+            row = execute("SELECT holder FROM jobs WHERE owner = ? AND id = ?", key).fetchone()
+            if row is None or (holder is not None and row[0] != holder):
+                return False
+            num_deleted = self._records.change(execute, record)
+            if ends:
+                execute("DELETE FROM jobs WHERE owner = ? AND id = ?", key)
+        self._empty_log_after(num_deleted)
+        return True
+
+    def _empty_log_after(self, num_deleted: int) -> None:
+        """Empty the log if records were deleted for the limits. Another process may prevent it until the next time."""
+        if num_deleted:
+            with contextlib.suppress(StoreFailed):
+                self._file.empty_log()

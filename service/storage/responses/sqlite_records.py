@@ -1,0 +1,114 @@
+"""The rows of responses in a SQLite file: read, insert, and delete the oldest ones for the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from service.storage.responses.port import ResponseRecord, StoreLimit, StoreLimits
+from service.storage.responses.sqlite_file import Execute, SqliteFile
+
+_ALWAYS_FITS: Final = 4096  # bytes
+_COLUMNS: Final = "created_ns, previous_id, request, response"
+_PRESENT: Final = "responses WHERE owner = ? AND id = ? AND created_ns > ?"
+
+
+class SqliteRecords:
+    """The rows of a file. Methods that take `execute` are parts of its transaction."""
+
+    def __init__(self, file: SqliteFile, limits: StoreLimits, now_ns: Callable[[], int]) -> None:
+        self._file = file
+        self._limits = limits
+        self._now_ns = now_ns
+
+    def oldest_ns(self) -> int:
+        """Return the instant before which responses have expired."""
+        return self._now_ns() - round(self._limits.max_age_s * 1e9)
+
+    def exists(self, owner: str, response_id: str) -> bool:
+        """Return whether there is such a record, which has not expired."""
+        return self._file.row(f"SELECT 1 FROM {_PRESENT}", (owner, response_id, self.oldest_ns())) is not None  # noqa: S608  constants
+
+    def read(self, owner: str, response_id: str, *, is_whole: bool = True) -> ResponseRecord | None:
+        """Return a record that has not expired. If it isn't `is_whole`, it lacks `client_data` and `events`."""
+        columns = f"{_COLUMNS}, client_data, events" if is_whole else _COLUMNS
+        row = self._file.row(f"SELECT {columns} FROM {_PRESENT}", (owner, response_id, self.oldest_ns()))  # noqa: S608  constants
+        if row is None:
+            return None
+        created_ns, previous_id, *stored = row
+        names = ("request", "response", "client_data", "events")
+        content = {
+            name: self._file.opened(value, f"{owner}\0{response_id}\0{name}") if value or name != "events" else b""
+            for name, value in zip(names, stored, strict=False)
+        }
+        return ResponseRecord(owner, response_id, created_ns, previous_id, **content)
+
+    def insert(self, execute: Execute, record: ResponseRecord) -> int:
+        """Insert a record, and return the number of records that were deleted for it. Raise StoreLimit."""
+        num_deleted = self.make_room(execute, record, record.num_bytes)
+        execute(
+            f"INSERT INTO responses (owner, id, {_COLUMNS}, client_data, events, num_bytes) "  # noqa: S608  constants
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                record.owner, record.id, record.created_ns, record.previous_id,
+                *(self._sealed(record, name) for name in ("request", "response", "client_data", "events")),
+                record.num_bytes,
+            ),
+        )  # fmt: skip
+        return num_deleted
+
+    def change(self, execute: Execute, record: ResponseRecord) -> int:
+        """Replace the response and the events of a record, and return the number of deleted ones. Raise StoreLimit."""
+        key = (record.owner, record.id)
+        (num_before,) = execute("SELECT num_bytes FROM responses WHERE owner = ? AND id = ?", key).fetchone()
+        num_deleted = self.make_room(execute, record, record.num_bytes - num_before)
+        execute(
+            "UPDATE responses SET response = ?, events = ?, num_bytes = ? WHERE owner = ? AND id = ?",
+            (self._sealed(record, "response"), self._sealed(record, "events"), record.num_bytes, *key),
+        )
+        return num_deleted
+
+    def make_room(self, execute: Execute, record: ResponseRecord, num_new: int) -> int:
+        """Delete the owner's oldest records until `num_new` bytes more fit, and return the number of deleted ones.
+
+        The record itself and those of unfinished jobs are not deleted. Raise StoreLimit if they don't fit. A few bytes
+        more of a record that is stored always fit, so that any response can end with an error.
+        """
+        if num_new <= _ALWAYS_FITS and record.num_bytes > num_new:
+            return 0
+        limits, owner = self._limits, record.owner
+        (total,) = execute("SELECT coalesce(sum(num_bytes), 0) FROM usage").fetchone()
+        row = execute("SELECT num_bytes FROM usage WHERE owner = ?", (owner,)).fetchone()
+        excess = (row[0] if row is not None else 0) + num_new - limits.max_bytes_per_owner
+        deleted: list[tuple[int]] = []
+        if excess > 0:
+            oldest = execute(
+                "SELECT rowid, num_bytes FROM responses WHERE owner = ? AND id != ? AND NOT EXISTS "
+                "(SELECT 1 FROM jobs WHERE jobs.owner = responses.owner AND jobs.id = responses.id) "
+                "ORDER BY created_ns",
+                (owner, record.id),
+            )
+            for rowid, size in oldest:
+                deleted.append((rowid,))
+                excess -= size
+                total -= size
+                if excess <= 0:
+                    break
+            oldest.close()
+        if excess > 0:
+            raise StoreLimit(
+                f"the response and its request have {record.num_bytes} bytes; a key may store "
+                f"{limits.max_bytes_per_owner}"
+            )
+        if total + num_new > limits.max_bytes:
+            raise StoreLimit(f"the store of responses is full; its limit is {limits.max_bytes} bytes")
+        for rowid in deleted:
+            execute("DELETE FROM responses WHERE rowid = ?", rowid)
+        return len(deleted)
+
+    def _sealed(self, record: ResponseRecord, name: str) -> bytes:
+        """Return a field of a record as it is stored. Missing events are stored as nothing."""
+        value: bytes = getattr(record, name)
+        if name == "events" and not value:
+            return b""
+        return self._file.sealed(value, f"{record.owner}\0{record.id}\0{name}")
