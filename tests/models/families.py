@@ -126,8 +126,12 @@ def config_of(name: str) -> Any:
 @cache
 def model_of(name: str) -> Any:
     """Return a small random transformers model whose logits differ clearly."""
+    return random_model(config_of(name))
+
+
+def random_model(config: Any) -> Any:
+    """Return a random transformers model of a configuration."""
     torch.manual_seed(0)
-    config = config_of(name)
     model: Any = class_of(config)(config)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
