@@ -24,10 +24,8 @@ def main() -> None:
     converter = importlib.import_module("convert_hf_to_gguf")
     text_model = importlib.import_module("conversion.base").TextModel
     text_model.get_vocab_base_pre = lambda *_: "gpt-2"
-    for module, name in (
-        ("llama", "LlamaModel"),
-        ("phi", "Phi3MiniModel"),
-    ):  # which look for SentencePiece's files first
+    # These look for SentencePiece's files first.
+    for module, name in (("llama", "LlamaModel"), ("phi", "Phi3MiniModel")):
         getattr(importlib.import_module(f"conversion.{module}"), name).set_vocab = text_model._set_vocab_gpt2  # noqa: SLF001
     with tempfile.TemporaryDirectory() as made:
         for path in folder.iterdir():
