@@ -67,9 +67,16 @@ void add_recurrent(Names& names, const RecurrentPlan& plan, Recurrent& recurrent
   names.rows("recurrent.out_proj", recurrent.output, kRecurrentOutput, 0, hidden);
   names.vector("recurrent.convolution.weight", recurrent.convolution, plan.taps * channels);
   names.vector("recurrent.convolution.bias", recurrent.convolution_bias, channels);
-  names.vector("recurrent.decay", recurrent.decay, plan.num_heads);
+  if (plan.is_mamba()) {
+    names.rows("recurrent.x_proj", recurrent.parameters, kRecurrentParameters, 0, plan.parameters_width());
+    names.rows("recurrent.dt_proj", recurrent.steps, kRecurrentSteps, 0, channels);
+    names.vector("recurrent.step_norm.weight", recurrent.step_norm, plan.step_rank);
+    names.vector("recurrent.key_norm.weight", recurrent.key_norm, plan.key_dim);
+    names.vector("recurrent.query_norm.weight", recurrent.query_norm, plan.key_dim);
+  }
+  names.vector("recurrent.decay", recurrent.decay, plan.is_mamba() ? plan.key_dim * channels : plan.num_heads);
   names.vector("recurrent.step_bias", recurrent.step_bias, plan.num_heads);
-  names.vector("recurrent.skip", recurrent.skip, plan.num_heads);
+  names.vector("recurrent.skip", recurrent.skip, plan.is_mamba() ? channels : plan.num_heads);
   names.vector("recurrent.norm.weight", recurrent.norm,
                plan.norm_size == plan.value_dim ? plan.value_dim : plan.inner_width());
 }
