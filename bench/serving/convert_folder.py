@@ -22,7 +22,11 @@ def main() -> None:
     folder, file = Path(sys.argv[1]), sys.argv[2]
     sys.path[:0] = [str(CONVERTER), str(CONVERTER / "gguf-py")]
     converter = importlib.import_module("convert_hf_to_gguf")
-    importlib.import_module("conversion.base").TextModel.get_vocab_base_pre = lambda *_: "gpt-2"
+    text_model = importlib.import_module("conversion.base").TextModel
+    text_model.get_vocab_base_pre = lambda *_: "gpt-2"
+    # These look for SentencePiece's files first.
+    for module, name in (("llama", "LlamaModel"), ("phi", "Phi3MiniModel")):
+        getattr(importlib.import_module(f"conversion.{module}"), name).set_vocab = text_model._set_vocab_gpt2  # noqa: SLF001
     with tempfile.TemporaryDirectory() as made:
         for path in folder.iterdir():
             (Path(made) / path.name).symlink_to(path)
