@@ -9,6 +9,7 @@ from typing import Final
 
 from service.storage.responses.port import ChainTooLong, ResponseRecord, ResponseStore, StoreLimits
 from service.storage.responses.seal import Seal
+from service.storage.responses.sqlite_conversations import SqliteConversations
 from service.storage.responses.sqlite_file import SqliteFile
 from service.storage.responses.sqlite_jobs import SqliteJobs
 from service.storage.responses.sqlite_records import SqliteRecords
@@ -28,13 +29,16 @@ class SqliteStore(ResponseStore):
         """
         self._file = SqliteFile(path, seal)
         self._records = SqliteRecords(self._file, limits, now_ns)
-        self.jobs = SqliteJobs(self._file, self._records, now_ns)
+        self.conversations = SqliteConversations(self._file, self._records, now_ns)
+        self.jobs = SqliteJobs(self._file, self._records, self.conversations, now_ns)
 
     def put(self, record: ResponseRecord) -> None:
         with self._file.transaction() as execute:
             key = (record.owner, record.id)
             num_deleted = execute("DELETE FROM responses WHERE owner = ? AND id = ?", key).rowcount
             num_deleted += self._records.insert(execute, record)
+            if record.addition is not None:
+                self.conversations.append(execute, record.owner, record.addition)
         if num_deleted:
             self._file.empty_log()
 
@@ -65,21 +69,25 @@ class SqliteStore(ResponseStore):
         return was_there
 
     def purge(self) -> int:
-        num_purged = 0
-        while True:
-            with self._file.transaction() as execute:
-                num_deleted = execute(
-                    "DELETE FROM responses WHERE rowid IN "
-                    "(SELECT rowid FROM responses WHERE created_ns <= ? ORDER BY created_ns LIMIT ?)",
-                    (self._records.oldest_ns(), _BATCH),
-                ).rowcount
-            num_purged += num_deleted
-            if num_deleted < _BATCH:
-                break
+        num_purged = self._purge("responses", "created_ns") + self._purge("conversations", "updated_ns")
         if num_purged:
             self._file.shrink()
             self._file.empty_log()
         return num_purged
+
+    def _purge(self, table: str, dated: str) -> int:
+        """Delete the expired rows of a table, and return their number."""
+        num_purged = 0
+        while True:
+            with self._file.transaction() as execute:
+                num_deleted = execute(
+                    f"DELETE FROM {table} WHERE rowid IN "  # noqa: S608  constants
+                    f"(SELECT rowid FROM {table} WHERE {dated} <= ? ORDER BY {dated} LIMIT ?)",
+                    (self._records.oldest_ns(), _BATCH),
+                ).rowcount
+            num_purged += num_deleted
+            if num_deleted < _BATCH:
+                return num_purged
 
     def close(self) -> None:
         self._file.close()
