@@ -103,30 +103,30 @@ QWEN2_5_32B = Qwen2Config(
 
 def qwen3_5m() -> Path:
     """Return a folder with random fp32 weights of the bundled model's width and six layers."""
-    return _random_weights("qwen3-5m-random", QWEN3_5M, torch.float32)
+    return random_weights("qwen3-5m-random", QWEN3_5M, torch.float32)
 
 
 def qwen2_5_0_5b() -> Path:
     """Return a folder with random bf16 weights of Qwen2.5-0.5B's shape."""
-    return _random_weights("qwen2.5-0.5b-random", QWEN2_5_0_5B)
+    return random_weights("qwen2.5-0.5b-random", QWEN2_5_0_5B)
 
 
 def llama_3_1_8b() -> Path:
     """Return a folder with random bf16 weights of Llama 3.1 8B's shape; takes 16 GB of disk, and of memory once."""
-    return _random_weights("llama-3.1-8b-random", LLAMA_3_1_8B)
+    return random_weights("llama-3.1-8b-random", LLAMA_3_1_8B)
 
 
 def qwen2_5_32b() -> Path:
     """Return a folder with random bf16 weights of Qwen2.5-32B's shape; takes 66 GB of disk, and of memory once."""
-    return _random_weights("qwen2.5-32b-random", QWEN2_5_32B)
+    return random_weights("qwen2.5-32b-random", QWEN2_5_32B)
 
 
 def long_24m() -> Path:
     """Return a folder with random bf16 weights of a small model with a context of 16,384 tokens."""
-    return _random_weights("long-24m-random", LONG_24M)
+    return random_weights("long-24m-random", LONG_24M)
 
 
-def _random_weights(name: str, config: PreTrainedConfig, dtype: torch.dtype = torch.bfloat16) -> Path:
+def random_weights(name: str, config: PreTrainedConfig, dtype: torch.dtype = torch.bfloat16) -> Path:
     """Return a folder with random weights of a shape and the bundled tokenizer, extended to its vocabulary."""
     folder = ROOT / ".cache" / "bench" / name
     if folder.is_dir():  # it is renamed to this when it is complete

@@ -21,53 +21,53 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from demo.corpus import arithmetic, chat, completion, facts, memory, persona, strings, structured, tools
 from demo.corpus.conversation import Conversation, segments
 from demo.corpus.draw import Draw
-from demo.marking import MARKS, Mark, prompt_of
+from demo.metrics import METRICS, Metric, prompt_of
 
 MODEL = Path(__file__).parent / "model"
 BATCH = 100
 SPARE_TOKENS = 12
-"""How much longer than the longest expected answer one may be; what is longer is wrong anyway."""
+"""Tokens by which an answer may be longer than the longest expected one. A longer answer is wrong anyway."""
 
 
 @dataclass(frozen=True)
 class Skill:
-    """One family of cases, with the marks for each case and their targets."""
+    """One family of cases, with its metrics and their targets."""
 
     name: str
     case: Callable[[Draw], Conversation]
-    marks: tuple[tuple[Mark, float | None], ...] = (("exact", None),)
+    metrics: tuple[tuple[Metric, float | None], ...] = (("exact", None),)
     thinking: bool = False
 
 
-def aimed(target: float) -> tuple[tuple[Mark, float | None], ...]:
-    """Return the exact mark with a target."""
+def exact(target: float) -> tuple[tuple[Metric, float | None], ...]:
+    """Return the metric of equality, with a target."""
     return (("exact", target),)
 
 
 def second_turn(draw: Draw) -> Conversation:
-    """Return small talk after small talk, since there are too few first turns for 200 cases."""
+    """Return a second turn of small talk; there are too few different first turns for 200 cases."""
     return chat.small_talk(draw).then(chat.small_talk(draw))
 
 
 SKILLS = (
-    Skill("small talk", chat.small_talk, aimed(0.9)),
-    Skill("small talk, second turn", second_turn, aimed(0.9)),
-    Skill("refusals", chat.refusal, aimed(0.95)),
-    Skill("facts", facts.fact, aimed(0.9)),
+    Skill("small talk", chat.small_talk, exact(0.9)),
+    Skill("small talk, second turn", second_turn, exact(0.9)),
+    Skill("refusals", chat.refusal, exact(0.95)),
+    Skill("facts", facts.fact, exact(0.9)),
     Skill("facts, thinking", facts.fact, thinking=True),
-    Skill("memory", memory.recall, aimed(0.9)),
+    Skill("memory", memory.recall, exact(0.9)),
     Skill("memory over a long chat", memory.long_recall),
-    Skill("persona: upper case", persona.upper, aimed(0.9)),
-    Skill("persona: one word", persona.one_word, aimed(0.9)),
-    Skill("persona: pirate", persona.pirate, aimed(0.9)),
-    Skill("persona: given word", persona.decorated, aimed(0.9)),
-    Skill("persona: given name", persona.named, aimed(0.9)),
-    Skill("one-digit sums", arithmetic.one_digit, aimed(0.9)),
+    Skill("persona: upper case", persona.upper, exact(0.9)),
+    Skill("persona: one word", persona.one_word, exact(0.9)),
+    Skill("persona: pirate", persona.pirate, exact(0.9)),
+    Skill("persona: given word", persona.decorated, exact(0.9)),
+    Skill("persona: given name", persona.named, exact(0.9)),
+    Skill("one-digit sums", arithmetic.one_digit, exact(0.9)),
     Skill("two-digit sums", arithmetic.two_digits),
     Skill("two-digit sums, thinking", arithmetic.two_digits, thinking=True),
     Skill("sums in a story", arithmetic.story),
-    Skill("echo", strings.echo, aimed(0.9)),
-    Skill("repeat several times", strings.several, aimed(0.9)),
+    Skill("echo", strings.echo, exact(0.9)),
+    Skill("repeat several times", strings.several, exact(0.9)),
     Skill("first or last word", strings.pick),
     Skill("JSON", structured.json_object, (("parseable", 0.97), ("values", None))),
     Skill("JSON value, not requested", structured.unasked, (("begins", None),)),
@@ -77,7 +77,7 @@ SKILLS = (
     Skill("answer from a tool's result", tools.tool_result),
     Skill("plain completion: facts", completion.sentence),
     Skill("plain completion: counting", completion.counting),
-    Skill("plain completion: list said again", completion.listing),
+    Skill("plain completion: repeated list", completion.listing),
 )
 
 
@@ -92,7 +92,7 @@ class Model:
     def load(cls, folder: Path) -> Model:
         """Load a model for inference in float32. Exit with a message if the weights are missing."""
         if not (folder / "model.safetensors").is_file():
-            sys.exit(f"{folder / 'model.safetensors'} is missing; demo.train makes it")
+            sys.exit(f"{folder / 'model.safetensors'} is missing; run python -m demo.train")
         network: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
         return cls(network.eval(), AutoTokenizer.from_pretrained(folder))
 
@@ -129,19 +129,19 @@ def cases(skill: Skill, count: int, seed: int) -> list[Conversation]:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of one skill by one mark."""
+    """The result of one skill by one metric."""
 
     skill: str
-    mark: Mark
+    metric: Metric
     num_cases: int
     share: float
     target: float | None
 
     def row(self) -> str:
         """Return the row of the Markdown table."""
-        held = "" if self.target is None else ("yes" if self.share >= self.target else "**no**")
+        met = "" if self.target is None else ("yes" if self.share >= self.target else "**no**")
         target = "" if self.target is None else f"{self.target:.2f}"
-        return f"| {self.skill} | {self.mark} | {self.num_cases} | {self.share:.3f} | {target} | {held} |"
+        return f"| {self.skill} | {self.metric} | {self.num_cases} | {self.share:.3f} | {target} | {met} |"
 
 
 def evaluate(model: Model, skill: Skill, count: int, seed: int, num_failures: int) -> Iterator[Result]:
@@ -152,18 +152,18 @@ def evaluate(model: Model, skill: Skill, count: int, seed: int, num_failures: in
     endings = [whole[len(prompt) :] for whole, prompt in zip(wholes, prompts, strict=True)]
     longest = max(len(model.tokenizer(ending)["input_ids"]) for ending in endings)
     answers = model.answers(prompts, longest + SPARE_TOKENS)
-    for mark, target in skill.marks:
-        passed = [MARKS[mark](case, answer) for case, answer in zip(found, answers, strict=True)]
+    for metric, target in skill.metrics:
+        passed = [METRICS[metric](case, answer) for case, answer in zip(found, answers, strict=True)]
         failed = [pair for pair, ok in zip(zip(found, answers, strict=True), passed, strict=True) if not ok]
         for case, answer in failed[:num_failures]:
-            print(f"--- {skill.name}, {mark}\n{prompt_of(case)}>>>{answer}<<<", file=sys.stderr)
-        yield Result(skill.name, mark, len(found), sum(passed) / len(found), target)
+            print(f"--- {skill.name}, {metric}\n{prompt_of(case)}>>>{answer}<<<", file=sys.stderr)
+        yield Result(skill.name, metric, len(found), sum(passed) / len(found), target)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=MODEL)
-    parser.add_argument("--cases", type=int, default=200, help="cases a skill")
+    parser.add_argument("--cases", type=int, default=200, help="number of cases per skill")
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--skill", default="", help="only skills whose name contains this")
@@ -171,7 +171,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     model = Model.load(options.model)
-    print("| skill | mark | cases | held-out share | target | held |\n|---|---|---|---|---|---|")
+    print("| skill | metric | cases | held-out share | target | met |\n|---|---|---|---|---|---|")
     for skill in tqdm([s for s in SKILLS if options.skill in s.name], disable=not sys.stderr.isatty()):
         for result in evaluate(model, skill, options.cases, options.seed, options.failures):
             tqdm.write(result.row())

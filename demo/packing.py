@@ -17,21 +17,21 @@ from torch.nn.functional import pad
 from demo.corpus.conversation import Conversation, segments
 
 OPEN_ROWS = 48
-"""Rows waiting for a conversation that fits; more of them waste fewer places."""
+"""Rows that wait for a conversation that fits; with more of them, fewer positions are padding."""
 
-TAUGHT_MULTIPLE = 128
-"""Taught positions are filled up to a multiple of this: matrix kernels are compiled for every new size."""
+TARGET_MULTIPLE = 128
+"""The number of targets is padded to a multiple of this: matrix kernels are compiled for every new size."""
 
 IGNORED = -100
-"""The target of a filled-up position; `functional.cross_entropy` leaves it out."""
+"""The target of a padded position; `functional.cross_entropy` leaves it out."""
 
 
 @dataclass(frozen=True)
 class Batch:
     """Token ids and document numbers [rows, length], both int64.
 
-    `positions` [num_taught] index the flattened rows where the next token is taught; `targets` are those tokens. Both
-    end in zeros and `IGNORED` up to a multiple of `TAUGHT_MULTIPLE`.
+    `positions` [num_targets] index the flattened rows where the next token is trained on; `targets` are those tokens.
+    Both are padded, with zeros and `IGNORED`, to a multiple of `TARGET_MULTIPLE`.
     """
 
     token_ids: Tensor
@@ -57,9 +57,9 @@ class Row:
 
 
 def encode(tokenizer: Tokenizer, conversation: Conversation) -> tuple[list[int], list[bool]]:
-    """Return the tokens of a conversation, and for each token True if it is taught.
+    """Return the tokens of a conversation, and for each token True if it is trained on.
 
-    The text is encoded whole, as a server does, so that token boundaries don't reveal where the taught part begins.
+    The text is encoded whole, as a server does, so that token boundaries don't reveal where the trained part begins.
     """
     pieces = segments(conversation)
     encoding = tokenizer.encode("".join(text for text, _ in pieces), add_special_tokens=False)
@@ -128,5 +128,5 @@ def collate(rows: list[Row], length: int) -> Batch:
         wanted[i, : size - 1] = torch.tensor(row.taught[1:])
     positions = wanted.flatten().nonzero()[:, 0]
     targets = token_ids.flatten()[positions + 1]
-    spare = (0, -len(positions) % TAUGHT_MULTIPLE)
-    return Batch(token_ids, documents, pad(positions, spare), pad(targets, spare, value=IGNORED))
+    padding = (0, -len(positions) % TARGET_MULTIPLE)
+    return Batch(token_ids, documents, pad(positions, padding), pad(targets, padding, value=IGNORED))

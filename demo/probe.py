@@ -1,7 +1,8 @@
 """The induction probe: predict the second half of rows that repeat random tokens.
 
-Run it before any other training: below 0.9 the learning rate, the initial weights or the code is wrong.
-`python -m demo.probe --copying` starts from the written circuit; without the option it starts from noise.
+Run it before any other training: an accuracy below 0.9 means that the learning rate, the initial weights or the code
+is wrong.
+`python -m demo.probe --copying` starts from the copying circuit; without the option, from random weights.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def second_half(network: Network, token_ids: Tensor) -> tuple[Tensor, Tensor]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--copying", action="store_true", help="start from the written circuit")
+    parser.add_argument("--copying", action="store_true", help="start from the copying circuit")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--muon-lr", type=float, default=0.01)

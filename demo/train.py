@@ -23,12 +23,12 @@ from torch.nn import functional
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from demo.corpus.mixture import conversations
-from demo.crew import ALONE, Crew, together
 from demo.initialise import initialise
 from demo.network import Network, Shape
 from demo.optimiser import Optimisers
 from demo.packing import Packer
 from demo.weights import export, restore
+from demo.worker_group import SINGLE, WorkerGroup, run_workers
 
 HERE = Path(__file__).parent
 WARM_UP_STEPS = 100
@@ -57,17 +57,17 @@ class Plan:
         return max(by_steps, by_clock)
 
 
-def learning_share(step: int, progress: float) -> float:
-    """Return the share of the full learning rate for a step: warm-up, stable, then linear to zero."""
+def learning_rate_factor(step: int, progress: float) -> float:
+    """Return the factor on the learning rate for a step: warm-up, stable, then linear to zero."""
     return max(0.0, min(1.0, (step + 1) / WARM_UP_STEPS, (1.0 - progress) / DECAY))
 
 
 class Training:
     """The state of a training run: network, optimisers, stream and progress."""
 
-    def __init__(self, tokenizer: Tokenizer, shape: Shape, plan: Plan, crew: Crew = ALONE) -> None:
+    def __init__(self, tokenizer: Tokenizer, shape: Shape, plan: Plan, workers: WorkerGroup = SINGLE) -> None:
         self.plan = plan
-        self._crew = crew
+        self._workers = workers
         self.network = Network(shape)
         initialise(self.network, copying=plan.copying, seed=plan.seed)
         dtype = torch.bfloat16 if plan.bf16 else torch.float32
@@ -79,23 +79,23 @@ class Training:
         self._start_stream(skip=0)
 
     def _start_stream(self, skip: int) -> None:
-        stream = islice(conversations(self.plan.seed + self._crew.rank * 1_000_003), skip, None)
+        stream = islice(conversations(self.plan.seed + self._workers.rank * 1_000_003), skip, None)
         self.packer = Packer(self._tokenizer, stream, batch_tokens=self.plan.batch_tokens)
         self.packer.num_drawn = skip
 
     def losses(self) -> Iterator[float]:
-        """Take steps until the plan is complete. Yield the loss of each, in nats per taught token."""
+        """Take steps until the plan is complete. Yield the loss of each, in nats per token that is trained on."""
         began = time.monotonic() - self.elapsed_s
-        while (progress := self._crew.agree(self.plan.progress(self.step, self.elapsed_s))) < 1.0:
+        while (progress := self._workers.mean(self.plan.progress(self.step, self.elapsed_s))) < 1.0:
             batch = self.packer.batch()
             with torch.autocast("cpu", torch.bfloat16, enabled=self.plan.bf16):
                 logits = self.network(batch.token_ids, batch.documents, batch.positions)
             loss = functional.cross_entropy(logits.float(), batch.targets)
             torch.autograd.backward(loss)
-            self._crew.average_gradients(self.network)
-            self.optimisers.step(learning_share(self.step, progress))
+            self._workers.average_gradients(self.network)
+            self.optimisers.step(learning_rate_factor(self.step, progress))
             self.step += 1
-            self.num_tokens += batch.token_ids.numel() * self._crew.size
+            self.num_tokens += batch.token_ids.numel() * self._workers.size
             self.elapsed_s = time.monotonic() - began
             yield loss.item()
 
@@ -131,7 +131,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     length = parser.add_mutually_exclusive_group(required=True)
-    length.add_argument("--minutes", type=float, help="train for so long, decay included")
+    length.add_argument("--minutes", type=float, help="minutes to train, including the decay")
     length.add_argument("--steps", type=int, help="number of steps to train, including the decay")
     parser.add_argument("--run", default="main", help="name of the folder under demo/runs for checkpoints")
     parser.add_argument("--into", type=Path, default=HERE / "model", help="model folder; its tokenizer is used")
@@ -141,9 +141,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--muon-lr", type=float, default=Plan.muon_lr)
     parser.add_argument("--adam-lr", type=float, default=Plan.adam_lr)
     parser.add_argument("--bf16", action="store_true", help="matrix products in bf16; needs a CPU that is fast at them")
-    parser.add_argument("--no-copying", action="store_true", help="start from noise instead of the written circuit")
+    parser.add_argument(
+        "--no-copying", action="store_true", help="start from random weights instead of the copying circuit"
+    )
     beginning = parser.add_mutually_exclusive_group()
-    beginning.add_argument("--start", type=Path, help="model folder whose weights to begin with, as a new run")
+    beginning.add_argument("--start", type=Path, help="model folder from whose weights a new run starts")
     beginning.add_argument("--resume", action="store_true", help="continue from the run's checkpoint")
     parser.add_argument("--force", action="store_true", help="overwrite finished weights")
     return parser.parse_args(arguments)
@@ -161,7 +163,7 @@ def main() -> None:
     if finished.exists() and not options.force:
         sys.exit(f"{finished} exists; --force overwrites it")
     if not tokenizer_file.is_file():
-        sys.exit(f"{tokenizer_file} is missing; demo.train_tokenizer makes it")
+        sys.exit(f"{tokenizer_file} is missing; run python -m demo.train_tokenizer")
     if options.resume and not (folder / "checkpoint.pt").is_file():
         sys.exit(f"{folder / 'checkpoint.pt'} is missing; there is nothing to resume")
     if options.start:
@@ -170,12 +172,12 @@ def main() -> None:
         except ValueError as error:
             sys.exit(str(error))
     if options.workers == 1:
-        run(ALONE, options)
+        run(SINGLE, options)
     else:
-        together(options.workers, run, options)
+        run_workers(options.workers, run, options)
 
 
-def run(crew: Crew, options: argparse.Namespace) -> None:
+def run(workers: WorkerGroup, options: argparse.Namespace) -> None:
     """Run one worker's part of the training. The first worker writes the files."""
     torch.set_num_threads(1)
     plan = Plan(
@@ -184,12 +186,12 @@ def run(crew: Crew, options: argparse.Namespace) -> None:
     )  # fmt: skip
     folder = HERE / "runs" / options.run
     tokenizer = Tokenizer.from_file(str(options.into / "tokenizer.json"))
-    training = Training(tokenizer, shape(options.into), plan, crew)
+    training = Training(tokenizer, shape(options.into), plan, workers)
     if options.start:
         restore(training.network, options.start / "model.safetensors")
     if options.resume:
         training.load_state_dict(torch.load(folder / "checkpoint.pt"))
-    if crew.rank:
+    if workers.rank:
         for _ in training.losses():
             pass
         return

@@ -23,12 +23,12 @@ from demo.corpus.phrasebook import words
 MODEL = Path(__file__).parent / "model"
 
 CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-"""Never shown to a reader: decoding skips them."""
+"""Control tokens, which decoding skips."""
 
 VISIBLE = (
     "<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<tools>", "</tools>",
 )  # fmt: skip
-"""One token each, but text: parsers of the answer need to see them."""
+"""Markers with a token of their own that remain in the text, since parsers of answers need them."""
 
 LITTLE_WORDS = words("little")
 
@@ -41,7 +41,7 @@ PIECES = "|".join((
     r" ?[^\sA-Za-z0-9]+",  # punctuation and other scripts, with the space before them
     r" +(?= )| |\n+|\s",
 ))  # fmt: skip
-"""What BPE may merge across: nothing but the inside of one of these."""
+"""The pieces of a text: BPE merges only within one of them."""
 
 
 def texts(seed: int, count: int) -> Iterator[str]:
@@ -84,7 +84,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--conversations", type=int, default=60_000)
     parser.add_argument("--into", type=Path, default=MODEL)
-    parser.add_argument("--force", action="store_true", help="overwrite a tokenizer and so spoil weights made with it")
+    parser.add_argument(
+        "--force", action="store_true", help="overwrite a tokenizer, and make weights trained with it useless"
+    )
     options = parser.parse_args()
     path = options.into / "tokenizer.json"
     if path.exists() and not options.force:

@@ -5,8 +5,9 @@
 // Above BURST, or if the service says so, the filter detects an overload, which lasts until two seconds after the last
 // rejection; meanwhile only SUSTAINED requests may be in flight. A caller that uses less than half of the mean of all
 // callers, and has no more than its share of SUSTAINED in flight, is admitted up to BURST. Callers are distinguished by
-// credential, or else by address. A caller that is rejected more than a hundred times in a second gets the other
-// rejections a second late, since it ignores `retry-after`. docs/fairness.md describes the rules.
+// credential, or else by address. A caller that is rejected more often in a second than all callers are admitted, and more
+// than twenty times, ignores `retry-after`: it gets all further rejections a second late, until it had none for ten
+// seconds. docs/fairness.md describes the rules.
 //
 // Each of Envoy's threads has a machine of its own, whose one thread calls the exported functions. For proxy-wasm's ABI
 // 0.2.1, without a library; make envoy-filters puts it into envoy.yaml.
@@ -28,11 +29,17 @@ enum {
     TICK_MS = 20,
     MAX_DELAYED_PER_TICK = 24,  // Envoy sends the responses of one call of the machine recursively
     MIN_RESERVE = 2,         // requests above BURST, for callers below their share
-    MAX_REJECTED = 100,      // of a caller in the current period, before its rejections are delayed
+    MAX_REJECTED = 20,       // of a caller in a period, or as many as are admitted, before its rejections are delayed
+    NUM_PERIODS = 10,        // without a rejection, after which they no longer are
+    USED_PERIODS = 3,        // whose requests `used` has, if it is steady: HALF_LIFE_MS / ln 2
     NUM_DELAYED = 1 << 12,   // at a time
 };
 
-struct Caller { uint64_t used_at, rejected_since; float used; uint32_t in_flight, is_known, rejected; };
+struct Caller {
+    uint64_t used_at, rejected_since, rejected_at;
+    float used;
+    uint32_t in_flight, is_known, rejected, is_impatient;
+};
 struct Source { uint64_t received_at; uint32_t id, sustained, burst; };
 struct Stream { uint32_t context, caller, is_delayed; };
 struct Delayed { uint64_t due; uint32_t context; };
@@ -156,11 +163,15 @@ EXPORT(proxy_on_configure) uint32_t on_configure(uint32_t context, uint32_t size
 }
 
 static uint32_t must_wait(struct Caller *caller, uint64_t now) {
+    if (now - caller->rejected_at > (uint64_t)NUM_PERIODS * delay_ms) caller->is_impatient = 0;
+    caller->rejected_at = now;
     if (now - caller->rejected_since >= delay_ms) {
         caller->rejected_since = now;
         caller->rejected = 0;
     }
-    return ++caller->rejected > MAX_REJECTED && num_delayed < NUM_DELAYED;
+    uint32_t rejected = ++caller->rejected;
+    if (rejected > MAX_REJECTED && (float)(rejected * USED_PERIODS) > total_used) caller->is_impatient = 1;
+    return caller->is_impatient && num_delayed < NUM_DELAYED;
 }
 
 EXPORT(proxy_on_tick) void on_tick(uint32_t context) {

@@ -163,7 +163,7 @@ cmake_part() {
 llama_part() {  # the sdist of its Python bindings holds llama.cpp whole
     local version=0.3.36 folder=.cache/llama.cpp tmp stamp
     stamp=$folder/.installed-$version
-    [ -f "$stamp" ] && return
+    [ -f "$stamp" ] && [ -d "$folder/converter" ] && return
     command -v c++ >/dev/null || apt g++
     say "building llama.cpp into $folder; about ten minutes on two cores"
     tmp=$(mktemp -d)
@@ -178,7 +178,8 @@ llama_part() {  # the sdist of its Python bindings holds llama.cpp whole
         ninja -C "$tmp/build" llama-server llama-quantize; } >"$tmp/log" 2>&1; then
         fail "llama.cpp could not be built; see $tmp/log"
     fi
-    mkdir -p "$folder" && cp "$tmp"/build/bin/llama-{server,quantize} "$folder/"
+    mkdir -p "$folder/converter" && cp "$tmp"/build/bin/llama-{server,quantize} "$folder/"
+    cp -r "$tmp/llama_cpp_python-$version/vendor/llama.cpp"/{convert_hf_to_gguf.py,conversion,gguf-py} "$folder/converter/"
     rm -rf "$tmp"
     touch "$stamp"
 }

@@ -139,7 +139,7 @@ def bundled(folder: Path) -> Path:
 
 def main() -> None:
     """Measure, with flags for the sizes."""
-    from bench.calls.way_out import running  # noqa: PLC0415  not in the measured processes
+    from bench.calls.response_path import running  # noqa: PLC0415  not in the measured processes
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)

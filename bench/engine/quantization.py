@@ -21,7 +21,7 @@ from torch import Tensor
 from bench.shapes import DEMO
 from demo.corpus.conversation import segments
 from demo.evaluate import SKILLS, cases
-from demo.marking import prompt_of
+from demo.metrics import prompt_of
 from service.engine.core.batch import Batch
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.model_config import read_model_config

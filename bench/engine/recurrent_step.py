@@ -10,14 +10,12 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import sluice_native
-from transformers import GraniteMoeHybridConfig, Lfm2Config, PretrainedConfig
-from transformers.models.qwen3_5 import Qwen3_5TextConfig
 
+from bench.recurrent_shapes import RECURRENT_CONFIGS
 from service.engine.models.plans.families.table import plan_of
 
 BLOCK_SIZE = 16
@@ -25,55 +23,12 @@ CONTEXT = 128
 STREAMS = (1, 16)
 PREFILL = 512
 
-SHAPES: dict[str, Callable[[], PretrainedConfig]] = {
-    "lfm2-350m": lambda: _lfm2(hidden=1024, inner=6_656, heads=16),
-    "lfm2-1.2b": lambda: _lfm2(hidden=2048, inner=12_288, heads=32),
-    "qwen3.5-0.8b": lambda: Qwen3_5TextConfig(
-        hidden_size=1024,
-        intermediate_size=3_584,
-        num_hidden_layers=24,
-        num_attention_heads=8,
-        num_key_value_heads=2,
-        linear_num_key_heads=16,
-        linear_num_value_heads=16,
-        tie_word_embeddings=True,
-    ),
-    "granite-4-h-350m": lambda: GraniteMoeHybridConfig(
-        vocab_size=100_352,
-        hidden_size=768,
-        num_hidden_layers=32,
-        num_attention_heads=12,
-        num_key_value_heads=4,
-        num_local_experts=0,
-        shared_intermediate_size=2_048,
-        layer_types=["full_attention" if i in {10, 13, 17, 27} else "linear_attention" for i in range(32)],
-        mamba_n_heads=48,
-        mamba_d_head=32,
-        mamba_d_state=128,
-        mamba_expand=2,
-        tie_word_embeddings=True,
-    ),
-}
-
-
-def _lfm2(*, hidden: int, inner: int, heads: int) -> Lfm2Config:
-    attention = {2, 5, 8, 10, 12, 14}
-    return Lfm2Config(
-        vocab_size=65_536,
-        hidden_size=hidden,
-        intermediate_size=inner,
-        num_hidden_layers=16,
-        num_attention_heads=heads,
-        num_key_value_heads=8,
-        layer_types=["full_attention" if i in attention else "conv" for i in range(16)],
-    )
-
 
 class Steps:
     """A model with random weights, and its steps of sequences that all have CONTEXT tokens."""
 
     def __init__(self, shape: str, weight_type: str, num_threads: int) -> None:
-        plan = plan_of(SHAPES[shape]())
+        plan = plan_of(RECURRENT_CONFIGS[shape]())
         self.model = sluice_native.Model(plan.to_native(), weight_type=weight_type, num_threads=num_threads)
         generator = np.random.default_rng(0)
         for name, size in self.model.tensors().items():
@@ -117,7 +72,7 @@ class Steps:
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--shapes", nargs="+", default=list(SHAPES), choices=list(SHAPES))
+    parser.add_argument("--shapes", nargs="+", default=list(RECURRENT_CONFIGS), choices=list(RECURRENT_CONFIGS))
     parser.add_argument("--types", nargs="+", default=["bfloat16"])
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()

@@ -16,7 +16,7 @@ of the device's memory, so limit this server's part if another one is measured: 
 
     chats      chats that arrive at once: tokens a second with the wait for the first one, and gaps between tokens
     arrivals   chats that arrive at random moments, of mixed prompts: how many are served within a latency target
-    prefix     the first token after a shared beginning of 1,000 tokens
+    prefix     the first token after a shared beginning, of the second and the third chat that has it
     schema     answers that follow a JSON schema
     memory     memory of the processes
 """
@@ -28,10 +28,12 @@ import json
 import signal
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench import shapes
+from bench.recurrent_shapes import RECURRENT_CONFIGS, recurrent_folder
 from bench.serving.floor import device_floor_s, floor_s
 from bench.serving.report import tables
 from bench.serving.requests import Load
@@ -44,6 +46,7 @@ MODELS = {
     "demo": shapes.demo,
     "8b": shapes.llama_3_1_8b,
     "32b": shapes.qwen2_5_32b,
+    **{name: partial(recurrent_folder, name) for name in RECURRENT_CONFIGS},
 }  # demo is for `schema`, since it ends its answers
 DEFAULT_MODELS = {"cpu": ["5m", "0.5b", "demo"], "cuda": ["0.5b", "8b", "32b"]}
 
@@ -86,7 +89,7 @@ def measure_round(fleet: Fleet, model: str, turn: int, options: argparse.Namespa
     size = SIZES[model]
     for scenario_name in options.scenarios:
         scenario = SCENARIOS[scenario_name]
-        for case in scenario.cases(size, options.prompts, options.streams, options.rates):
+        for case in scenario.cases(size, options):
             for server in options.servers:
                 if scenario_name == "schema" and server.startswith("transformers"):
                     continue  # it doesn't support them
@@ -116,6 +119,7 @@ def main() -> None:
     parser.add_argument("--prompts", nargs="+", type=int, default=[32, 512])
     parser.add_argument("--streams", nargs="+", type=int, default=[1, 4, 16])
     parser.add_argument("--rates", nargs="+", type=float, default=[], help="arrivals per second")
+    parser.add_argument("--shared", nargs="+", type=int, default=[1_000], help="tokens of the shared beginnings")
     parser.add_argument("--device", choices=DEFAULT_MODELS, default="cpu")
     parser.add_argument("--servers", nargs="+")
     parser.add_argument("--rounds", type=int, default=3)

@@ -15,6 +15,8 @@ import numpy as np
 import sluice_native
 
 from bench.engine.native_step import SHAPES, TYPES
+from bench.recurrent_shapes import RECURRENT_CONFIGS
+from service.engine.models.plans.families.table import plan_of
 
 DEVICE_BYTES = 4 << 30  # read at a time
 
@@ -55,7 +57,9 @@ def main() -> None:
         return
 
     name = sys.argv[1]
-    model = sluice_native.Model(SHAPES[name].plan(), weight_type=TYPES[name][0], num_threads=2)
+    is_recurrent = name in RECURRENT_CONFIGS
+    plan = plan_of(RECURRENT_CONFIGS[name]()).to_native() if is_recurrent else SHAPES[name].plan()
+    model = sluice_native.Model(plan, weight_type="bfloat16" if is_recurrent else TYPES[name][0], num_threads=2)
     for tensor, shape in model.tensors().items():
         model.load(tensor, np.zeros(shape, dtype=np.float32))
     model.read_weights()

@@ -1,6 +1,7 @@
 """Conversion of a model's folder to a GGUF file for llama.cpp, with the same weights, vocabulary and chat template.
 
-Only Qwen2 and Qwen3 are supported, whose tensors keep the order of their rows. llama.cpp has no pre-tokenizer like the
+Qwen2 and Qwen3, whose tensors keep the order of their rows, are written here, and others by llama.cpp's own converter.
+llama.cpp has no pre-tokenizer like the
 bundled one, so texts may be split into other tokens; `prompts.py` uses words that both split in the same way.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from safetensors import safe_open
 from bench import shapes
 
 QUANTIZE = shapes.ROOT / ".cache" / "llama.cpp" / "llama-quantize"
+_WRITTEN = ("qwen2", "qwen3")
 _LAYER = {
     "input_layernorm": "attn_norm",
     "self_attn.q_proj": "attn_q",
@@ -38,8 +41,13 @@ def gguf_file(folder: Path, quantized: str) -> Path:
     """Return the folder's weights as a GGUF file, created once, in llama.cpp's type `quantized` or unconverted."""
     plain = folder / "model.gguf"
     if not plain.is_file():
-        _write(folder, plain.with_suffix(".building"))
-        plain.with_suffix(".building").rename(plain)
+        building = plain.with_suffix(".building")
+        if json.loads((folder / "config.json").read_text())["model_type"] in _WRITTEN:
+            _write(folder, building)
+        else:
+            command = [sys.executable, "-m", "bench.serving.convert_folder", str(folder), str(building)]
+            subprocess.run(command, check=True, cwd=shapes.ROOT)
+        building.rename(plain)
     if not quantized:
         return plain
     small = folder / f"model-{quantized}.gguf"

@@ -7,14 +7,14 @@ import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
+from bench.recurrent_shapes import RECURRENT_CONFIGS
 from bench.serving.requests import Load
 
 Numbers = dict[str, float]
 Case = dict[str, float]
 LEAST_S = 2.0  # minimum duration of a measurement; short waves are repeated
-PREFIX_TOKENS = 1_000
 QUESTION_TOKENS = 24
 LENGTHS = (32, 128, 512)  # prompt lengths of the scenario `arrivals`
 SCHEMA: dict[str, Any] = {
@@ -42,6 +42,7 @@ class Size:
 
 SIZES = {"5m": Size(128, (8, 12, 16, 20), 10, 0.25, 0.025), "0.5b": Size(32, (1, 2, 3), 20, 2.0, 0.15)}
 SIZES["demo"] = SIZES["5m"]
+SIZES |= dict.fromkeys(RECURRENT_CONFIGS, SIZES["0.5b"])
 SIZES["8b"] = SIZES["32b"] = Size(128, (4, 8, 16), 20, 1.0, 0.05)
 
 
@@ -86,16 +87,18 @@ def arrivals(load: Load, size: Size, case: Case) -> Numbers:
     }
 
 
-def prefix(load: Load, _size: Size, _case: Case) -> Numbers:
-    """Send sequential chats with a long shared prefix; measure the first token of the first chat and of the others."""
+def prefix(load: Load, _size: Size, case: Case) -> Numbers:
+    """Send sequential chats with a long shared prefix; measure the first token of the first, second and third chat."""
     new: list[float] = []
     cached: list[float] = []
+    again: list[float] = []
     for _ in range(4):
-        beginning = load.prompt(PREFIX_TOKENS)
-        for times in (new, cached):
+        beginning = load.prompt(int(case["shared"]))
+        for times in (new, cached, again):
             answer = load.send([load.request(beginning + load.words(QUESTION_TOKENS), 4)])[0]
             times.append(answer["received"][0] - answer["sent"])
-    return {"new_s": statistics.median(new), "cached_s": statistics.median(cached)}
+    times_of = {"new_s": new, "cached_s": cached, "again_s": again}
+    return {name: statistics.median(times) for name, times in times_of.items()}
 
 
 def schema(load: Load, _size: Size, case: Case) -> Numbers:
@@ -120,29 +123,42 @@ def memory(load: Load, _size: Size, _case: Case) -> Numbers:
     return {"pss_mb": load.server.memory() / 1e6}
 
 
+class Options(Protocol):
+    """The options that choose the cases."""
+
+    prompts: list[int]
+    streams: list[int]
+    rates: list[float]
+    shared: list[int]
+
+
 @dataclass(frozen=True)
 class Scenario:
     """A scenario's measurement, its cases, and the numbers that are printed; the first number is compared."""
 
     measure: Callable[[Load, Size, Case], Numbers]
-    cases: Callable[[Size, list[int], list[int], list[float]], Iterator[Case]]
+    cases: Callable[[Size, Options], Iterator[Case]]
     numbers: tuple[str, ...]
     slots: int | None = None  # slots of a server that is started for a number of streams, unless the case has one
 
 
-def _grid(_size: Size, prompts: list[int], streams: list[int], _rates: list[float]) -> Iterator[Case]:
-    return ({"prompt": prompt, "streams": number} for prompt in prompts for number in streams)
+def _grid(_size: Size, options: Options) -> Iterator[Case]:
+    return ({"prompt": prompt, "streams": number} for prompt in options.prompts for number in options.streams)
 
 
-def _streams(_size: Size, _prompts: list[int], streams: list[int], _rates: list[float]) -> Iterator[Case]:
-    return ({"streams": number} for number in streams)
+def _streams(_size: Size, options: Options) -> Iterator[Case]:
+    return ({"streams": number} for number in options.streams)
 
 
-def _rates(size: Size, _prompts: list[int], _streams: list[int], rates: list[float]) -> Iterator[Case]:
-    return ({"rate": rate} for rate in rates or size.rates)
+def _rates(size: Size, options: Options) -> Iterator[Case]:
+    return ({"rate": rate} for rate in options.rates or size.rates)
 
 
-def _once(_size: Size, _prompts: list[int], _streams: list[int], _rates: list[float]) -> Iterator[Case]:
+def _shared(_size: Size, options: Options) -> Iterator[Case]:
+    return ({"shared": number} for number in options.shared)
+
+
+def _once(_size: Size, _options: Options) -> Iterator[Case]:
     return iter(({},))
 
 
@@ -154,7 +170,7 @@ SCENARIOS = {
         ("goodput_per_s", "good", "refused", "first_token_s", "first_token_p95_s", "gap_s", "gap_p95_s"),
         64,
     ),
-    "prefix": Scenario(prefix, _once, ("cached_s", "new_s"), 4),
+    "prefix": Scenario(prefix, _shared, ("cached_s", "again_s", "new_s"), 4),
     "schema": Scenario(schema, _streams, ("answers_per_s", "tokens")),
     "memory": Scenario(memory, _once, ("pss_mb",), 16),
 }

@@ -75,8 +75,10 @@ Adapter::Adapter(Type type, const std::vector<Layer>& layers, const std::vector<
     most_columns_ = std::max(most_columns_, num_columns);
     const Layer& layer = layers[i / kProducts];
     const Matrix* const query_up = layer.latent == nullptr ? nullptr : &layer.latent->query_up;
-    const Matrix* const weights[] = {&layer.qkv,  &layer.output,          &layer.gate_up,
-                                     &layer.down, &layer.recurrent.input, &layer.recurrent.output, query_up};
+    const Recurrent& recurrent = layer.recurrent;
+    const Matrix* const weights[] = {&layer.qkv,       &layer.output,     &layer.gate_up,
+                                     &layer.down,      &recurrent.input,  &recurrent.output,
+                                     &recurrent.parameters, &recurrent.steps, query_up};
     products_[i].down = plan_matrix(type, num_columns, weights[i % kProducts]->cols);
     spans_[i].resize(weights[i % kProducts]->groups);
     products_[i].spans = spans_[i].data();

@@ -24,6 +24,7 @@ void check_experts(const ExpertsPlan& plan, const std::string& at) {
   require(plan.num_chosen <= group_size * plan.num_chosen_groups, at + "num_chosen",
           "be at most the number of experts in the chosen groups");
   require(plan.activation != Activation::Xielu, at + "activation", "not be xielu for experts");
+  require(plan.is_gated || plan.swiglu_limit == 0, at + "swiglu_limit", "be 0 for experts without a gate");
   require(!plan.has_shared_gate || plan.shared_width > 0, at + "has_shared_gate", "be false without a shared_width");
 }
 
@@ -32,7 +33,7 @@ ExpertLayer::ExpertLayer(const ExpertsPlan& plan, Type type, int hidden_size) : 
   experts.router = plan_matrix(Type::Float32, plan.num_router_rows(), hidden_size);
   for (int i = 0; i < plan.num_matrices(); ++i) {
     const int width = i < plan.num_experts ? plan.width : plan.shared_width;
-    matrices[i].gate_up = plan_matrix(type, 2 * groups_of(width) * kRows, hidden_size);
+    matrices[i].gate_up = plan_matrix(type, plan.is_gated ? 2 * groups_of(width) * kRows : width, hidden_size);
     matrices[i].down = plan_matrix(type, hidden_size, width);
   }
   experts.experts = matrices.data();
@@ -57,8 +58,8 @@ void add_expert_tensors(Experts& experts, int hidden_size, const std::string& pr
     const bool is_shared = i == plan.num_experts;
     const std::string name = is_shared ? "mlp.shared_expert." : "mlp.experts." + std::to_string(i) + ".";
     const int width = is_shared ? plan.shared_width : plan.width;
-    rows(name + "gate_proj", experts.experts[i].gate_up, 0, width, RowOrder::Gate);
-    rows(name + "up_proj", experts.experts[i].gate_up, 0, width, RowOrder::Up);
+    if (plan.is_gated) rows(name + "gate_proj", experts.experts[i].gate_up, 0, width, RowOrder::Gate);
+    rows(name + "up_proj", experts.experts[i].gate_up, 0, width, plan.is_gated ? RowOrder::Up : RowOrder::Plain);
     rows(name + "down_proj", experts.experts[i].down, 0, hidden_size, RowOrder::Plain);
   }
 }

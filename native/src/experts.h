@@ -7,7 +7,7 @@
 namespace sluice {
 
 struct Expert {
-  Matrix gate_up;  // hidden -> 2 * width: 16 rows of gate, 16 of up, and so on
+  Matrix gate_up;  // hidden -> 2 * width: 16 rows of gate, 16 of up, and so on; or hidden -> width
   Matrix down;     // width -> hidden
 };
 

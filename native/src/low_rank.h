@@ -13,6 +13,8 @@ enum Product : int {
   kDown,
   kRecurrentInput,
   kRecurrentOutput,
+  kRecurrentParameters,
+  kRecurrentSteps,
   kQueryUp,
   kProducts,
   kLatentUp

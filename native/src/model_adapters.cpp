@@ -23,7 +23,7 @@ void Model::put_adapter(int slot, const std::vector<GivenLowRank>& modules) {
     for (const AdaptedModule& other : adapted)
       if (other.destination.matrix == found.matrix && other.destination.first == found.first &&
           other.destination.order == found.order)
-        throw BadArgument(at + ": " + given.module + " is there twice");
+        throw BadArgument(at + ": " + given.module + " is given twice");
     const size_t outputs = static_cast<size_t>(found.count), inputs = static_cast<size_t>(found.matrix->cols);
     if (given.outputs != outputs || given.inputs != inputs)
       throw BadArgument(at + ": " + given.module + " has " + std::to_string(inputs) + " inputs and " +

@@ -162,7 +162,7 @@ template <class Value>
 void set_field(Value& field, const char* name, const nb::handle& given, double least, double most) {
   using Number = std::conditional_t<std::is_integral_v<Value>, Value, double>;
   Number value;
-  if (!nb::try_cast(given, value)) throw BadArgument(std::string(name) + " must be a number that fits");
+  if (!nb::try_cast(given, value)) throw BadArgument(std::string(name) + " must be a number of the field's type");
   const double number = static_cast<double>(value);
   if (!(number >= least && number <= most))
     throw BadArgument(std::string(name) + " must be " +
@@ -193,8 +193,8 @@ std::vector<int> sample(const Array& logits, const std::vector<int64_t>& rows, c
   if (logits.ndim() != 2 || logits.shape(1) < 1 || logits.shape(1) > INT32_MAX || !is_contiguous(logits))
     throw BadArgument("logits must be contiguous and have the shape [rows, vocabulary]");
   const size_t count = rows.size();
-  if (params.size() != count) throw BadArgument("params must be as many as rows");
-  if (uniforms.size() != count) throw BadArgument("uniforms must be as many as rows");
+  if (params.size() != count) throw BadArgument("params must have one element per row");
+  if (uniforms.size() != count) throw BadArgument("uniforms must have one element per row");
   for (size_t i = 0; i < count; ++i) {
     const std::string at = "[" + std::to_string(i) + "]";
     if (rows[i] < 0 || rows[i] >= static_cast<int64_t>(logits.shape(0)))
@@ -218,7 +218,7 @@ std::vector<int> sample(const Array& logits, const std::vector<int64_t>& rows, c
 }
 
 std::vector<double> uniforms(const std::vector<uint64_t>& seeds, const std::vector<uint64_t>& indices) {
-  if (seeds.size() != indices.size()) throw BadArgument("indices must be as many as seeds");
+  if (seeds.size() != indices.size()) throw BadArgument("indices must have one element per seed");
   std::vector<double> numbers;
   for (size_t i = 0; i < seeds.size(); ++i) numbers.push_back(uniform_of(seeds[i], indices[i]));
   return numbers;

@@ -65,9 +65,16 @@ void add_recurrent(Names& names, const RecurrentPlan& plan, Recurrent& recurrent
   names.rows("recurrent.out_proj", recurrent.output, kRecurrentOutput, 0, hidden);
   names.vector("recurrent.convolution.weight", recurrent.convolution, plan.taps * channels);
   names.vector("recurrent.convolution.bias", recurrent.convolution_bias, channels);
-  names.vector("recurrent.decay", recurrent.decay, plan.num_heads);
+  if (plan.is_mamba()) {
+    names.rows("recurrent.x_proj", recurrent.parameters, kRecurrentParameters, 0, plan.parameters_width());
+    names.rows("recurrent.dt_proj", recurrent.steps, kRecurrentSteps, 0, channels);
+    names.vector("recurrent.step_norm.weight", recurrent.step_norm, plan.step_rank);
+    names.vector("recurrent.key_norm.weight", recurrent.key_norm, plan.key_dim);
+    names.vector("recurrent.query_norm.weight", recurrent.query_norm, plan.key_dim);
+  }
+  names.vector("recurrent.decay", recurrent.decay, plan.is_mamba() ? plan.key_dim * channels : plan.num_heads);
   names.vector("recurrent.step_bias", recurrent.step_bias, plan.num_heads);
-  names.vector("recurrent.skip", recurrent.skip, plan.num_heads);
+  names.vector("recurrent.skip", recurrent.skip, plan.is_mamba() ? channels : plan.num_heads);
   names.vector("recurrent.norm.weight", recurrent.norm,
                plan.norm_size == plan.value_dim ? plan.value_dim : plan.inner_width());
 }
@@ -101,7 +108,7 @@ std::vector<Tensor> tensors_of(const DecoderPlan& plan, Weights& weights, Matrix
   std::vector<Tensor> tensors;
   Names names{tensors, ""};
   names.rows("model.embed_tokens", plan.is_tied ? weights.head : rows, kProducts, 0, plan.vocab_size);
-  if (plan.is_tied && plan.has_head_bias) tensors.back().name = "lm_head.bias";
+  if (plan.is_tied && weights.head.bias != nullptr) tensors.back().name = "lm_head.bias";
   names.norm("model.norm", weights.norm, plan.hidden_size);
   names.norm("model.embed_norm", weights.embedding_norm, plan.hidden_size);
   names.table("model.embed_positions.weight", weights.positions, plan.num_positions, plan.hidden_size);

@@ -47,6 +47,11 @@ void check_attention(const Options& options, const AttentionPlan& attention, con
 
 void check_recurrent(const RecurrentPlan& plan, const std::string& name) {
   const bool has_heads = plan.kind != Recurrence::ShortConvolution;
+  require(plan.is_mamba() == (plan.step_rank > 0), name + "step_rank", "be at least 1 for mamba, and 0 for others");
+  require(plan.is_mamba() || !plan.has_parameter_norms, name + "has_parameter_norms", "be false except for mamba");
+  require(!plan.is_mamba() || plan.num_heads == 1, name + "num_heads", "be 1 for mamba");
+  require(!plan.is_mamba() || static_cast<int64_t>(plan.key_dim) * plan.value_dim <= kMostTableSize,
+          name + "key_dim", "be smaller for this number of channels");
   const std::string most = "be at most " + std::to_string(kMostWidth) + " for all heads together";
   require(static_cast<int64_t>(plan.num_heads) * plan.value_dim <= kMostWidth, name + "value_dim", most);
   require(static_cast<int64_t>(plan.num_key_heads) * plan.key_dim <= kMostWidth, name + "key_dim", most);
@@ -94,7 +99,8 @@ void check_layer(const Options& options, const LayerPlan& layer, const std::stri
           "be false for a layer with a norm after its attention");
   if (options.type == Type::Int8 || options.type == Type::Int4)
     for (const int columns : {options.plan.hidden_size, layer.feed_forward.width, experts.width, experts.shared_width,
-                              layer.attended_width(), layer.latent.query_rank, layer.recurrent.inner_width()})
+                              layer.attended_width(), layer.latent.query_rank, layer.recurrent.inner_width(),
+                              layer.recurrent.step_rank})
       require(columns <= kMostInt8Columns, "weight_type", "not be int8 or int4 for inputs wider than 65536");
 }
 
@@ -130,7 +136,8 @@ Extent extent_of(const Options& options) {
     const AttentionPlan attention = layer.scores();
     const bool is_latent = layer.latent.kv_rank > 0;
     extent.mixed_width = std::max(
-        {extent.mixed_width, layer.attended_width(), layer.latent.query_rank, layer.recurrent.inner_width()});
+        {extent.mixed_width, layer.attended_width(), layer.latent.query_rank, layer.recurrent.inner_width(),
+         layer.recurrent.step_rank});
     extent.wide_width = std::max(extent.wide_width, is_latent ? wide_width(layer.latent) : attention.qkv_width());
     extent.inner_width = std::max(extent.inner_width, layer.feed_forward.width);
     extent.padded_head_dim = std::max(extent.padded_head_dim, attention.padded_head_dim());

@@ -6,6 +6,8 @@
 
 namespace sluice {
 
+inline constexpr int padded_to_16(int width) { return (width + 15) / 16 * 16; }
+
 enum class NormKind : int { Rms, Layer };
 
 // The norms of queries and keys: of each head with the same weights or with its own, or of all heads together.
@@ -32,7 +34,7 @@ struct AttentionPlan {
   int growth_period;
   bool is_causal;  // a token attends to no later one
 
-  int padded_head_dim() const { return (head_dim + 15) / 16 * 16; }
+  int padded_head_dim() const { return padded_to_16(head_dim); }
   int group_size() const { return num_heads / num_kv_heads; }
   int query_width() const { return num_heads * head_dim; }
   int key_width() const { return num_kv_heads * head_dim; }
@@ -45,7 +47,9 @@ struct AttentionPlan {
 // read at the query: Yang et al., Gated Delta Networks (2024).
 // Mamba2: convolves values, keys (B) and queries (C). A head's state decays, value times key times a step is added, and
 // it is read at the query: Dao, Gu, Transformers are SSMs (2024).
-enum class Recurrence : int { ShortConvolution, DeltaNet, Mamba2 };
+// Mamba: convolves values. Their projection gives keys (B), queries (C) and, by a second product, each channel's step.
+// The numbers of a channel's state decay at rates of their own: Gu, Dao, Mamba (2023).
+enum class Recurrence : int { ShortConvolution, DeltaNet, Mamba2, Mamba };
 
 // How the results of a recurrence are gated by silu(z) and RMS-normalized.
 enum class GateNorm : int { None, NormFirst, GateFirst };
@@ -62,33 +66,58 @@ struct RecurrentPlan {
   GateNorm gate_norm;
   int norm_size;                // numbers that are normalized together
   float least_step, most_step;  // limits of Mamba2's steps
+  int step_rank;                // of Mamba, the inputs of the product that gives steps; 0 for others
+  bool has_parameter_norms;     // of these inputs, of Mamba's keys and of its queries
+  float parameter_epsilon;      // of these norms
   // On Mamba2's projected columns, and on the results.
   float gate_multiplier, value_multiplier, key_multiplier, query_multiplier, step_multiplier, output_multiplier;
 
   int inner_width() const { return num_heads * value_dim; }
   int keys_width() const { return num_key_heads * key_dim; }
+  bool is_mamba() const { return kind == Recurrence::Mamba; }
   // The convolved columns of the projected ones, which are adjacent.
   int convolved_width() const {
-    return kind == Recurrence::ShortConvolution ? inner_width() : inner_width() + 2 * keys_width();
+    const bool has_values_only = kind == Recurrence::ShortConvolution || is_mamba();
+    return has_values_only ? inner_width() : inner_width() + 2 * keys_width();
   }
-  // The columns of the projection: b, c, x; or queries, keys, values, z, beta, decay; or z, values, keys, queries, step.
+  // The columns of the projection: b, c, x; or queries, keys, values, z, beta, decay; or z, values, keys, queries, step;
+  // or values, z.
   int input_width() const {
     if (kind == Recurrence::ShortConvolution) return 3 * inner_width();
+    if (is_mamba()) return 2 * inner_width();
     return 2 * inner_width() + 2 * keys_width() + (kind == Recurrence::DeltaNet ? 2 : 1) * num_heads;
   }
+  // The results of Mamba's second projection: the inputs of the product that gives steps, keys and queries.
+  int parameters_width() const { return step_rank + 2 * key_dim; }
+  int parameters_column() const { return padded_to_16(input_width()); }
   // The projected columns and those that are computed from them.
-  int wide_width() const { return input_width() + (kind == Recurrence::Mamba2 ? num_heads : 0); }
-  int convolved_column() const {
-    return kind == Recurrence::ShortConvolution ? 2 * inner_width() : kind == Recurrence::DeltaNet ? 0 : inner_width();
+  int wide_width() const {
+    if (is_mamba()) return step_column() + padded_to_16(inner_width());
+    return input_width() + (kind == Recurrence::Mamba2 ? num_heads : 0);
   }
-  int value_column() const { return kind == Recurrence::DeltaNet ? 2 * keys_width() : inner_width(); }
-  int key_column() const { return kind == Recurrence::DeltaNet ? keys_width() : 2 * inner_width(); }
-  int query_column() const { return kind == Recurrence::DeltaNet ? 0 : 2 * inner_width() + keys_width(); }
-  int gate_column() const { return kind == Recurrence::DeltaNet ? 2 * keys_width() + inner_width() : 0; }
-  int step_column() const { return 2 * inner_width() + 2 * keys_width(); }
+  int convolved_column() const {
+    if (kind == Recurrence::ShortConvolution) return 2 * inner_width();
+    return kind == Recurrence::Mamba2 ? inner_width() : 0;
+  }
+  int value_column() const {
+    if (is_mamba()) return 0;
+    return kind == Recurrence::DeltaNet ? 2 * keys_width() : inner_width();
+  }
+  int key_column() const {
+    if (is_mamba()) return parameters_column() + step_rank;
+    return kind == Recurrence::DeltaNet ? keys_width() : 2 * inner_width();
+  }
+  int query_column() const { return kind == Recurrence::DeltaNet ? 0 : key_column() + keys_width(); }
+  int gate_column() const {
+    if (is_mamba()) return inner_width();
+    return kind == Recurrence::DeltaNet ? 2 * keys_width() + inner_width() : 0;
+  }
+  int step_column() const {
+    return is_mamba() ? parameters_column() + padded_to_16(parameters_width()) : 2 * inner_width() + 2 * keys_width();
+  }
   // Numbers of a sequence's state: the convolution's earlier inputs, and the matrices of the heads.
-  int padded_channels() const { return (convolved_width() + 15) / 16 * 16; }
-  int padded_value_dim() const { return (value_dim + 15) / 16 * 16; }
+  int padded_channels() const { return padded_to_16(convolved_width()); }
+  int padded_value_dim() const { return padded_to_16(value_dim); }
   size_t convolution_numbers() const { return static_cast<size_t>(taps - 1) * padded_channels(); }
   size_t head_numbers() const { return static_cast<size_t>(key_dim) * padded_value_dim(); }
   size_t state_numbers() const { return convolution_numbers() + num_heads * head_numbers(); }
@@ -133,6 +162,7 @@ struct ExpertsPlan {
   int width;        // inner size of an expert
   Activation activation;
   float swiglu_limit, swiglu_alpha;  // gpt-oss: SwiGLU of limited gate and up, plus 1; 0: activation(gate) * up
+  bool is_gated;                     // activation(gate) * up; otherwise activation(up)
   bool has_bias;                     // of the experts' matrices
   Scores scores;
   bool has_router_bias;

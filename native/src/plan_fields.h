@@ -17,7 +17,7 @@ constexpr double kMostNumber = std::numeric_limits<float>::max();
 inline constexpr const char* kNormKinds[] = {"rms", "layer"};
 inline constexpr const char* kHeadNorms[] = {"none", "head", "heads", "whole"};
 inline constexpr const char* kScores[] = {"softmax", "sigmoid", "chosen_softmax"};
-inline constexpr const char* kRecurrences[] = {"short_convolution", "delta_net", "mamba2"};
+inline constexpr const char* kRecurrences[] = {"short_convolution", "delta_net", "mamba2", "mamba"};
 inline constexpr const char* kGateNorms[] = {"none", "norm_first", "gate_first"};
 inline constexpr const char* kActivations[] = {"silu", "gelu", "gelu_tanh", "relu", "squared_relu", "xielu"};
 
@@ -61,6 +61,9 @@ void each_field(RecurrentPlan& plan, Visitor& visitor) {
   visitor.number("norm_size", plan.norm_size, 1, kMostWidth);
   visitor.number("least_step", plan.least_step, 0, kMostNumber);
   visitor.number("most_step", plan.most_step, 0, kMostNumber);
+  visitor.number("step_rank", plan.step_rank, 0, kMostWidth);
+  visitor.flag("has_parameter_norms", plan.has_parameter_norms);
+  visitor.number("parameter_epsilon", plan.parameter_epsilon, 0, kMostNumber);
   visitor.number("gate_multiplier", plan.gate_multiplier, -kMostNumber, kMostNumber);
   visitor.number("value_multiplier", plan.value_multiplier, -kMostNumber, kMostNumber);
   visitor.number("key_multiplier", plan.key_multiplier, -kMostNumber, kMostNumber);
@@ -102,6 +105,7 @@ void each_field(ExpertsPlan& plan, Visitor& visitor) {
   visitor.choice("activation", plan.activation, kActivations);
   visitor.number("swiglu_limit", plan.swiglu_limit, 0, kMostNumber);
   visitor.number("swiglu_alpha", plan.swiglu_alpha, 0, kMostNumber);
+  visitor.flag("is_gated", plan.is_gated);
   visitor.flag("has_bias", plan.has_bias);
   visitor.choice("scores", plan.scores, kScores);
   visitor.flag("has_router_bias", plan.has_router_bias);

@@ -67,11 +67,16 @@ struct Latent;
 struct Recurrent {
   Matrix input;                      // hidden -> the projected columns
   Matrix output;                     // heads * value_dim -> hidden
+  Matrix parameters;                 // Mamba: heads * value_dim -> the results of its second projection
+  Matrix steps;                      // Mamba: step_rank -> heads * value_dim
   float* convolution = nullptr;      // [taps, convolved columns], the earliest token's first
   float* convolution_bias = nullptr;  // [convolved columns] or null
-  float* decay = nullptr;            // [heads], the logarithm of the decay's negative rate; or null
+  float* decay = nullptr;  // [heads], the logarithm of the decay's negative rate; of Mamba, [key_dim, channels], the rates
   float* step_bias = nullptr;        // [heads] or null
-  float* skip = nullptr;             // [heads], the share of a value that is added to its result; or null
+  float* skip = nullptr;  // [heads], of Mamba [channels], the share of a value that is added to its result; or null
+  float* step_norm = nullptr;        // [step_rank] or null
+  float* key_norm = nullptr;         // [key_dim] or null
+  float* query_norm = nullptr;       // [key_dim] or null
   float* norm = nullptr;             // [value_dim] for norms of heads, [heads * value_dim] for larger ones; or null
   size_t state = 0;                  // the first number of the layer in a state
 };

@@ -22,6 +22,17 @@ void each_recurrent_part(const RecurrentPlan& plan, Recurrent& recurrent, OnVect
   if (plan.gate_norm != GateNorm::None)
     vector(recurrent.norm, plan.norm_size == plan.value_dim ? plan.value_dim : plan.inner_width());
   if (plan.kind == Recurrence::ShortConvolution) return;
+  if (plan.is_mamba()) {
+    matrix(recurrent.parameters, false);
+    matrix(recurrent.steps, true);
+    vector(recurrent.decay, plan.key_dim * channels);
+    vector(recurrent.skip, channels);
+    if (!plan.has_parameter_norms) return;
+    vector(recurrent.step_norm, plan.step_rank);
+    vector(recurrent.key_norm, plan.key_dim);
+    vector(recurrent.query_norm, plan.key_dim);
+    return;
+  }
   vector(recurrent.decay, plan.num_heads);
   vector(recurrent.step_bias, plan.num_heads);
   if (plan.kind == Recurrence::Mamba2) vector(recurrent.skip, plan.num_heads);
@@ -90,6 +101,11 @@ void plan_weights(const Options& options, Weights& weights, std::vector<Layer>& 
     if (layer.plan.has_recurrent()) {
       layer.recurrent.input = plan_matrix(options.type, layer.plan.recurrent.input_width(), hidden);
       layer.recurrent.output = plan_matrix(options.type, hidden, layer.plan.recurrent.inner_width());
+      if (layer.plan.recurrent.is_mamba()) {
+        const int inner = layer.plan.recurrent.inner_width();
+        layer.recurrent.parameters = plan_matrix(options.type, layer.plan.recurrent.parameters_width(), inner);
+        layer.recurrent.steps = plan_matrix(options.type, inner, layer.plan.recurrent.step_rank);
+      }
     }
     const int queries = latent.query_rank > 0 ? latent.query_rank : latent.query_width();
     const int width = latent.kv_rank > 0 ? latent.cached_width() + queries : attention.qkv_width();

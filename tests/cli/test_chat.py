@@ -11,7 +11,7 @@ import pytest
 
 from cli.calls.answer import Answer
 from tests.cli.terminal import Terminal
-from tests.e2e.faults.test_client_disconnect import until_call_ended
+from tests.e2e.faults.disconnects import until_call_ended
 from tests.e2e.stack import ROOT, Stack
 from tests.waiting import GUARD_S
 

@@ -1,8 +1,8 @@
-"""The table of bad requests: (field, bad value, rule), defined once for gRPC and for every dialect.
+"""The table of invalid requests: (field, invalid value, rule), defined once for gRPC and for every dialect.
 
 A case changes one valid request. `rest` is merged into the OpenAI-style body; `grpc` is a text-format ChatRequest that
 replaces the fields it names. `field` is the path of the invalid field in the contract, `param` its name in REST, and
-`words` a text that the message must contain (the limit, or the rule).
+`in_message` a text that the error message must contain (the limit, or the rule).
 """
 
 from dataclasses import dataclass
@@ -11,20 +11,22 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Case:
-    """One bad request in its gRPC and its REST form."""
+    """One invalid request in its gRPC and its REST form."""
 
     name: str
     rest: dict[str, Any]
     grpc: str
     field: str
     param: str
-    words: str
+    in_message: str
 
 
-def number(name: str, value: str, words: str, *, inside: str = "sampling") -> Case:
+def number(name: str, value: str, in_message: str, *, inside: str = "sampling") -> Case:
     """Return the case of a number outside its range."""
     value_of = float(value) if "." in value or name != "seed" else int(value)
-    return Case(f"{name}={value}", {name: value_of}, f"{inside} {{ {name}: {value} }}", f"{inside}.{name}", name, words)
+    return Case(
+        f"{name}={value}", {name: value_of}, f"{inside} {{ {name}: {value} }}", f"{inside}.{name}", name, in_message
+    )
 
 
 USER = {"role": "user", "content": "hi"}
@@ -165,7 +167,7 @@ CASES = [
         "uniqueItems",
     ),
     Case(
-        "no room for the shortest JSON",
+        "fewer tokens than the shortest JSON",
         {"max_tokens": 1, "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": WHOLE}}},
         'stopping { max_tokens: 1 } output_constraint { json_schema { name: "s" schema: '
         '"{\\"type\\":\\"object\\",\\"properties\\":{\\"a\\":{}},\\"required\\":[\\"a\\"]}" } }',

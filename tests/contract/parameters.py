@@ -18,7 +18,7 @@ from typing import Any
 import jsonschema
 
 from service.engine.tokens.tokenizer import FastTokenizer
-from tests.contract.doors import Answer, Fields
+from tests.contract.transports import Answer, Fields
 
 TOKENIZER = FastTokenizer.from_folder(Path(__file__).resolve().parents[2] / "demo" / "model")
 GREEDY: Fields = {"temperature": 0, "max_tokens": 16, "ignore_eos": True}

@@ -41,7 +41,7 @@ def test_grpc_names_field_and_limit(stack: Stack, case: Case) -> None:
         assert info.domain == "sluice"
         assert info.reason
         assert case.field in [violation.field for violation in bad.field_violations]
-        assert case.words in " ".join(violation.description for violation in bad.field_violations)
+        assert case.in_message in " ".join(violation.description for violation in bad.field_violations)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
@@ -54,10 +54,10 @@ def test_rest_names_field_and_limit(stack: Stack, case: Case) -> None:
     assert set(error) == {"message", "type", "param", "code"}
     assert error["type"] == "invalid_request_error"
     assert error["param"] == case.param
-    assert case.words in error["message"]
+    assert case.in_message in error["message"]
 
 
-def test_nothing_was_harmed(stack: Stack) -> None:
+def test_engine_is_idle_after_all_cases(stack: Stack) -> None:
     """After all cases the engine is idle and answers."""
     stack.until_idle()
     body = {"model": "sluice-demo", "messages": [USER], "max_tokens": 2}

@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerBase
 
 from demo.corpus.conversation import segments
 from demo.corpus.mixture import conversations
-from demo.marking import prompt_of
+from demo.metrics import prompt_of
 
 USER = {"role": "user", "content": "Hi"}
 ASKED = "<|im_start|>user\nHi<|im_end|>\n"

@@ -7,7 +7,7 @@ from tokenizers import Tokenizer
 
 from demo.corpus.conversation import Conversation, ask, segments
 from demo.corpus.mixture import conversations
-from demo.packing import IGNORED, TAUGHT_MULTIPLE, Packer, encode
+from demo.packing import IGNORED, TARGET_MULTIPLE, Packer, encode
 
 
 def test_encode_teaches_the_answer_and_its_end(tokenizer: Tokenizer) -> None:
@@ -38,9 +38,9 @@ def test_packer_fills_rows(tokenizer: Tokenizer) -> None:
         assert batch.token_ids.numel() == 2048
         documents, flat = batch.documents.flatten(), batch.token_ids.flatten()
         assert len(batch.positions) == len(batch.targets)
-        assert len(batch.positions) % TAUGHT_MULTIPLE == 0
+        assert len(batch.positions) % TARGET_MULTIPLE == 0
         taught = batch.positions[batch.targets != IGNORED]
-        assert len(batch.positions) - TAUGHT_MULTIPLE < len(taught) == len(set(taught.tolist()))
+        assert len(batch.positions) - TARGET_MULTIPLE < len(taught) == len(set(taught.tolist()))
         assert (flat[taught + 1] == batch.targets[: len(taught)]).all()
         assert (documents[taught] == documents[taught + 1]).all()
 

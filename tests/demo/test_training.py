@@ -11,10 +11,10 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from demo import evaluate, train
-from demo.crew import Crew, together
 from demo.network import Network, Shape
-from demo.train import Plan, Training, learning_share
+from demo.train import Plan, Training, learning_rate_factor
 from demo.weights import TOKENIZER_FILES, export
+from demo.worker_group import WorkerGroup, run_workers
 
 MODEL = Path(__file__).parents[2] / "demo" / "model"
 SMALL = Shape(num_hidden_layers=2, intermediate_size=128)
@@ -95,26 +95,26 @@ def test_train_refuses_weights_that_do_not_fit(
         train.main()
 
 
-def test_learning_share_rises_and_falls_to_zero() -> None:
+def test_learning_rate_rises_and_falls_to_zero() -> None:
     """The rate warms up, stays, and is zero at the end; two limits end a run at the earlier one."""
-    assert learning_share(0, 0.0) < learning_share(50, 0.1) < learning_share(200, 0.2) == 1.0
-    assert learning_share(5000, 0.9) < learning_share(5000, 0.6) < 1.0
-    assert learning_share(5000, 1.0) == 0.0
+    assert learning_rate_factor(0, 0.0) < learning_rate_factor(50, 0.1) < learning_rate_factor(200, 0.2) == 1.0
+    assert learning_rate_factor(5000, 0.9) < learning_rate_factor(5000, 0.6) < 1.0
+    assert learning_rate_factor(5000, 1.0) == 0.0
     assert Plan(steps=10, minutes=1.0).progress(5, 45.0) == 0.75
 
 
-def _sum_ranks(crew: Crew, folder: Path) -> None:
+def _sum_ranks(workers: WorkerGroup, folder: Path) -> None:
     network = torch.nn.Linear(1, 1, bias=False)
-    network.weight.grad = torch.full((1, 1), float(crew.rank))
-    crew.average_gradients(network)
-    text = f"{network.weight.grad.item()} {crew.agree(crew.rank)}"
-    (folder / str(crew.rank)).write_text(text)
+    network.weight.grad = torch.full((1, 1), float(workers.rank))
+    workers.average_gradients(network)
+    text = f"{network.weight.grad.item()} {workers.mean(workers.rank)}"
+    (folder / str(workers.rank)).write_text(text)
 
 
 @pytest.mark.long
 def test_crew_averages(tmp_path: Path) -> None:
     """Two processes end a step with the same gradient, the mean of theirs, and agree on the time."""
-    together(2, _sum_ranks, tmp_path)
+    run_workers(2, _sum_ranks, tmp_path)
     assert [(tmp_path / str(rank)).read_text() for rank in range(2)] == ["0.5 0.5"] * 2
 
 

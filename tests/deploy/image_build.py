@@ -1,4 +1,4 @@
-"""A Dockerfile's stages without a container engine: its COPY and RUN steps, in local folders."""
+"""Run the stages of the Dockerfile without a container engine: its COPY and RUN steps, in local folders."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "deploy" / "docker" / "Dockerfile"
 NOBODY = 65532
-LATER = shutil.ignore_patterns("__pycache__", "build", "*.so")  # as .dockerignore has it
+EXCLUDED = shutil.ignore_patterns("__pycache__", "build", "*.so")  # as .dockerignore has it
 
 
 @dataclass
 class Stage:
-    """One FROM and its instructions, as pairs of the word and the rest."""
+    """A FROM and its instructions, as pairs of keyword and arguments."""
 
     parent: str
     instructions: list[tuple[str, str]] = field(default_factory=list)
@@ -52,13 +52,13 @@ def lineage(name: str) -> Iterator[Stage]:
 
 
 def copied(name: str) -> list[tuple[list[str], str]]:
-    """Return what a stage copies from the project's folder: paths and destination."""
+    """Return what a stage copies from the project's folder, as pairs of paths and destination."""
     pairs = []
     for stage in lineage(name):
         for rest in stage.all_of("COPY"):
-            words = [word for word in rest.split() if not word.startswith("--")]
+            arguments = [each for each in rest.split() if not each.startswith("--")]
             if "--from=" not in rest:
-                pairs.append((words[:-1], words[-1]))
+                pairs.append((arguments[:-1], arguments[-1]))
     return pairs
 
 
@@ -70,7 +70,7 @@ def build(name: str, folder: Path) -> Path:
             target = source / to / (Path(path).name if to.endswith("/") and not path.endswith("/") else "")
             target.parent.mkdir(parents=True, exist_ok=True)
             if (ROOT / path).is_dir():
-                shutil.copytree(ROOT / path, target, ignore=LATER, dirs_exist_ok=True)
+                shutil.copytree(ROOT / path, target, ignore=EXCLUDED, dirs_exist_ok=True)
             else:
                 shutil.copy(ROOT / path, source / path if to == "./" else target)
     (run,) = [each for each in stages()[name].all_of("RUN") if "/opt/sluice" in each]

@@ -22,7 +22,7 @@ from tests.waiting import GUARD_S
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules.yaml"
 
 
-def hurried(rules: str) -> str:
+def accelerated(rules: str) -> str:
     """Return the rules with windows of ten seconds, evaluated every second, without delay.
 
     Any rate of events exceeds its threshold, because the number of events a second depends on the machine's speed. The
@@ -59,7 +59,7 @@ async def prometheus(folder: Path, targets: Mapping[str, list[str]]) -> AsyncIte
     program = shutil.which("prometheus")
     assert program is not None, "prometheus is missing; install it with: tools/install.sh prometheus"
     (port,) = free_ports(1)
-    (folder / "rules.yaml").write_text(hurried(RULES.read_text()))
+    (folder / "rules.yaml").write_text(accelerated(RULES.read_text()))
     jobs = [{"job_name": job, "static_configs": [{"targets": hosts}]} for job, hosts in targets.items()]
     every = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     config = {"global": every, "rule_files": ["rules.yaml"], "scrape_configs": jobs}

@@ -1,4 +1,4 @@
-"""For each alert, series for which it fires, and series for which it doesn't."""
+"""For each alert, series for which it fires and similar series for which it does not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 CALLS = "rpc_server_call_duration_seconds_count"
 FAILED = f'{CALLS}{{rpc_response_status_code="INTERNAL",sluice_error_reason="INTERNAL"}}'
-REFUSED = f'{CALLS}{{rpc_response_status_code="RESOURCE_EXHAUSTED",sluice_error_reason="QUEUE_FULL"}}'
+REJECTED = f'{CALLS}{{rpc_response_status_code="RESOURCE_EXHAUSTED",sluice_error_reason="QUEUE_FULL"}}'
 CRASHED = f'{CALLS}{{rpc_response_status_code="INTERNAL",sluice_error_reason="ENGINE_FAILED"}}'
 SERVED = 'rpc_server_call_duration_seconds_count{rpc_response_status_code="OK"}'
 MODEL = 'gen_ai_request_model="m",instance="a"'
@@ -82,7 +82,7 @@ CASES = (
         20,
         {_objective("interactive", "false"): "0+1x60", _objective("interactive", "true"): "0+59x60"},
     ),
-    Case("SluiceRefusing", {REFUSED: "0+5x60", SERVED: "0+95x60"}, 4, 15, {REFUSED: "0+1x60", SERVED: "0+199x60"}),
+    Case("SluiceRefusing", {REJECTED: "0+5x60", SERVED: "0+95x60"}, 4, 15, {REJECTED: "0+1x60", SERVED: "0+199x60"}),
     Case(
         "SluiceQueueWait",
         _slow("sluice_server_queue_time_seconds", "2.5"),

@@ -1,7 +1,7 @@
-"""Alerts fire in a real Prometheus that scrapes services with these faults.
+"""Alerts fire in a real Prometheus that scrapes services with faults.
 
-The services are real except for their model. Alerts that need a broken machine or an hour (exhausted descriptors, a
-stalled rollout) are tested by promtool alone, in test_rules.py.
+The services are real except for their models. Alerts that need a broken machine or an hour (exhausted descriptors, a
+stalled rollout) are tested by promtool only, in test_rules.py.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FIRED = {
 
 
 @asynccontextmanager
-async def shown(run: Running) -> AsyncIterator[str]:
+async def metrics_page(run: Running) -> AsyncIterator[str]:
     """Yield the address of a service's metrics page."""
     page = MetricsPage(with_vllm_names(run.telemetry.registry), "127.0.0.1", 0)
     try:
@@ -51,7 +51,7 @@ async def shown(run: Running) -> AsyncIterator[str]:
         await asyncio.to_thread(page.close)
 
 
-async def said(call: Any) -> None:
+async def read_to_end(call: Any) -> None:
     """Read a stream to its end, ignoring errors."""
     try:
         async for _ in rest_of(call):
@@ -63,7 +63,7 @@ async def said(call: Any) -> None:
 async def ask(run: Running, text: str = "hi", **fields: Any) -> None:
     """Send one request to the only model."""
     (model,) = (served.name for served in run.server.registry.loaded)
-    await said(run.chat.StreamChat(request(text, **{"model": model, **fields})))
+    await read_to_end(run.chat.StreamChat(request(text, **{"model": model, **fields})))
 
 
 async def stall(run: Running) -> None:
@@ -92,8 +92,8 @@ async def overfill(run: Running) -> None:
         await asyncio.gather(*(ask(run, f"{number}", stopping=stopping) for number in range(6)))
 
 
-async def try_out(run: Running) -> None:
-    """Call an endpoint whose trial fails each time and whose other version never does."""
+async def fail_trial(run: Running) -> None:
+    """Call an endpoint with two deployments: the trial always fails, the stable one never does."""
     while True:
         for deployment, failure in (("stable", None), ("trial", ValueError())):
             run.preparation.fail_with = failure
@@ -102,7 +102,7 @@ async def try_out(run: Running) -> None:
 
 
 async def crash(run: Running) -> None:
-    """Let the engine die after its first answer."""
+    """Make the engine die after its first answer."""
     await ask(run)
     run.runner.fail_with = ValueError()
     while True:
@@ -110,38 +110,38 @@ async def crash(run: Running) -> None:
         await asyncio.sleep(0.5)
 
 
-ENTITIES = [{"name": name, "model": "try_out", "traffic_percentage": 50} for name in ("stable", "trial")]
-SCENES: list[tuple[Callable[[Running], Coroutine[Any, Any, None]], dict[str, Any]]] = [
+ENTITIES = [{"name": name, "model": "fail_trial", "traffic_percentage": 50} for name in ("stable", "trial")]
+FAULTS: list[tuple[Callable[[Running], Coroutine[Any, Any, None]], dict[str, Any]]] = [
     (stall, {"engine": {"max_queue_requests": 1, "max_batch_sequences": 1}}),
     (slow, {"engine": {"max_batch_sequences": 2}}),
     (overfill, {"engine": {"num_blocks": 24, "max_model_len": 64}, "runner": ScriptedRunner("again", end=False)}),
-    (try_out, {"endpoints": [{"name": "front", "entities": ENTITIES}]}),
+    (fail_trial, {"endpoints": [{"name": "front", "entities": ENTITIES}]}),
     (crash, {}),
 ]
 
 
-async def test_alerts_fire_where_things_happen(tmp_path: Path) -> None:
-    """All alerts that can be provoked within a minute fire; before, only those that need no traffic do."""
-    nobody, lost = free_ports(2)
+async def test_alerts_fire_for_their_faults(tmp_path: Path) -> None:
+    """Before any traffic, only the alerts about missing processes fire; then all that a minute of faults can cause."""
+    unused, lost = free_ports(2)
     quota = {"redis_url": f"redis://127.0.0.1:{lost}/0"}
     async with AsyncExitStack() as stack:
         runs = [
-            await stack.enter_async_context(running(quota=quota, model={scene.__name__: "nowhere"}, **options))
-            for scene, options in SCENES
+            await stack.enter_async_context(running(quota=quota, model={fault.__name__: "nowhere"}, **options))
+            for fault, options in FAULTS
         ]
-        pages = [await stack.enter_async_context(shown(run)) for run in runs]
-        targets = {"sluice-service": [*pages, f"127.0.0.1:{nobody}"], "sluice-gateway": [f"127.0.0.1:{nobody}"]}
+        pages = [await stack.enter_async_context(metrics_page(run)) for run in runs]
+        targets = {"sluice-service": [*pages, f"127.0.0.1:{unused}"], "sluice-gateway": [f"127.0.0.1:{unused}"]}
         server = await stack.enter_async_context(prometheus(tmp_path, targets))
         before = {"SluiceServiceDown", "SluiceGatewayDown", "SluiceQuotaStoreLost"}
         await until_fired(server.firing, before)
         assert await server.firing() == before
-        scenes = [asyncio.create_task(scene(run)) for (scene, _), run in zip(SCENES, runs, strict=True)]
+        tasks = [asyncio.create_task(fault(run)) for (fault, _), run in zip(FAULTS, runs, strict=True)]
         try:
             await until_fired(server.firing, FIRED)
         finally:
-            for scene in scenes:
-                scene.cancel()
-            await asyncio.gather(*scenes, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def until_fired(firing: Callable[[], Awaitable[set[str]]], expected: set[str]) -> None:

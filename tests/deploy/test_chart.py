@@ -80,7 +80,7 @@ def of_kind(made: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [each for each in made if each["kind"] == kind]
 
 
-def test_the_product_accepts_the_settings(made: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_product_accepts_the_settings(made: list[dict[str, Any]], tmp_path: Path) -> None:
     """The processes accept the ConfigMaps, and Envoy accepts the configuration generated for the fleet."""
     for each in of_kind(made, "ConfigMap"):
         for name, text in each["data"].items():
@@ -97,7 +97,7 @@ def test_the_product_accepts_the_settings(made: list[dict[str, Any]], tmp_path: 
                 assert read_settings(GatewaySettings, [f"--config={file}"]).admin_host == EVERYWHERE
 
 
-def test_answers_have_time_to_end(made: list[dict[str, Any]]) -> None:
+def test_drain_fits_into_the_grace_period(made: list[dict[str, Any]]) -> None:
     """The drain's delay and its timeout fit into the pod's grace period."""
     grace = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in of_kind(made, "Deployment")}
     assert all(spec["terminationGracePeriodSeconds"] == 30 for spec in grace.values())
@@ -149,7 +149,7 @@ def test_an_autoscaled_pool_has_no_replica_count(made: list[dict[str, Any]]) -> 
         assert ("replicas" in each["spec"]) == (each["metadata"]["name"] not in scaled)
 
 
-def test_passwords_are_in_no_config_map() -> None:
+def test_config_maps_have_no_passwords() -> None:
     """The store's address is from its Secret, each pool has its own models in the store, and keys may be there, too."""
     made = documents({**FULL, "auth": {"keysInStore": True}})
     services = [each for each in of_kind(made, "Deployment") if "service" in each["metadata"]["name"]]
@@ -170,7 +170,7 @@ def test_passwords_are_in_no_config_map() -> None:
     assert all(each["auth"] == {"keys_in_store": True} for each in settings)
 
 
-def test_a_pool_that_names_its_own_store_has_its_name_there() -> None:
+def test_pool_with_its_own_store_keeps_its_name() -> None:
     """A pool with its own store has its name there; otherwise two pools of a store would share models."""
     store = {"redis_url": "redis://here"}
     made = documents(OPEN | {"pools": {"large": {"settings": {"store": store}}}})
@@ -202,6 +202,6 @@ def test_alerts_name_the_operator_s_pages() -> None:
         assert {each["annotations"]["runbook_url"] for each in alerts} == {f"{base}{a['alert']}.md" for a in alerts}
 
 
-def test_rules_are_prometheus_own() -> None:
+def test_chart_has_the_rules_of_prometheus() -> None:
     """The chart's copy equals Prometheus' rules; Helm reads no files outside of the chart."""
     assert (CHART / "rules.yaml").read_text() == (ROOT / "deploy" / "prometheus" / "rules.yaml").read_text()

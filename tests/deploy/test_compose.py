@@ -31,7 +31,7 @@ def ports_of(stage: str) -> set[str]:
 
 
 @pytest.mark.deploy
-def test_compose_is_the_specification_s() -> None:
+def test_compose_file_is_valid() -> None:
     """The compose file is valid by the types of an independent reader."""
     check = Path(__file__).parent / "check_compose.py"
     subprocess.run([TOOLS / "python", check, COMPOSE / "compose.yaml"], check=True)
@@ -86,18 +86,18 @@ def test_containers_are_hardened() -> None:
         assert service["security_opt"] == ["no-new-privileges:true"], name
 
 
-def test_only_this_machine_reaches_what_is_published() -> None:
-    """Ports are published on loopback only, since no key is required there."""
+def test_ports_are_published_on_loopback() -> None:
+    """No other machine can connect, since no key is required."""
     for name, service in SERVICES.items():
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ())), name
 
 
 @pytest.mark.deploy
-def test_units_are_systemd_s() -> None:
+def test_units_are_valid() -> None:
     """The units are valid, except for their programs, which are not installed here."""
     done = subprocess.run(["systemd-analyze", "verify", *UNITS], capture_output=True, text=True, check=False)
-    complaints = [line for line in done.stderr.splitlines() if line and "is not executable" not in line]
-    assert complaints == []
+    errors = [line for line in done.stderr.splitlines() if line and "is not executable" not in line]
+    assert errors == []
 
 
 @pytest.mark.parametrize(("name", "flags"), [("service", ()), ("gateway", ("--gateway",))])

@@ -42,22 +42,22 @@ def test_every_package_is_copied() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     folders = {project["package-dir"].get(name, name).split(".")[0].split("/")[0] for name in project["packages"]}
     folders -= {"sluice", "buf"}
-    let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    included = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     for name in stages():
         if name.startswith("build-"):
             paths = {path.rstrip("/") for paths, _ in copied(name) for path in paths}
             assert folders <= paths, name
             assert all((ROOT / path).exists() for path in paths), name
-            assert paths <= let_in, name
+            assert paths <= included, name
 
 
 @pytest.mark.parametrize("name", sorted(IMAGES))
 def test_images_run_as_nobody_and_have_health_checks(name: str) -> None:
     """Each image has a numeric user, a health check, and the process itself as entry point, which gets all signals."""
-    line = list(lineage(name))
-    assert [user for stage in line for user in stage.all_of("USER")] == ["65532:65532"]
-    assert [check for stage in line for check in stage.all_of("HEALTHCHECK")]
-    (entry,) = [entry for stage in line for entry in stage.all_of("ENTRYPOINT")]
+    based_on = list(lineage(name))
+    assert [user for stage in based_on for user in stage.all_of("USER")] == ["65532:65532"]
+    assert [check for stage in based_on for check in stage.all_of("HEALTHCHECK")]
+    (entry,) = [entry for stage in based_on for entry in stage.all_of("ENTRYPOINT")]
     assert entry.startswith("[")
 
 
@@ -68,7 +68,7 @@ def test_only_the_gateway_s_image_has_no_torch() -> None:
 
 
 @pytest.mark.deploy
-def test_linters_have_no_complaint() -> None:
+def test_linters_accept_the_files() -> None:
     """Hadolint accepts the Dockerfile, and shellcheck accepts its scripts."""
     subprocess.run([TOOLS / "hadolint", ROOT / "deploy" / "docker" / "Dockerfile"], check=True)
     scripts = map(str, (ROOT / "deploy" / "docker").glob("*.sh"))
@@ -120,9 +120,9 @@ def test_service_s_image_serves(open_folder: Path) -> None:
 def test_envoy_s_image_serves(open_folder: Path) -> None:
     """Envoy with a fleet's configuration serves, and is healthy without any backend."""
     environment = build("build-envoy", open_folder)
-    listen, inner, admin, nobody = free_ports(4)
+    listen, inner, admin, unused = free_ports(4)
     fleet = open_folder / "fleet.yaml"
-    hosts = f"gateways: ['127.0.0.1:{nobody}']\nservices: [{{hosts: ['127.0.0.1:{nobody}']}}]\n"
+    hosts = f"gateways: ['127.0.0.1:{unused}']\nservices: [{{hosts: ['127.0.0.1:{unused}']}}]\n"
     fleet.write_text(f"listen: 127.0.0.1:{listen}\ninner: 127.0.0.1:{inner}\nadmin: 127.0.0.1:{admin}\n{hosts}")
     script = (ROOT / "deploy" / "docker" / "front-door.sh").read_text()
     here = script.replace("/tmp/", f"{open_folder}/tmp/").replace("127.0.0.1:9901", f"127.0.0.1:{admin}")  # noqa: S108
@@ -138,8 +138,8 @@ def check_until_healthy(environment: Path, process: subprocess.Popen[bytes], kin
     deadline = time.monotonic() + GUARD_S
     command: list[str | Path] = [environment / "bin" / "python", CHECK, kind, target]
     while subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        assert process.poll() is None, "it has ended"
-        assert time.monotonic() < deadline, "it never became healthy"
+        assert process.poll() is None, "the process has ended"
+        assert time.monotonic() < deadline, "the process never became healthy"
         time.sleep(0.3)
 
 

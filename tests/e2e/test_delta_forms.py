@@ -27,7 +27,8 @@ from service.output.answers.answer import AnswerReader
 from service.output.answers.choice import AnswerForm
 from service.output.families.object_calls import HERMES
 from service.output.families.reasoning_families import THINK
-from tests.engine.fakes import ChunkTokenizer, group_of, request
+from tests.engine.byte_tokenizer import ChunkTokenizer
+from tests.engine.fakes import group_of, request
 from tools.docs.docs_site import ROOT
 
 TEXT = "unmistakable"

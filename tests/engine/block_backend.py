@@ -12,7 +12,7 @@ from service.engine.models.checkpoint.adapter_files import Adapter
 from service.generation.errors import SequenceError
 from service.generation.outputs.output import TokenLogprob
 from service.generation.requests.parameters import LogprobsOptions
-from tests.engine.fakes import sum_rule
+from tests.engine.paged_runner import sum_rule
 
 Contexts = list[list[int]]  # instead of a row of logits, the tokens that determine it
 

@@ -7,7 +7,7 @@ from collections import abc
 
 from service.engine.core.drafts.drafter import DraftRequest
 from service.engine.core.sequences.sequence import Sequence
-from tests.engine.fakes import sums
+from tests.engine.paged_runner import sums
 
 
 class SumDrafter:

@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from service.generation.requests.embedding import EmbeddingRequest, TokenIds, Vector
-from tests.engine.fakes import ByteTokenizer
+from tests.engine.byte_tokenizer import ByteTokenizer
 from tests.engine.vectors import vector_of
 
 NUM_DIMENSIONS = 4

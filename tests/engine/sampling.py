@@ -12,7 +12,7 @@ from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.tokens.watermark import Watermark
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
-from tests.engine.fakes import ByteTokenizer
+from tests.engine.byte_tokenizer import ByteTokenizer
 
 _MASK = 2**64 - 1
 

@@ -27,7 +27,9 @@ from service.engine.link.engine_spec import BuiltCore
 from service.generation.errors import EngineError, ModelLoadError, SequenceError, UnsupportedConstraint
 from service.generation.formats.constraint import Constraint
 from service.generation.requests.embedding import TokenIds, Vector
-from tests.engine.fakes import END, ByteTokenizer, PagedRunner, config_of, say, sum_rule
+from tests.engine.byte_tokenizer import END, ByteTokenizer
+from tests.engine.fakes import config_of
+from tests.engine.paged_runner import PagedRunner, say, sum_rule
 from tests.engine.vectors import vector_of
 from tests.waiting import GUARD_S
 

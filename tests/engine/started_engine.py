@@ -21,7 +21,8 @@ from service.engine.link.restarts import Restarts
 from service.engine.link.thread_link import ThreadLink
 from service.generation.outputs.output import GenerationOutput
 from service.generation.requests.request import GenerationRequest
-from tests.engine.fakes import ByteTokenizer, config_of, read, until
+from tests.engine.byte_tokenizer import ByteTokenizer
+from tests.engine.fakes import config_of, read, until
 from tests.engine.scripted import Script
 
 Kind: TypeAlias = Literal["thread", "process"]

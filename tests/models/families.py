@@ -90,6 +90,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "llama_4_scaling_beta": 0.4,
         },
     },
+    "mamba, biases": {"use_bias": True, "use_conv_bias": False, "conv_kernel": 3},
+    "nemotron_h, experts": {
+        "layer_types": ["linear_attention", "moe", "full_attention", "moe"],
+        "moe_shared_expert_intermediate_size": 48,
+        "routed_scaling_factor": 1.5,
+    },
     "nemotron, biases": {"attention_bias": True, "mlp_bias": True},
     "olmo, limited": {"clip_qkv": 0.5},
     "phi, head norms": {"qk_layernorm": True},
@@ -135,9 +141,13 @@ def logits_of(model: Any, token_ids: list[int]) -> NDArray[np.float32]:
 def _is_of_experts(module_name: str, plan: DecoderPlan) -> bool:
     """Return whether a module belongs to experts, a router or a shared expert."""
     number = re.search(r"layers\.(\d+)\.", module_name)
-    if number is None or not _MIXERS.isdisjoint(module_name.split(".")):
+    if number is None:
         return False
-    return isinstance(plan.layers[int(number[1])].feed_forward, ExpertsPlan)
+    layer = plan.layers[int(number[1])]
+    has_mixer = layer.attention is not None or layer.recurrent is not None
+    if has_mixer and not _MIXERS.isdisjoint(module_name.split(".")):
+        return False
+    return isinstance(layer.feed_forward, ExpertsPlan)
 
 
 def adapter_of(model: Any) -> Adapter:

@@ -125,9 +125,10 @@ def exact_plan(config: Any) -> DecoderPlan:
 
     Those of the product differ in their last bits.
     """
-    plan, head_dim = plan_of(config), head_dim_of(config)
+    plan = plan_of(config)
     if len(plan.rotary) != 1 or config.rope_parameters.get("partial_rotary_factor", 1.0) != 1:
         return plan
+    head_dim = head_dim_of(config)
     kind, factor = config.rope_parameters.get("rope_type", "default"), 1.0
     if kind == "default":
         exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim

@@ -264,7 +264,7 @@ Q_PROJ = "model.layers.0.self_attn.q_proj"
         (0, [("model.embed_tokens", *pair())], r"modules\[0\]: no layer of the model has the module"),
         (0, [("lm_head", *pair())], r"modules\[0\]: no layer of the model has the module"),
         (0, [("model.layers.0.input_layernorm", *pair())], r"modules\[0\]: no layer of the model has the module"),
-        (0, [(Q_PROJ, *pair(192)), (Q_PROJ, *pair(192))], r"modules\[1\]: .*q_proj is there twice"),
+        (0, [(Q_PROJ, *pair(192)), (Q_PROJ, *pair(192))], r"modules\[1\]: .*q_proj is given twice"),
         (0, [(Q_PROJ, *pair(190))], r"modules\[0\]: .*q_proj has 64 inputs and 192 outputs, not 64 and 190"),
         (0, [(Q_PROJ, *pair(192, 65))], r"modules\[0\]: .*q_proj has 64 inputs and 192 outputs, not 65 and 192"),
         (0, [(Q_PROJ, *pair(192, 64, 0, 0))], r"modules\[0\]: the rank must be 1 to 4096"),

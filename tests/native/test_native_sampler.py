@@ -16,7 +16,8 @@ from service.engine.sampler.native_sampler import NativeSampler
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.generation.errors import ConstraintFailed, SequenceError
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
-from tests.engine.sampler.test_sampler import PARAMS, VOCAB_SIZE, Only, Panic, random_sequence, token_ids
+from tests.engine.sampler.mask_constraints import Only, Panic
+from tests.engine.sampler.random_rows import PARAMS, VOCAB_SIZE, random_sequence, token_ids
 from tests.engine.sampling import reference_tokens, sequence_of
 
 PLAIN = {

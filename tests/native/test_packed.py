@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -192,6 +193,25 @@ def test_codes_with_scales_and_zero_points(bits: int, size: int, dtype: str) -> 
     x = embedding[[5, 9]].astype(np.float64)
     x /= np.sqrt((x**2).mean(-1, keepdims=True) + plan.norm_epsilon)
     np.testing.assert_allclose(found, x @ numbers.T.astype(np.float64), rtol=0, atol=1e-4 * numbers.std() * 16)
+
+
+def test_tied_head_may_have_a_bias() -> None:
+    """The head's bias is a tensor of its own, and is added to the logits."""
+    plan = replace(exact_plan(LlamaConfig(**SMALL, rope_parameters=rope())), is_tied=True)
+    bias = np.arange(plan.vocab_size, dtype=np.float32)
+    found = []
+    for has_bias in (False, True):
+        given = replace(plan, has_head_bias=has_bias).to_native()
+        model = sluice_native.Model(given, weight_type="packed", kinds=lambda _: "float32")
+        random = np.random.default_rng(0)
+        for name, shape in model.tensors().items():
+            if len(shape) == 2:
+                model.load_blocks(name, random.normal(0, 0.1, shape).astype(np.float32).view(np.uint8))
+            else:
+                model.load(name, bias if name == "lm_head.bias" else np.ones(shape, np.float32))
+        model.allocate(num_blocks=1, block_size=16)
+        found.append(step(model, [(Sequence([5, 9], [0]), 2)])[0])
+    np.testing.assert_array_equal(found[1], found[0] + bias)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sluice_native
 from numpy.typing import NDArray
 
 from service.engine.models.plans.families.table import RECURRENT, plan_of
@@ -13,7 +14,7 @@ from service.engine.models.plans.sizes import cache_bytes_per_token, state_bytes
 from tests.models.families import model_of, some_tokens
 from tests.native.decoders import ints, native
 
-KINDS = ("falcon_h1", "lfm2", "qwen3_5_text")  # with each kind of recurrence
+KINDS = ("falcon_h1", "jamba", "lfm2", "qwen3_5_text")  # with each kind of recurrence
 LENGTH = 40
 
 
@@ -113,3 +114,19 @@ def test_two_sequences_may_start_from_one_state() -> None:
     for states in ([[0, 1, 0, -1], [0, 1, 0, -1]], [[0, 0, 0, -1], [0, 2, 0, -1]], [[0, 1, 1, 2], [2, 3, 0, -1]]):
         with pytest.raises(ValueError, match="a slot that is written can't be used twice"):
             step(states)
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value", "text"),
+    [
+        ("mamba", "step_rank", 0, "step_rank must be at least 1 for mamba"),
+        ("mamba", "num_heads", 2, "num_heads must be 1 for mamba"),
+        ("lfm2", "step_rank", 4, "step_rank must be at least 1 for mamba, and 0 for others"),
+        ("lfm2", "has_parameter_norms", True, "has_parameter_norms must be false except for mamba"),
+    ],
+)
+def test_a_recurrent_part_that_can_not_be_is_rejected(kind: str, field: str, value: Any, text: str) -> None:
+    plan = plan_of(model_of(kind).config).to_native()
+    plan["layers"][0]["recurrent"][field] = value
+    with pytest.raises(ValueError, match=text):
+        sluice_native.Model(plan)

@@ -103,9 +103,9 @@ def test_a_row_without_a_finite_maximum_has_no_token() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"params": []}, "params must be as many as rows"),
+        ({"params": []}, "params must have one element per row"),
         ({"uniforms": [1.0]}, r"uniforms\[0\]"),
-        ({"uniforms": [0.1, 0.2]}, "uniforms must be as many as rows"),
+        ({"uniforms": [0.1, 0.2]}, "uniforms must have one element per row"),
         ({"rows": [2]}, r"rows\[0\] must be at least 0 and below 2"),
         ({"rows": [-1]}, r"rows\[0\]"),
         ({"num_threads": 0}, "num_threads"),
@@ -123,7 +123,7 @@ def test_a_bad_argument_is_refused_by_its_name(change: dict[str, Any], message: 
     [
         ({"temperature": -1}, "temperature must be at least 0"),
         ({"top_k": -1}, "top_k must be at least 0"),
-        ({"top_k": 2**70}, "top_k must be a number that fits"),
+        ({"top_k": 2**70}, "top_k must be a number of the field's type"),
         ({"top_p": 1.5}, "top_p must be 0 to 1"),
         ({"min_p": np.nan}, "min_p must be 0 to 1"),
         ({"typical_p": -0.1}, "typical_p must be 0 to 1"),

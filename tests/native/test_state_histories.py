@@ -29,12 +29,13 @@ from service.engine.sampler.native_sampler import NativeSampler
 from service.generation.outputs.output import GenerationOutput
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
-from tests.engine.fakes import ByteTokenizer, group_of
+from tests.engine.byte_tokenizer import ByteTokenizer
+from tests.engine.fakes import group_of
 from tests.models.families import model_of
 from tests.models.shapes import VOCAB_SIZE
 from tests.native.decoders import native
 
-KINDS = ("falcon_h1", "lfm2", "qwen3_5_text")  # with each kind of recurrence
+KINDS = ("falcon_h1", "jamba", "lfm2", "qwen3_5_text")  # with each kind of recurrence
 MAX_LEN = 160
 _SYSTEM = random.Random(0).choices(range(3, VOCAB_SIZE), k=80)
 _EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "8"))

@@ -26,7 +26,8 @@ from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedEncoder, ServedModel
 from service.server.server import Server
 from service.settings.model_settings import ModelSettings
-from tests.engine.fakes import ByteTokenizer, config_of
+from tests.engine.byte_tokenizer import ByteTokenizer
+from tests.engine.fakes import config_of
 from tests.service.fakes import ScriptedRunner, scripted_engine, served, settings_of
 from tests.service.plain_preparation import PlainPreparation
 

@@ -38,7 +38,9 @@ from service.registry.models import ServedGenerator, ServedModel
 from service.server.server import Server
 from service.settings.config import Settings
 from service.settings.model_settings import ModelSettings
-from tests.engine.fakes import END, ByteTokenizer, config_of, say, until
+from tests.engine.byte_tokenizer import END, ByteTokenizer
+from tests.engine.fakes import config_of, until
+from tests.engine.paged_runner import say
 from tests.service.plain_preparation import PlainPreparation
 from tests.waiting import GUARD_S
 

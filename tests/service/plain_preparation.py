@@ -11,7 +11,7 @@ from service.generation.prompts.conversation import Conversation, Prompt, RawTex
 from service.generation.requests.answer_request import AnswerRequest
 from service.prompting.preparation import Preparation, PreparedAnswer
 from service.prompts.preparing.workers import WorkerLimits, Workers
-from tests.engine.fakes import ByteTokenizer
+from tests.engine.byte_tokenizer import ByteTokenizer
 
 
 @dataclass

@@ -12,8 +12,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from bench.fleet.simulated.null_tokenizer import NullTokenizer
 from bench.fleet.simulated.step_model import StepModel
-from bench.fleet.simulated.textless import NoText
 from service.engine.client.generator import GeneratorClient
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.generator_core import GeneratorCore
@@ -57,7 +57,7 @@ class _Engine:
         self.newest_serial = -1  # of the requests
         self._model = model
         self._slowdown = slowdown
-        self._core = GeneratorCore(self, NoText(), config, eos_token_ids=(), clock=lambda: self.now)
+        self._core = GeneratorCore(self, NullTokenizer(), config, eos_token_ids=(), clock=lambda: self.now)
 
     @property
     def has_work(self) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import abc
 
 from bench.fleet.simulated.job import NEVER, Job
+from bench.fleet.simulated.null_tokenizer import NullTokenizer
 from bench.fleet.simulated.replica import Replica, Sizes
 from bench.fleet.simulated.step_model import StepModel
-from bench.fleet.simulated.textless import NoText
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.engine_core import EngineCore, SampledToken
 from service.engine.core.scheduler import Scheduler
@@ -73,7 +73,7 @@ class ProductReplica(Replica):
             StopParams(max_tokens=job.answer, ignore_eos=True),
         )
         group = SequenceGroup(
-            request, NoText(), serial=serial, seed=0, arrived=now, eos_token_ids=(), cache_salt="",
+            request, NullTokenizer(), serial=serial, seed=0, arrived=now, eos_token_ids=(), cache_salt="",
             max_model_len=job.prompt + job.answer,
         )  # fmt: skip
         self._core.add(group)

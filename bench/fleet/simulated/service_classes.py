@@ -8,9 +8,9 @@ from collections import abc
 from dataclasses import dataclass
 from typing import Literal
 
+from bench.fleet.simulated.null_tokenizer import NullTokenizer
 from bench.fleet.simulated.step_model import StepModel
-from bench.fleet.simulated.textless import NoText
-from service.engine.client.promises import Promise, Rates, shortage_s
+from service.engine.client.admission.promises import Promise, Rates, shortage_s
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.engine_core import EngineCore, SampledToken
 from service.engine.core.scheduler import Scheduler
@@ -163,7 +163,7 @@ class ClassReplica:
             priority=round(1000 * due) if self._order == "earliest deadline first" else 0,
         )
         group = SequenceGroup(
-            request, NoText(), serial=self._next_serial, seed=0, arrived=job.arrived, eos_token_ids=(),
+            request, NullTokenizer(), serial=self._next_serial, seed=0, arrived=job.arrived, eos_token_ids=(),
             cache_salt=f"{self._next_serial}", max_model_len=job.prompt + job.answer,
         )  # fmt: skip
         self._groups[group.serial] = job, group

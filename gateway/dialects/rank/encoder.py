@@ -1,4 +1,4 @@
-"""Encoders of scores: one JSON answer with the fields of each API's clients."""
+"""Encoders of rerankings and scores: one JSON object has the fields that the clients of each API read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.dialects.seam.encoder import WholeEncoder
 
 
 class RerankEncoder(WholeEncoder):
-    """Encodes one answer: Cohere's `meta`, Jina's and vLLM's `usage`."""
+    """Encodes a reranking, with the usage of Cohere's API (`meta`) and of Jina's and vLLM's (`usage`)."""
 
     def __init__(self, version: str, documents: Sequence[str] | None) -> None:
         """`version` is that of Cohere's API; `documents` are the texts to echo, or None."""
@@ -44,7 +44,7 @@ class RerankEncoder(WholeEncoder):
 
 
 class ScoreEncoder(WholeEncoder):
-    """Encodes one answer in vLLM's form."""
+    """Encodes scores as vLLM's API does."""
 
     def whole(self, response: ScoreResponse) -> bytes:
         """Return the body of the answer."""

@@ -47,6 +47,30 @@ SLUICE_INLINE V erf(V x) {
   return with_sign_of(x, below(size, set1(0.927734375f), small, large));
 }
 
+SLUICE_INLINE Lanes sigmoid(const Lanes& x) {
+  return map(x, [](V v) __attribute__((always_inline)) { return sigmoid(v); });
+}
+
+SLUICE_INLINE Lanes exp(const Lanes& x) {
+  return map(x, [](V v) __attribute__((always_inline)) { return exp(v); });
+}
+
+// log(1 + e^x), by the series of log(1 + u) = 2 * atanh(u / (2 + u)); error about 2 ulp.
+SLUICE_INLINE Lanes softplus(const Lanes& x) {
+  return map(x, [](V v) __attribute__((always_inline)) {
+    const V u = exp(negative(magnitude(v)));
+    const V s = u / (set1(2.0f) + u), square = s * s;
+    V p = set1(1.0f / 13);
+    p = fma(p, square, set1(1.0f / 11));
+    p = fma(p, square, set1(1.0f / 9));
+    p = fma(p, square, set1(1.0f / 7));
+    p = fma(p, square, set1(1.0f / 5));
+    p = fma(p, square, set1(1.0f / 3));
+    const V half = fma(p * square, s, s);
+    return max(set1(0.0f), v) + (half + half);
+  });
+}
+
 SLUICE_INLINE Lanes silu(const Lanes& x) {
   return map(x, [](V v) __attribute__((always_inline)) { return v / (set1(1.0f) + exp(set1(0.0f) - v)); });
 }

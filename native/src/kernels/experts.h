@@ -174,7 +174,10 @@ struct ExpertPhases {
         store_gated([&](const Lanes& gate, const Lanes& up) { return limited_swiglu(plan, gate, up); });
       else
         with_activation(plan.activation, nullptr, [&](auto activation) {
-          store_gated([&](const Lanes& gate, const Lanes& up) { return activation(gate) * up; });
+          if (plan.is_gated)
+            return store_gated([&](const Lanes& gate, const Lanes& up) { return activation(gate) * up; });
+          for (int n = 0; n < count; ++n)
+            store_input(to_row + (group + n) * 16, activation(with_bias(sums + n * 16, group + n)));
         });
       if (group + count == matrix.groups) thread.clear_padding(to_row, groups_of(width) * 16);
     };

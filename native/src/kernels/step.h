@@ -199,7 +199,7 @@ struct ThreadStep : Thread<Weight> {
     this->multiply_into(
         input, this->inputs(), this->added(index, kRecurrentInput, input, this->inputs()),
         [&](int row) { return wide_row(row); }, [](float* to, const Lanes& sum) { store16(to, sum); });
-    RecurrentPhases<Weight>{*this, layer.recurrent, layer.plan.recurrent}.run();
+    RecurrentPhases<Weight>{*this, index, layer.recurrent, layer.plan.recurrent}.run();
     const Inputs results = mixed(index);
     const Added to_output = this->added(index, kRecurrentOutput, output, results);
     const float multiplier = layer.plan.recurrent.output_multiplier;

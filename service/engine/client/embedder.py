@@ -7,9 +7,9 @@ import time
 from collections import abc
 from functools import partial
 
+from service.engine.client.admission.queue_share import QueuedRequest, QueueShare
+from service.engine.client.admission.queue_wait_limit import QueueWaitLimit
 from service.engine.client.engine_client import EngineClient
-from service.engine.client.queue_share import QueuedRequest, QueueShare
-from service.engine.client.queue_wait_limit import QueueWaitLimit
 from service.engine.interface.config import EngineConfig
 from service.engine.interface.messages import Add, InputVector, Output, Report
 from service.engine.interface.port import StepObserver
@@ -133,7 +133,7 @@ class EmbedderClient(EngineClient[OpenEmbedding]):
         if not others:
             return  # a request that exceeds the whole queue may still run alone
         num_before = _num_before(caller_id, weight, num_tokens, others)
-        wait_s = num_before * self._stats.step_time_s / max(self._stats.step_tokens, 1)
+        wait_s = num_before * self._stats.last.step_time_s / max(self._stats.last.step_tokens, 1)
         limit_s = self._wait_limit.seconds
         queued = (QueuedRequest(each.caller_id, each.weight, 1) for each in others)
         is_full = not QueueShare(self._config.max_queue_requests, queued, caller_id, weight).has_capacity(1)

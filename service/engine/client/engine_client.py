@@ -11,6 +11,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from service.engine.client.crash_quarantine import CrashQuarantine
 from service.engine.client.pending_call import PendingCall
+from service.engine.client.running_stats import RunningStats
 from service.engine.interface.messages import Abort, Check, Command, Output, Report
 from service.engine.interface.port import StepObserver
 from service.engine.interface.retry import retry_after_s
@@ -31,18 +32,6 @@ _ASLEEP = "the model is asleep until it is woken"
 _ASLEEP_RETRY_S = 1.0
 _RELOAD_RETRY_S = 5.0
 _SUSPENDED_RETRY_S = 5.0
-_COUNTERS = (
-    "busy_s",
-    "num_steps",
-    "num_preemptions",
-    "num_computed_tokens",
-    "num_generated_tokens",
-    "num_draft_tokens",
-    "num_accepted_draft_tokens",
-    "num_prefix_query_tokens",
-    "num_prefix_hit_tokens",
-    "num_replays",
-)
 
 
 class Opened(Protocol):
@@ -92,8 +81,7 @@ class EngineClient(Generic[OpenedT]):
         self._left = asyncio.Event()  # set whenever a caller leaves
         self._is_closed = False
         self._back_at: float | None = None  # by the clock, while the core restarts
-        self._stats = EngineStats()
-        self._stats_before: EngineStats | None = None  # counters of cores that have died
+        self._stats = RunningStats()
         self._heartbeat = time.monotonic()
         self._quarantine = CrashQuarantine()
         self.is_asleep = False
@@ -147,7 +135,7 @@ class EngineClient(Generic[OpenedT]):
 
     def stats(self) -> EngineStats:
         """Return the state after the last step, updated by later arrivals and ends."""
-        return self._stats
+        return self._stats.last
 
     async def check(self) -> None:
         """Raise EngineError if a cache block is lost or has two owners."""
@@ -176,7 +164,7 @@ class EngineClient(Generic[OpenedT]):
         await self._end_after(timeout_s, EngineAsleep(_ASLEEP, _ASLEEP_RETRY_S), lambda _: True)
         await self._link.stop()
         self._back_at = None
-        self._reset_stats()
+        self._stats.restart()
 
     async def wake(self) -> None:
         """Load the model again after `sleep`.
@@ -193,7 +181,8 @@ class EngineClient(Generic[OpenedT]):
         if report.heartbeat is not None:
             self._heartbeat = report.heartbeat
         for stats in report.stats:
-            self._update_stats(stats)
+            if self._stats.update(stats) and self._observer:
+                self._observer.on_step(self._stats.last)
         for serial in report.started:
             if opened := self._opened.get(serial):
                 opened.start()
@@ -207,7 +196,7 @@ class EngineClient(Generic[OpenedT]):
     def on_death(self, reason: BaseException, restart_in_s: float | None) -> None:
         """End all requests with EngineFailed, and quarantine them."""
         self._back_at = None if restart_in_s is None else self._clock() + restart_in_s
-        self._reset_stats()
+        self._stats.restart()
         descriptions = {each.description() for each in self._opened.values()}
         for description in filter(None, descriptions):
             self._quarantine.record_death(description)
@@ -218,23 +207,10 @@ class EngineClient(Generic[OpenedT]):
         if restart_in_s is None:
             self.failed.set_result(reason)
 
-    def _reset_stats(self) -> None:
-        """Reset the stats, except for the counters."""
-        self._stats_before = self._stats
-        self._stats = _add(EngineStats(), self._stats)
-
     def on_restart(self) -> None:
         """Serve new requests again after a restart of the core."""
         self._back_at = None
         self._heartbeat = time.monotonic()
-
-    def _update_stats(self, stats: EngineStats) -> None:
-        if self._stats_before is not None:
-            stats = _add(stats, self._stats_before)
-        has_stepped = stats.num_steps > self._stats.num_steps
-        self._stats = stats
-        if has_stepped and self._observer:
-            self._observer.on_step(stats)
 
     def _reject_if_unavailable(self, *deadlines: float | None) -> None:
         """Raise the error with which a request with these deadlines must be rejected, if there is one."""
@@ -301,8 +277,3 @@ class EngineClient(Generic[OpenedT]):
             if not self._opened.pop(serial).is_complete:
                 self._link.send(Abort(serial))
         self._left.set()
-
-
-def _add(stats: EngineStats, before: EngineStats) -> EngineStats:
-    """Return `stats` with the counters of `before` added."""
-    return stats._replace(**{name: getattr(stats, name) + getattr(before, name) for name in _COUNTERS})

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from service.engine.client.adapters import Adapters
-from service.engine.client.admission import Admission
+from service.engine.client.admission.admission import Admission
 from service.engine.client.engine_client import EngineClient
 from service.engine.client.open_generation import OpenGeneration, description_of
 from service.engine.client.output_stream import OutputStream
@@ -100,8 +100,8 @@ class GeneratorClient(EngineClient[OpenGeneration]):
 
     def stats(self) -> EngineStats:
         """Return the state after the last step. Under overload, `max_running` is lower."""
-        max_running = self._admission.max_running(self._clock(), self._stats.max_running)
-        return self._stats._replace(max_running=max_running)
+        max_running = self._admission.max_running(self._clock(), self._stats.last.max_running)
+        return self._stats.last._replace(max_running=max_running)
 
     def on_report(self, report: Report) -> None:
         """Deliver a report, and measure the rates of starts and tokens."""
@@ -110,7 +110,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
             self._admission.queue_wait.record_start(self._clock(), num_begun)
         super().on_report(report)
         if report.stats:
-            self._admission.record_steps(self._clock(), len(self._opened), report.stats, self._stats)
+            self._admission.record_steps(self._clock(), len(self._opened), report.stats, self._stats.last)
 
     def in_flight_limit(self) -> InFlightLimit | None:
         """Return the number of requests that may be in flight, or None if no answer was measured yet."""
@@ -128,7 +128,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         `waited_s` is the time that the request has waited before it reached the service, if known.
         """
         self._admission.check_arrival(
-            self._clock(), (caller_id, weight), self._requests(), self._stats, deadline=deadline, waited_s=waited_s
+            self._clock(), (caller_id, weight), self._requests(), self._stats.last, deadline=deadline, waited_s=waited_s
         )
 
     @asynccontextmanager
@@ -144,7 +144,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         self._reject_if_unavailable(*(request.deadline for request in requests))
         for request in requests:
             self._check(request)
-        self._admission.check(self._clock(), requests, self._requests(), self._stats)
+        self._admission.check(self._clock(), requests, self._requests(), self._stats.last)
         stream = OutputStream(sum(request.n for request in requests), self._wakeups)
         if any(request.constraint for request in requests):
             serials = await self._add_constrained(requests, stream)
@@ -228,7 +228,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
             for request in requests:
                 self._adapters.check(request.adapter)  # it may have been unloaded meanwhile
             self._admission.check(
-                self._clock(), requests, self._requests(), self._stats
+                self._clock(), requests, self._requests(), self._stats.last
             )  # others may have been admitted meanwhile
             return self._add(requests, stream, constraint_serials)
         finally:

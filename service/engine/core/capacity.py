@@ -7,7 +7,7 @@ from collections import abc
 from operator import attrgetter
 
 from service.engine.core.blocks.block_pool import BlockPool, CachedPrefix
-from service.engine.core.fair_queue import FairQueue, KeyQueue, displaced_key
+from service.engine.core.queue.fair_queue import FairQueue, KeyQueue, displaced_key
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step_times import StepTimes
 from service.engine.interface.config import EngineConfig

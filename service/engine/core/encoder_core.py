@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Protocol
 
-from service.engine.core.accounts import Account, Accounts
+from service.engine.core.queue.accounts import Account, Accounts
 from service.engine.interface.messages import Abort, Add, BeforeStep, Check, Command, Done, Emit, InputVector, Report
 from service.generation.errors import DeadlineExceeded, SequenceError
 from service.generation.requests.embedding import EmbeddingRequest, TokenIds, Vector

@@ -154,7 +154,7 @@ class EngineCore:
             before(self._scheduler.expected_s(step))
         for sequence in step.preempted:
             self._runner.release(sequence)
-            sequence.lose_blocks()
+            sequence.cost.lose_blocks()
         num_blocks = [item.sequence.num_blocks for item in step.items]  # before finished sequences release theirs
         if step.started:
             self._is_urgent = True
@@ -186,7 +186,7 @@ class EngineCore:
         each_s = self._step_time_s / step.num_tokens
         ended = began + self._step_time_s
         for (sequence, num_new_tokens, _, draft), num in zip(step.items, num_blocks, strict=True):
-            sequence.bill((num_new_tokens + len(draft)) * each_s, num, began, ended)
+            sequence.cost.add_step((num_new_tokens + len(draft)) * each_s, num, began, ended)
 
     def _follow_drafts(self, items: list[ScheduledSequence], now: float, batch_size: int) -> None:
         """Continue to sample from each item's drafts as long as they equal the sampled tokens."""
@@ -211,16 +211,17 @@ class EngineCore:
     def stats(self) -> EngineStats:
         """Return a snapshot of the state after the last step."""
         scheduler = self._scheduler
+        memory = scheduler.memory
         decode_step_s, decode_row_s = scheduler.step_times.decode_times
         return EngineStats(
             num_waiting=scheduler.num_waiting,
             num_running=scheduler.num_running,
-            num_blocks=scheduler.pool.num_blocks,
-            num_free_blocks=scheduler.pool.num_free_blocks,
-            num_cached_blocks=scheduler.pool.num_cached_blocks,
-            num_states=scheduler.num_states,
-            num_cached_states=scheduler.num_cached_states,
-            state_bytes=scheduler.state_bytes,
+            num_blocks=memory.pool.num_blocks,
+            num_free_blocks=memory.pool.num_free_blocks,
+            num_cached_blocks=memory.pool.num_cached_blocks,
+            num_states=memory.num_states,
+            num_cached_states=memory.num_cached_states,
+            state_bytes=memory.state_bytes,
             step_time_s=self._step_time_s,
             busy_s=self._busy_s,
             step_tokens=self._step_tokens,
@@ -231,8 +232,8 @@ class EngineCore:
             num_generated_tokens=self._num_generated_tokens,
             num_draft_tokens=self._num_draft_tokens,
             num_accepted_draft_tokens=self._num_accepted_draft_tokens,
-            num_prefix_query_tokens=scheduler.num_prefix_query_tokens,
-            num_prefix_hit_tokens=scheduler.num_prefix_hit_tokens,
+            num_prefix_query_tokens=memory.num_prefix_query_tokens,
+            num_prefix_hit_tokens=memory.num_prefix_hit_tokens,
             max_running=scheduler.max_running,
             decode_step_s=decode_step_s,
             decode_row_s=decode_row_s,

@@ -11,7 +11,7 @@ import math
 from collections import abc
 from operator import attrgetter
 
-from service.engine.core.fair_queue import FairQueue, KeyQueue
+from service.engine.core.queue.fair_queue import FairQueue, KeyQueue
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step import Step
 from service.engine.core.step_times import StepTimes

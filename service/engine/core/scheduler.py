@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections import abc
 from operator import attrgetter
 
-from service.engine.core.blocks.block_pool import NO_PREFIX, BlockPool
+from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.blocks.prefix_states import PrefixStates
+from service.engine.core.blocks.sequence_memory import SequenceMemory
 from service.engine.core.capacity import AdmissionCapacity
 from service.engine.core.deadlines import Deadlines
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.drafts.step_drafts import StepDrafts
-from service.engine.core.fair_queue import FairQueue, KeyQueue
 from service.engine.core.pace import MIN_OTHER_CHUNK, Pace, StepChoice
+from service.engine.core.queue.fair_queue import FairQueue, KeyQueue
+from service.engine.core.queue.turns import Turns
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
-from service.engine.core.step import ScheduledSequence, Step, StepPlan, share_of
+from service.engine.core.step import ScheduledSequence, Step, StepPlan
 from service.engine.core.step_times import StepTimes
-from service.engine.core.turns import Turns
 from service.engine.interface.config import EngineConfig
 
 _by_order = attrgetter("order")
@@ -41,11 +42,8 @@ class Scheduler:
         states: PrefixStates | None = None,
     ) -> None:
         """Without `speculation`, no step has drafts. `states` is None for a model without recurrent states."""
-        self.pool = pool
-        self._states = states
+        self.memory = SequenceMemory(pool, states, caches=config.prefix_caching)
         self.num_preemptions = 0
-        self.num_prefix_query_tokens = 0
-        self.num_prefix_hit_tokens = 0
         self._config = config
         self.step_times = StepTimes(config.max_slowdown, config.max_decode_slowdown)
         self._drafts = StepDrafts(speculation, pool, config.max_batch_tokens)
@@ -63,21 +61,6 @@ class Scheduler:
     def has_work(self) -> bool:
         """True if any request is unfinished."""
         return bool(self._groups)
-
-    @property
-    def num_states(self) -> int:
-        """The number of slots for recurrent states; 0 for a model without them."""
-        return 0 if self._states is None else self._states.num_slots
-
-    @property
-    def state_bytes(self) -> int:
-        """The bytes of a slot for a recurrent state."""
-        return 0 if self._states is None else self._states.slot_bytes
-
-    @property
-    def num_cached_states(self) -> int:
-        """The number of slots that hold the state after a cached prefix."""
-        return 0 if self._states is None else self._states.num_checkpoints
 
     @property
     def num_waiting(self) -> int:
@@ -132,22 +115,13 @@ class Scheduler:
                 return None
             raise RuntimeError("sequences wait, but none can be scheduled")
         self._drafts.add(plan, choice.is_first if choice is not None else None)
-        if self._states is not None:
-            self._states.plan(plan)
+        self.memory.plan(plan)
         return plan.to_step()
 
     def advance(self, sequence: Sequence, num_tokens: int) -> None:
         """Record that `num_tokens` more of the sequence's tokens are computed."""
-        block_size = self.pool.block_size
-        num_full = sequence.num_computed_tokens // block_size
-        sequence.num_computed_tokens += num_tokens
+        self.memory.advance(sequence, num_tokens)
         self._queue.charge(sequence, sequence.num_computed_tokens)
-        num_full_now = sequence.num_computed_tokens // block_size
-        if self._states is not None:
-            self._states.advance(sequence)
-        if num_full_now > num_full and (self._config.prefix_caching or len(sequence.group.sequences) > 1):
-            self.pool.publish(sequence, num_full, num_full_now)
-        self.pool.give_back(sequence)
         if self._following and sequence.num_computed_tokens >= sequence.num_prompt_tokens:
             for following in self._following.pop(sequence.group, ()):
                 self._queue.wait(following)
@@ -165,8 +139,7 @@ class Scheduler:
     def record_draft(self, item: ScheduledSequence, num_accepted: int) -> None:
         """Record the number of an item's drafts that were accepted."""
         self._drafts.record(item, num_accepted)
-        if self._states is not None:
-            self._states.accept(item.sequence, len(item.draft), num_accepted)
+        self.memory.accept(item, num_accepted)
 
     def finish(self, sequence: Sequence) -> None:
         """Remove a sequence that has its finish reason."""
@@ -190,19 +163,17 @@ class Scheduler:
 
     def check(self) -> None:
         """Raise RuntimeError if a block or a state's slot is lost or owned twice."""
-        self.pool.check(self._running)
-        if self._states is not None:
-            self._states.check(self._running)
+        self.memory.check(self._running)
 
     def _continue(self, sequence: Sequence, plan: StepPlan, limit: int | None = None) -> None:
         """Schedule tokens of a running sequence, at most `limit`.
 
         Preempt sequences after it in the order if blocks are lacking.
         """
-        num_new = self._share(sequence, plan.num_left if limit is None else limit)
+        num_new = self.memory.share(sequence, plan.num_left if limit is None else limit)
         if num_new == 0 or sequence not in self._running:
             return
-        while not self.pool.extend(sequence, num_new):
+        while not self.memory.pool.extend(sequence, num_new):
             last = self._queue.last(self._running)
             self._preempt(last, plan)
             if last is sequence:
@@ -270,7 +241,7 @@ class Scheduler:
         if not capacity.has_slot(key) and not self._displace(capacity.displaced(key, plan.admitted), plan):
             return False
         sequence = key.waiting[0]
-        found = NO_PREFIX if sequence.needs_prompt_logprobs else (self._states or self.pool).find(sequence)
+        found = self.memory.find(sequence)
         if self._is_too_late(sequence, found.num_blocks, now):
             self._deadlines.too_late.append(self._queue.pop(key).group)
             return True
@@ -282,16 +253,15 @@ class Scheduler:
         self._running[sequence] = None
         self._ordered = None
         plan.admitted.add(sequence)
-        self.pool.hold(sequence, found)
-        if self._states is not None:
-            self._states.start(sequence, found.num_blocks)
-        sequence.num_computed_tokens = found.num_blocks * self.pool.block_size
+        self.memory.start(sequence, found)
         sequence.num_charged_tokens = max(sequence.num_charged_tokens, sequence.num_computed_tokens)
         if sequence.scheduled is None:
             sequence.scheduled = now
-            self._record_start(sequence, plan)
-        num_new = self._share(sequence, turns.limit(key, sequence, plan.num_left))
-        if not self.pool.extend(sequence, num_new):
+            if sequence.choice_index == 0:
+                plan.started.append(sequence.group)
+                self.memory.count_prefix(sequence)
+        num_new = self.memory.share(sequence, turns.limit(key, sequence, plan.num_left))
+        if not self.memory.pool.extend(sequence, num_new):
             raise RuntimeError("blocks that were counted as free are not free")
         self._schedule_tokens(sequence, num_new, plan)
         return True
@@ -301,37 +271,19 @@ class Scheduler:
         deadline = sequence.request.deadline
         if deadline is None or sequence.scheduled is not None or sequence.choice_index > 0:
             return False
-        num_lacking = len(sequence.token_ids) - num_found_blocks * self.pool.block_size
+        num_lacking = len(sequence.token_ids) - num_found_blocks * self.memory.pool.block_size
         return self.step_times.is_too_late(num_lacking, deadline - now)
-
-    def _record_start(self, sequence: Sequence, plan: StepPlan) -> None:
-        """Add the group to the plan and count its cached prompt tokens when its first choice starts."""
-        if sequence.choice_index > 0:
-            return
-        group = sequence.group
-        plan.started.append(group)
-        group.num_cached_tokens = sequence.num_computed_tokens
-        if not sequence.needs_prompt_logprobs:  # otherwise the prompt is not looked up in the cache
-            self.num_prefix_query_tokens += sequence.num_prompt_tokens
-        self.num_prefix_hit_tokens += sequence.num_computed_tokens
-
-    def _share(self, sequence: Sequence, num_left: int) -> int:
-        """Return the number of missing tokens that a sequence gets from a budget of `num_left`."""
-        num_new = share_of(sequence, num_left)
-        return num_new if self._states is None else self._states.limit(sequence, num_new)
 
     def _schedule_tokens(self, sequence: Sequence, num_new_tokens: int, plan: StepPlan) -> None:
         plan.add(sequence, num_new_tokens)
         self._queue.charge(sequence, sequence.num_computed_tokens + num_new_tokens)
 
     def _stop(self, sequence: Sequence) -> None:
-        """Remove a sequence from the running ones, and release its blocks and drafts."""
+        """Remove a sequence from the running ones, and release its memory and drafts."""
         del self._running[sequence]
         self._ordered = None
         self._queue.key_of(sequence).num_running -= 1
-        self.pool.release(sequence)
-        if self._states is not None:
-            self._states.release(sequence)
+        self.memory.release(sequence)
         self._drafts.release(sequence)
 
     def _displace(self, sequence: Sequence | None, plan: StepPlan) -> bool:

@@ -47,7 +47,10 @@ class EngineConfig:
     )
     max_prefill_chunk: int = _field(512, "prompt tokens in a step that also decodes", "tokens", ge=1)
     max_slowdown: float = _field(
-        2.5, "duration of steps that decode and prefill, on average, relative to steps that only decode", gt=1
+        2.5,
+        "average duration of steps that decode and prefill, as a multiple of steps that only decode; a lower value "
+        "makes prefill chunks smaller",
+        gt=1,
     )
     output_interval_s: float | None = _field(
         None,
@@ -59,8 +62,8 @@ class EngineConfig:
     )
     max_decode_slowdown: float | None = _field(
         None,
-        "duration of a sequence's decode step in a batch, relative to one alone, that admission keeps to; null: no "
-        "limit",
+        "largest duration of a decode step in a batch, as a multiple of a step of one sequence; a lower value admits "
+        "fewer sequences to the batch; null: no limit",
         gt=1,
     )
     worker: Literal["thread", "process"] = _field(
@@ -92,14 +95,14 @@ class EngineConfig:
         gt=0,
     )
     overload_slowdown: float = _field(
-        3.0,
-        "time of an answer during an overload as a multiple of its time alone, by which Envoy's limit of requests in "
-        "flight is computed",
+        1.75,
+        "duration of an answer under overload as a multiple of its duration alone; Envoy's limit of requests in flight "
+        "is computed from it",
         ge=1,
     )
     prefix_caching: bool = _field(
         True,
-        "share cached prompts between requests that begin alike; the choices of one request always share its prompt",
+        "share cached prompts between requests with a common prefix; choices of one request always share its prompt",
     )
     speculation: bool = _field(True, "compute drafted tokens ahead of time; answers do not change")
     end_in_time: bool = _field(
@@ -114,7 +117,10 @@ class EngineConfig:
         None, "type that the draft model's weights are rounded to; null: not rounded"
     )
     num_threads: int | None = _field(
-        None, "threads that compute, in each process; null: as many as suit the model's size", "threads", ge=1
+        None,
+        "threads that compute, in each process; null: 1 for a small model, otherwise one per physical core",
+        "threads",
+        ge=1,
     )
     device_memory: float = _field(
         0.9, "fraction of an accelerator's memory for weights, activations and cache together", gt=0, le=1

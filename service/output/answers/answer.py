@@ -23,7 +23,7 @@ class AnswerReader:
         *,
         answer_id: str = "",
     ) -> None:
-        """`forms` has one for each of `requests`, which all have the same number of choices."""
+        """`forms` has the form of each request's answer. All requests have the same number of choices."""
         self._requests = requests
         self._tokenizer = tokenizer
         self._n = requests[0].n

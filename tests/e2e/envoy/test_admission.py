@@ -40,6 +40,9 @@ PATHS = [
     "/",
 ]
 LIMIT = "7;2;4"  # of source 7: two requests in flight during an overload, else four
+REQUEST_OF_B = (
+    b"POST / HTTP/1.1\r\nhost: a\r\nauthorization: Bearer b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+)
 
 
 class LimitedUpstream:
@@ -206,17 +209,25 @@ def test_other_requests_are_not_limited(stack: Stack) -> None:
 
 
 def test_caller_that_ignores_rejections_gets_delayed_ones(stack: Stack) -> None:
-    """Of a caller's 120 rejections within a period the last twenty are delayed; another caller's isn't."""
+    """Of a caller's 25 rejections within a period the last five are delayed; another caller's isn't."""
     with calls(stack, delay_ms=FOREVER) as made:
         made.post(limit=LIMIT)
         made.hold(4)
-        request = (
-            b"POST / HTTP/1.1\r\nhost: a\r\nauthorization: Bearer b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-        )
-        with connections(made.envoy, 120, request):
-            made.envoy.until(lambda: made.envoy.stat("wasmcustom.sluice.admission.rejected") == 100)
-            made.envoy.until(lambda: made.envoy.stat("http.front_door.downstream_rq_active") == 4 + 20)
+        with connections(made.envoy, 25, REQUEST_OF_B):
+            made.envoy.until(lambda: made.envoy.stat("wasmcustom.sluice.admission.rejected") == 20)
+            made.envoy.until(lambda: made.envoy.stat("http.front_door.downstream_rq_active") == 4 + 5)
             assert made.post("c").status_code == 429
+
+
+def test_caller_that_ignores_rejections_gets_the_first_of_a_later_period_delayed(stack: Stack) -> None:
+    """The caller's delayed rejection ends a period; another one is delayed, though it is the first of the next."""
+    with calls(stack, delay_ms=5_000) as made:
+        made.post(limit=LIMIT)
+        made.hold(4)
+        with connections(made.envoy, 21, REQUEST_OF_B):
+            made.envoy.until(lambda: made.envoy.stat("wasmcustom.sluice.admission.rejected") == 21)
+        with connections(made.envoy, 1, REQUEST_OF_B):
+            made.envoy.until(lambda: made.envoy.stat("http.front_door.downstream_rq_active") == 4 + 1)
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -13,7 +13,7 @@ from sluice.v1 import model_pb2, model_pb2_grpc
 from tests.e2e.stack import ROOT, Stack
 from tests.waiting import GUARD_S
 
-REASON = "the configuration asks for [320"
+REASON = "the configuration requires [320"
 
 
 @pytest.fixture

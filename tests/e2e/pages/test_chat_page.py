@@ -11,7 +11,7 @@ import pytest
 
 from gateway.openapi.document import build_document
 from gateway.routes.dialects.surfaces import SURFACES
-from tests.e2e.faults.test_client_disconnect import until_call_ended
+from tests.e2e.faults.disconnects import until_call_ended
 from tests.e2e.guarded import Guarded
 from tests.e2e.stack import ROOT, Stack
 from tests.waiting import GUARD_S

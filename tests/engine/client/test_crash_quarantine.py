@@ -13,8 +13,9 @@ from service.engine.link.restarts import Restarts
 from service.generation.errors import EngineFailed, EngineOverloaded, InvalidRequest
 from service.generation.formats.constraint import Constraint, Grammar
 from service.generation.requests.request import GenerationRequest
-from tests.engine.fakes import request, sums, until
-from tests.engine.link.test_worker import NEVER_ENDING, kill, linked
+from tests.engine.fakes import request, until
+from tests.engine.link.linked_engine import NEVER_ENDING, kill, linked
+from tests.engine.paged_runner import sums
 from tests.engine.started_engine import ENDLESS, generate, tokens
 
 STUBBORN = Restarts(first_delay_s=0.01, max_delay_s=0.01, max_deaths=100)

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.generation.requests.parameters import LogprobsOptions
-from tests.engine.fakes import Bench, config_of, request, sums
+from tests.engine.fakes import Bench, config_of, request
+from tests.engine.paged_runner import sums
 
 
 def key_of(bench: Bench) -> dict[int, str]:

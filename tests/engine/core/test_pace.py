@@ -12,7 +12,8 @@ from service.engine.core.sequences.sequence import SequenceGroup
 from service.engine.core.step import Step
 from service.generation.errors import SequenceError
 from service.generation.service_level import ServiceLevel
-from tests.engine.fakes import Bench, Clock, PagedRunner, config_of, request, sums
+from tests.engine.fakes import Bench, Clock, config_of, request
+from tests.engine.paged_runner import PagedRunner, sums
 
 STEP_S = 0.010
 ROW_S = 0.002

@@ -12,7 +12,8 @@ from service.engine.core.sequences.sequence import SequenceGroup, choice_seed
 from service.generation.errors import DeadlineExceeded
 from service.generation.requests.request import GenerationRequest
 from service.generation.service_level import BATCH, ServiceLevel
-from tests.engine.fakes import Bench, config_of, request, sums
+from tests.engine.fakes import Bench, config_of, request
+from tests.engine.paged_runner import sums
 
 PREFIXES = ["", "system: be brief. ", "system: be brief. user: ", "once upon a time "]
 

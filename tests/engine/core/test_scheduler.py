@@ -7,7 +7,8 @@ import random
 import pytest
 
 from service.engine.core.sequences.sequence import SequenceGroup
-from tests.engine.fakes import Bench, config_of, request, say, sums
+from tests.engine.fakes import Bench, config_of, request
+from tests.engine.paged_runner import say, sums
 
 
 def shares(bench: Bench) -> dict[int, int]:

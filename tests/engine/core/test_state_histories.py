@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from service.engine.core.sequences.sequence import choice_seed
 from service.generation.requests.request import GenerationRequest
 from tests.engine.drafters import SumDrafter
-from tests.engine.fakes import Bench, StateRunner, config_of, request, sums
+from tests.engine.fakes import Bench, config_of, request
+from tests.engine.paged_runner import StateRunner, sums
 
 _SYSTEM = "".join(random.Random(0).choices("abcdefgh", k=150))
 _EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "25"))

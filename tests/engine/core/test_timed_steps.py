@@ -13,7 +13,8 @@ import pytest
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.step import Step
 from service.generation.errors import DeadlineExceeded, SequenceError
-from tests.engine.fakes import Bench, Clock, PagedRunner, config_of, request
+from tests.engine.fakes import Bench, Clock, config_of, request
+from tests.engine.paged_runner import PagedRunner
 
 STEP_S = 0.010
 TOKEN_S = 0.001

@@ -14,7 +14,8 @@ from service.engine.interface.config import EngineConfig
 from service.generation.outputs.output import Timings
 from service.generation.requests.parameters import SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
-from tests.engine.fakes import Bench, Clock, PagedRunner, config_of, read, request
+from tests.engine.fakes import Bench, Clock, config_of, read, request
+from tests.engine.paged_runner import PagedRunner
 
 DEMO = Path(__file__).parents[3] / "demo" / "model"
 

@@ -13,7 +13,8 @@ from service.generation.errors import DeadlineExceeded, EngineError, EngineOverl
 from service.generation.outputs.output import FinishReason
 from service.generation.requests.request import GenerationRequest
 from service.generation.stats import EngineStats
-from tests.engine.fakes import Clock, read, request, sums, until
+from tests.engine.fakes import Clock, read, request, until
+from tests.engine.paged_runner import sums
 from tests.engine.started_engine import Starter, generate, tokens
 
 

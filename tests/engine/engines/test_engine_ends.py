@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from service.generation.errors import DeadlineExceeded, EngineClosed, EngineFailed, SequenceError
-from tests.engine.fakes import Clock, read, request, sums, until
+from tests.engine.fakes import Clock, read, request, until
+from tests.engine.paged_runner import sums
 from tests.engine.started_engine import ENDLESS, NEVER, Starter, generate, is_idle, tokens
 from tests.engine.threads import has_thread
 from tests.waiting import GUARD_S

@@ -6,7 +6,8 @@ import pytest
 
 from service.generation.errors import EngineOverloaded, InvalidRequest, SequenceError
 from service.generation.outputs.output import GenerationOutput
-from tests.engine.fakes import read, request, sums, until
+from tests.engine.fakes import read, request, until
+from tests.engine.paged_runner import sums
 from tests.engine.started_engine import Starter, generate, is_idle
 
 

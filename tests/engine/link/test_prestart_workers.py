@@ -11,7 +11,9 @@ from service.engine.client.generator import GeneratorClient
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.process_link import ProcessLink
 from service.engine.link.worker_process import WorkerDied, next_worker, prestart_workers
-from tests.engine.fakes import ByteTokenizer, config_of, request, sums
+from tests.engine.byte_tokenizer import ByteTokenizer
+from tests.engine.fakes import config_of, request
+from tests.engine.paged_runner import sums
 from tests.engine.scripted import Script
 from tests.engine.started_engine import generate, tokens
 

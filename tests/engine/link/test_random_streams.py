@@ -25,7 +25,9 @@ from service.generation.formats.constraint import Constraint, Grammar
 from service.generation.outputs.output import FinishReason, GenerationOutput
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
-from tests.engine.fakes import END, ByteTokenizer, PagedRunner, config_of
+from tests.engine.byte_tokenizer import END, ByteTokenizer
+from tests.engine.fakes import config_of
+from tests.engine.paged_runner import PagedRunner
 
 NUM_REQUESTS = 2000
 VOCAB_SIZE = ByteTokenizer.vocab_size

@@ -20,7 +20,7 @@ from service.generation.errors import SequenceError
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from tests.engine.accelerator_double import REFERENCE, accelerator
 from tests.engine.pretended_device import PretendedDevice, on_device
-from tests.engine.sampler.test_sampler import Only
+from tests.engine.sampler.mask_constraints import Only
 from tests.engine.sampling import sequence_of
 from tests.engine.tiny_models import BLOCK_SIZE, MAX_POSITIONS, NUM_BLOCKS, Part, batch_of, save, spec, tokens
 

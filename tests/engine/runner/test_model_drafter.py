@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from service.engine.core.sequences.sequence import Sequence, choice_seed
 from service.engine.runner.model_drafter import ModelDrafter
 from tests.engine.block_backend import BlockBackend, Contexts
-from tests.engine.fakes import BLOCK_SIZE, Bench, config_of, request, sum_rule, sums
+from tests.engine.fakes import Bench, config_of, request
+from tests.engine.paged_runner import BLOCK_SIZE, sum_rule, sums
 
 
 def draw(logits: Contexts, sequences: abc.Sequence[Sequence], ahead: abc.Sequence[int]) -> list[int]:

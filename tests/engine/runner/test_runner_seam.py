@@ -15,7 +15,8 @@ from service.engine.runner.model_runner import ModelRunner
 from service.generation.requests.parameters import LogprobsOptions
 from tests.engine.block_backend import BlockBackend, SumSampler
 from tests.engine.driving import drive
-from tests.engine.fakes import BLOCK_SIZE, config_of, group_of, request, sums
+from tests.engine.fakes import config_of, group_of, request
+from tests.engine.paged_runner import BLOCK_SIZE, sums
 
 PROMPTS = ["a" * 30, "bc", "d" * 17, "efgh"]
 

@@ -14,7 +14,8 @@ from service.engine.device.transfer import to_device
 from service.engine.sampler.effects.table import effects
 from service.engine.tokens.watermark import Watermark
 from service.generation.requests.parameters import DRAW_PARAMETERS, SamplingParams, StopParams
-from tests.engine.sampler.test_sampler import VOCAB_SIZE, Only
+from tests.engine.sampler.mask_constraints import Only
+from tests.engine.sampler.random_rows import VOCAB_SIZE
 from tests.engine.sampling import sequence_of
 
 WITHOUT_EFFECT = {*DRAW_PARAMETERS, "seed"}  # the draw reads them

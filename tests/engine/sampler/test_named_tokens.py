@@ -14,7 +14,7 @@ from service.engine.sampler.native_sampler import NativeSampler
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.generation.requests.parameters import SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
-from tests.engine.fakes import ByteTokenizer
+from tests.engine.byte_tokenizer import ByteTokenizer
 
 VOCAB_SIZE = 64
 NUM_CHOICES, NUM_STEPS = 16, 5

@@ -6,81 +6,17 @@ import math
 import random
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from service.engine.core.engine_core import SampledToken
-from service.engine.core.sequences.sequence import Sequence
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.generation.errors import ConstraintFailed, SequenceError
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
+from tests.engine.sampler.mask_constraints import Only, Panic
+from tests.engine.sampler.random_rows import PARAMS, VOCAB_SIZE, random_logits, random_sequence, token_ids
 from tests.engine.sampling import reference_distribution, reference_tokens, sequence_of
-
-VOCAB_SIZE = 700  # more than one block of the search, and than truncation picks without sorting
-
-PARAMS = {
-    "plain": SamplingParams(),
-    "greedy": SamplingParams(temperature=0),
-    "cold": SamplingParams(temperature=0.3),
-    "hot": SamplingParams(temperature=1.9),
-    "top-k": SamplingParams(top_k=7),
-    "top-k-1": SamplingParams(top_k=1),
-    "top-k-many": SamplingParams(top_k=600, temperature=4.0),  # more than are picked without sorting
-    "top-k-all": SamplingParams(top_k=VOCAB_SIZE + 5),
-    "top-k-top-p": SamplingParams(top_k=20, top_p=0.9),
-    "top-k-many-top-p": SamplingParams(top_k=600, top_p=0.99, temperature=4.0),
-    "top-p": SamplingParams(top_p=0.8),
-    "top-p-wide": SamplingParams(top_p=0.995, temperature=3.0),
-    "top-p-one": SamplingParams(top_p=1e-9),
-    "min-p": SamplingParams(min_p=0.1),
-    "min-p-1": SamplingParams(min_p=1.0),
-    "typical-p": SamplingParams(typical_p=0.6),
-    "typical-p-wide": SamplingParams(typical_p=0.98, temperature=3.0),
-    "repetition": SamplingParams(repetition_penalty=1.8),
-    "repetition-reward": SamplingParams(repetition_penalty=0.4),
-    "frequency": SamplingParams(frequency_penalty=1.1),
-    "frequency-reward": SamplingParams(frequency_penalty=-0.9),
-    "presence": SamplingParams(presence_penalty=1.7),
-    "bias": SamplingParams(logit_bias={5: 6.0, 6: -100.0, 690: 5.0}),
-    "watermark": SamplingParams(watermark=True, temperature=1.3, top_p=0.9),
-    "greedy-watermark": SamplingParams(watermark=True, temperature=0),
-    "greedy-penalties": SamplingParams(
-        temperature=0, repetition_penalty=1.3, frequency_penalty=0.5, presence_penalty=0.5
-    ),
-    "all": SamplingParams(
-        temperature=1.4,
-        top_k=60,
-        top_p=0.93,
-        min_p=0.01,
-        typical_p=0.9,
-        repetition_penalty=1.2,
-        frequency_penalty=0.3,
-        presence_penalty=0.4,
-        logit_bias={3: 2.0},
-    ),
-}
-
-
-def random_logits(rows: int, seed: int = 0) -> Tensor:
-    return torch.randn(rows, VOCAB_SIZE, generator=torch.Generator().manual_seed(seed)) * 2.5
-
-
-def random_sequence(sampling: SamplingParams, rng: random.Random) -> Sequence:
-    """Return a sequence whose prompt and answer repeat tokens, so that counts differ."""
-    return sequence_of(
-        sampling,
-        prompt=[rng.randrange(40) for _ in range(rng.randrange(1, 30))],
-        generated=[rng.randrange(20, 60) for _ in range(rng.randrange(30))],
-        seed=rng.randrange(2**63),
-    )
-
-
-def token_ids(results: list[SampledToken | SequenceError]) -> list[int]:
-    return [result.token_id for result in results if isinstance(result, SampledToken)]
 
 
 @pytest.mark.parametrize("sampling", PARAMS.values(), ids=PARAMS)
@@ -209,42 +145,6 @@ def test_sampler_bias_outside_the_vocabulary_does_nothing() -> None:
     logits = random_logits(1)
     strange = sequence_of(SamplingParams(logit_bias={VOCAB_SIZE: 9.0, -1: 9.0}))
     assert TorchSampler().sample(logits.clone(), [strange]) == TorchSampler().sample(logits, [sequence_of()])
-
-
-class Panic(BaseException):
-    """The kind of exception that Rust's panics become in Python."""
-
-
-class Only:
-    """A constraint that allows some tokens, or fails."""
-
-    is_free = False
-
-    def __init__(self, *allowed: int, fails: type[BaseException] | None = None) -> None:
-        self.allowed, self.fails = allowed, fails
-
-    def fill_mask(self, mask: Any) -> None:
-        if self.fails:
-            raise self.fails("the grammar is lost")
-        bits = np.zeros(32 * len(mask), dtype=np.uint8)
-        bits[list(self.allowed)] = 1
-        mask[:] = np.packbits(bits, bitorder="little").view(np.int32)
-
-    def accept(self, token_id: int) -> None: ...
-
-    def shortest(self) -> None: ...
-
-    def replace_token(self, token_id: int, num_left: int) -> int:
-        return token_id
-
-    def is_finished(self) -> bool:
-        return False
-
-    def forced_tokens(self) -> list[int]:
-        return []
-
-    def fork(self) -> Only:
-        return self
 
 
 @pytest.mark.parametrize("sampling", [PARAMS["plain"], PARAMS["greedy"], PARAMS["all"]])

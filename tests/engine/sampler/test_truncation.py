@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from service.generation.outputs.output import FinishReason
-from tests.engine.fakes import Bench, config_of, request, say
+from tests.engine.fakes import Bench, config_of, request
+from tests.engine.paged_runner import say
 
 
 def test_running_request_is_cut_off_at_its_deadline() -> None:

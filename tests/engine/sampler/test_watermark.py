@@ -15,7 +15,7 @@ from service.engine.core.engine_core import SampledToken
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.engine.tokens.watermark import Watermark, detect
 from service.generation.requests.parameters import SamplingParams
-from tests.engine.sampler.test_sampler import Only
+from tests.engine.sampler.mask_constraints import Only
 from tests.engine.sampling import sequence_of
 
 VOCAB_SIZE = 500

@@ -15,7 +15,7 @@ from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 from tests.gateway.dialects.azure_requests import VERSION, error_of, http_request
-from tests.gateway.fakes_raw import VECTORS
+from tests.gateway.fake_services import VECTORS
 
 
 def parse(headers: dict[str, str] | None = None, **fields: Any) -> ParsedRequest[chat_pb2.ChatRequest]:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from sluice.v1 import model_pb2
 
-from tests.gateway import fakes, fakes_raw
+from tests.gateway import fake_services, fakes
 from tests.gateway.conftest import Gateway
 
 QUERY = "api-version=2024-05-01-preview"
@@ -19,9 +19,9 @@ CHAT = {"messages": [{"role": "user", "content": "hi"}]}
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[fakes_raw.FakeRawService]:
+async def service() -> AsyncIterator[fake_services.FakeServices]:
     """Run a scripted service with one chat model and one embedding model."""
-    service = fakes_raw.FakeRawService()
+    service = fake_services.FakeServices()
     server, service.port = await fakes.start(service)
     yield service
     await server.stop(None)
@@ -46,7 +46,7 @@ async def test_chat(gateway: Gateway, base: str) -> None:
 
 
 @pytest.mark.parametrize("base", ["", "/models"])
-async def test_embeddings(gateway: Gateway, service: fakes_raw.FakeRawService, base: str) -> None:
+async def test_embeddings(gateway: Gateway, service: fake_services.FakeServices, base: str) -> None:
     """Embeddings use the only model for them."""
     answer = await gateway.http.post(f"{base}/embeddings?{QUERY}", json={"input": ["a", "b"]})
     assert [each["embedding"] for each in answer.json()["data"]] == [[0.5, -0.25], [pytest.approx(0.1), 1.0]]
@@ -73,7 +73,7 @@ async def test_embeddings(gateway: Gateway, service: fakes_raw.FakeRawService, b
     ],
 )
 async def test_model_is_selected_by_name_deployment_or_task(
-    gateway: Gateway, service: fakes_raw.FakeRawService, endpoints: list[str], name: str | None, *,
+    gateway: Gateway, service: fake_services.FakeServices, endpoints: list[str], name: str | None, *,
     deployment: str | None, endpoint: str,
 ) -> None:  # fmt: skip
     """A known name is kept, a deployment selects its endpoint, and otherwise the only model of the task is used."""
@@ -83,7 +83,7 @@ async def test_model_is_selected_by_name_deployment_or_task(
             continue
         own, _, entities = each.partition(":")
         names = entities.split(",") if entities else []
-        service.endpoints.append(fakes_raw.endpoint(own, model_pb2.TASK_CHAT, *names))
+        service.endpoints.append(fake_services.endpoint(own, model_pb2.TASK_CHAT, *names))
     headers = {} if deployment is None else {"azureml-model-deployment": deployment}
     answer = await chat(gateway, headers=headers, **({} if name is None else {"model": name}))
     assert answer.status_code == 200
@@ -94,28 +94,28 @@ async def test_model_is_selected_by_name_deployment_or_task(
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_model_must_be_named_among_several(
-    gateway: Gateway, service: fakes_raw.FakeRawService, *, stream: bool
+    gateway: Gateway, service: fake_services.FakeServices, *, stream: bool
 ) -> None:
     """With two chat models, a request without a name is rejected with the parameter's name."""
-    service.endpoints.append(fakes_raw.endpoint("second", model_pb2.TASK_CHAT))
+    service.endpoints.append(fake_services.endpoint("second", model_pb2.TASK_CHAT))
     answer = await chat(gateway, stream=stream)
     assert (answer.status_code, answer.json()["param"]) == (400, "model")
     assert answer.headers["x-ms-error-code"] == "missing_parameter"
     assert service.requests == []
 
 
-async def test_no_model_for_the_task(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
+async def test_no_model_for_the_task(gateway: Gateway, service: fake_services.FakeServices) -> None:
     """Without any model of the task, the route returns 404."""
     del service.endpoints[1]
     answer = await chat(gateway)
     assert (answer.status_code, answer.headers["x-ms-error-code"]) == (404, "unsupported_modality")
 
 
-async def test_each_credential_has_its_own_endpoint_list(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
+async def test_each_credential_has_its_own_endpoint_list(gateway: Gateway, service: fake_services.FakeServices) -> None:
     """Each credential has its own list of endpoints, even immediately after another's request."""
     owners = {"Bearer one": "first", "Bearer two": "second"}
     for credential, name in owners.items():
-        service.endpoints_by_credential[credential] = [fakes_raw.endpoint(name, model_pb2.TASK_CHAT)]
+        service.endpoints_by_credential[credential] = [fake_services.endpoint(name, model_pb2.TASK_CHAT)]
     for credential, name in [*owners.items(), *owners.items()]:
         assert (await chat(gateway, headers={"authorization": credential})).status_code == 200
         assert service.requests[-1].model == name
@@ -126,7 +126,7 @@ async def test_each_credential_has_its_own_endpoint_list(gateway: Gateway, servi
     assert service.num_listed == 3  # one list of each is shared by its requests
 
 
-async def test_info(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
+async def test_info(gateway: Gateway, service: fake_services.FakeServices) -> None:
     """/info describes the chat model, or the requested deployment."""
     for base in ("", "/models"):
         answer = await gateway.http.get(f"{base}/info?{QUERY}")
@@ -140,7 +140,7 @@ async def test_info(gateway: Gateway, service: fakes_raw.FakeRawService) -> None
     service.endpoints.clear()
 
 
-async def test_info_without_a_model_is_404(gateway: Gateway, service: fakes_raw.FakeRawService) -> None:
+async def test_info_without_a_model_is_404(gateway: Gateway, service: fake_services.FakeServices) -> None:
     """Without a model /info returns 404."""
     service.endpoints.clear()
     answer = await gateway.http.get(f"/info?{QUERY}")

@@ -10,14 +10,14 @@ import grpc
 import openai
 import pytest
 
-from tests.gateway import fakes, fakes_raw
+from tests.gateway import fake_services, fakes
 from tests.gateway.conftest import Gateway, soon
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[fakes_raw.FakeRawService]:
+async def service() -> AsyncIterator[fake_services.FakeServices]:
     """A scripted service that does more than chat."""
-    service = fakes_raw.FakeRawService()
+    service = fake_services.FakeServices()
     server, service.port = await fakes.start(service)
     yield service
     await server.stop(None)
@@ -33,7 +33,7 @@ async def client(gateway: Gateway) -> AsyncIterator[openai.AsyncOpenAI]:
 
 
 @pytest.mark.slow
-async def test_completion(client: openai.AsyncOpenAI, service: fakes_raw.FakeRawService) -> None:
+async def test_completion(client: openai.AsyncOpenAI, service: fake_services.FakeServices) -> None:
     """A completion has the same text whole and streamed, and the service receives the request."""
     whole = await client.completions.create(model="m", prompt="hi", max_tokens=5)
     assert (whole.object, whole.choices[0].text, whole.choices[0].finish_reason) == (
@@ -54,7 +54,7 @@ async def test_completion(client: openai.AsyncOpenAI, service: fakes_raw.FakeRaw
     assert service.metadata[0]["x-sluice-model"] == "m"
 
 
-async def test_embedding(client: openai.AsyncOpenAI, service: fakes_raw.FakeRawService) -> None:
+async def test_embedding(client: openai.AsyncOpenAI, service: fake_services.FakeServices) -> None:
     """OpenAI's client, which requests base64, returns the same vectors as a request for numbers."""
     coded = await client.embeddings.create(model="m", input=["a", "b"])
     plain = await client.embeddings.create(model="m", input=["a", "b"], encoding_format="float")
@@ -72,7 +72,7 @@ async def test_embedding(client: openai.AsyncOpenAI, service: fakes_raw.FakeRawS
     ],
 )
 async def test_service_error_has_http_status_and_the_callers_field(
-    gateway: Gateway, service: fakes_raw.FakeRawService, path: str, body: dict[str, object], names: tuple[str, str]
+    gateway: Gateway, service: fake_services.FakeServices, path: str, body: dict[str, object], names: tuple[str, str]
 ) -> None:
     """A status of the service becomes an HTTP status, and its field has the caller's name."""
     field, param = names
@@ -99,7 +99,7 @@ async def test_stream_bytes(gateway: Gateway) -> None:
 
 
 async def test_stream_without_a_terminal_event_ends_with_an_error(
-    gateway: Gateway, service: fakes_raw.FakeRawService
+    gateway: Gateway, service: fake_services.FakeServices
 ) -> None:
     """A stream that ends with OK and without `completed` ends with one error event and no [DONE]."""
     service.num_events -= 1
@@ -121,7 +121,7 @@ async def test_stream_without_a_terminal_event_ends_with_an_error(
     ],
 )
 async def test_client_disconnect_cancels(
-    gateway: Gateway, service: fakes_raw.FakeRawService, path: str, body: dict[str, object], held: str
+    gateway: Gateway, service: fake_services.FakeServices, path: str, body: dict[str, object], held: str
 ) -> None:
     """A caller that disconnects cancels its call, whichever RPC it is."""
     service.held.add(held)

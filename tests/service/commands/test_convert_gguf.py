@@ -91,9 +91,9 @@ def test_pre_tokenizer_of_the_file_is_converted(words: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("bloom", "its tokenizer cuts words as 'bloom' (tokenizer.ggml.pre); known are a.x-4.0, "),
-        ("default", "it doesn't say how its tokenizer cuts words (tokenizer.ggml.pre)"),
-        (None, "it doesn't say how its tokenizer cuts words (tokenizer.ggml.pre)"),
+        ("bloom", "unsupported pre-tokenizer 'bloom' (tokenizer.ggml.pre); supported are a.x-4.0, "),
+        ("default", "its pre-tokenizer is unknown (tokenizer.ggml.pre)"),
+        (None, "its pre-tokenizer is unknown (tokenizer.ggml.pre)"),
     ],
 )
 def test_unknown_pre_tokenizers_are_rejected(

@@ -14,7 +14,7 @@ from service.generation.errors import InvalidRequest, PromptTooLong
 from service.generation.prompts.conversation import RawText, RawTokens
 from service.generation.requests.embedding import TextsToEmbed
 from service.prompts.embeddings.embedding import EmbeddingPrompts, EncoderForm
-from tests.engine.fakes import ByteTokenizer
+from tests.engine.byte_tokenizer import ByteTokenizer
 from tests.waiting import GUARD_S
 
 BEGIN, FINISH = 256, 257

@@ -15,7 +15,7 @@ from service.engine.core.step import Step
 from service.generation.caller import ANONYMOUS
 from service.generation.errors import SequenceError
 from service.generation.outputs.output import TokenLogprob
-from tests.engine.fakes import ByteTokenizer
+from tests.engine.byte_tokenizer import ByteTokenizer
 from tests.service.fakes import MODEL, ScriptedRunner, request, running
 
 NUM_CHOICES, NUM_TOKENS, NUM_TOP = 32, 60, 20

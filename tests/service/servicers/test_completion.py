@@ -8,18 +8,11 @@ from typing import Any
 
 import grpc
 import pytest
-from sluice.v1 import (
-    chat_pb2,
-    completion_pb2,
-    completion_pb2_grpc,
-    logprobs_pb2,
-    prompt_pb2,
-    sampling_pb2,
-    serving_pb2,
-)
+from sluice.v1 import chat_pb2, completion_pb2, completion_pb2_grpc, logprobs_pb2, prompt_pb2, sampling_pb2, serving_pb2
 
 from service.contract.generations.completion_fold import CompletionFold
-from tests.engine.fakes import END, until
+from tests.engine.byte_tokenizer import END
+from tests.engine.fakes import until
 from tests.service.deadlines import answered_before_deadline, rejection_at_deadline
 from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, kinds_of, rejection_of, running
 

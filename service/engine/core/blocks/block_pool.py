@@ -5,16 +5,15 @@ A block is an id; the backend stores its keys and values.
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections import Counter, OrderedDict, abc
 from itertools import chain
 from typing import NamedTuple
 
+from service.engine.core.blocks.content_hash import content_hash
 from service.engine.core.blocks.free_runs import FreeRuns
 from service.engine.core.sequences.sequence import NO_BLOCK, Sequence
 from service.engine.interface.cache_group import ONE_GROUP, CacheGroup
-from service.generation.prompts.image import PromptImage
 
 _EXPECTED_TOKENS = 256  # of an answer: adjacent blocks for them are preferred, not reserved
 
@@ -166,7 +165,7 @@ class BlockPool:
 
     def content_hash(self, sequence: Sequence, num_blocks: int) -> bytes:
         """Return the hash of the content of the sequence's first `num_blocks` blocks, which must be full."""
-        return self._content_hash(sequence, num_blocks - 1)
+        return content_hash(sequence, num_blocks - 1, self.block_size)
 
     def num_free_among(self, prefix: CachedPrefix) -> int:
         """Return how many blocks of the prefix no sequence holds."""
@@ -235,7 +234,7 @@ class BlockPool:
                 raise RuntimeError(f"block {block_id} is shared but not full")
             if (num_holders[block_id] > 0) + free[block_id] != 1:
                 raise RuntimeError(f"block {block_id} is {'lost' if not free[block_id] else 'free more than once'}")
-        named = {content_hash: i for i, content_hash in enumerate(self._key_of) if content_hash}
+        named = {key: i for i, key in enumerate(self._key_of) if key}
         if named != self._block_of:
             raise RuntimeError("the index of contents does not agree with the blocks")
 
@@ -288,22 +287,5 @@ class BlockPool:
 
     def _content_key(self, sequence: Sequence, group: int, index: int) -> bytes:
         """Return the key of a group's block with the content of the sequence's full block `index`."""
-        content_hash = self._content_hash(sequence, index)
-        return content_hash + group.to_bytes(2) if group else content_hash
-
-    def _content_hash(self, sequence: Sequence, index: int) -> bytes:
-        """Return the hash of the content of the sequence's full block `index`, chained from its predecessors."""
-        hashes = sequence.block_hashes
-        while len(hashes) <= index:
-            parent = hashes[-1] if hashes else hashlib.sha256(sequence.group.cache_salt.encode()).digest()
-            start = len(hashes) * self.block_size
-            end = start + self.block_size
-            images = [each for each in sequence.request.images if each.overlaps(start, end)]
-            hashes.append(_chain(parent, sequence.token_ids[start:end], images))
-        return hashes[index]
-
-
-def _chain(parent: bytes, token_ids: abc.Sequence[int], images: abc.Iterable[PromptImage]) -> bytes:
-    """Return a block's hash. Images are part of it: different images have the same placeholder tokens."""
-    seen = b"".join(array("q", [image.start, image.end]).tobytes() + image.digest for image in images)
-    return hashlib.blake2b(parent + array("q", token_ids).tobytes() + seen, digest_size=32).digest()
+        content = content_hash(sequence, index, self.block_size)
+        return content + group.to_bytes(2) if group else content

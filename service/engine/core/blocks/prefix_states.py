@@ -11,14 +11,15 @@ from service.engine.core.sequences.sequence_state import SequenceState
 from service.engine.core.step import StepPlan
 
 _LEAST_POWER = 256  # tokens; shorter prompts are not worth a step of their own
+_LEAST_SPACING = 256  # tokens between checkpoints within a prompt, each of which ends a step
 
 
 class PrefixStates:
     """The states of running sequences, and the checkpoints by which later sequences skip a cached prefix.
 
     A checkpoint is taken in a prompt at its last whole block, where it departs from an earlier text whose blocks are
-    cached, and at powers of two from 256 on; in an answer every 64 tokens, of which the latest is kept. A step takes at
-    most one per sequence.
+    cached, at powers of two from 256 on, and as regularly as the slots allow for a cache full of prompts, at most every
+    256 tokens; in an answer every 64 tokens, of which the latest is kept. A step takes at most one per sequence.
     """
 
     def __init__(self, states: StatePool, blocks: BlockPool, *, caches: bool, splits: bool = True) -> None:
@@ -30,6 +31,9 @@ class PrefixStates:
         self._splits = splits
         self._states = states
         self._blocks = blocks
+        num_tokens = blocks.num_blocks * blocks.block_size
+        least = max(_LEAST_SPACING, blocks.block_size, num_tokens // max(states.num_spare, 1))
+        self._spacing = -(-least // _LEAST_SPACING) * _LEAST_SPACING
         blocks.on_evict = states.evict  # a state can only be used with the keys and values before it
 
     @property
@@ -61,12 +65,13 @@ class PrefixStates:
         sequence.state = self._states.start(content)
 
     def limit(self, sequence: Sequence, num_new: int) -> int:
-        """Limit the new tokens of a prompt, so that a step passes only one power of two."""
+        """Limit the new tokens of a prompt, so that a step passes only one checkpoint."""
         start = sequence.num_computed_tokens
         if not self._caches or start >= sequence.num_prompt_tokens:
             return num_new
         power = max(_LEAST_POWER, 1 << start.bit_length())
-        return min(num_new, power + self._blocks.block_size - start)
+        regular = (start // self._spacing + 1) * self._spacing
+        return min(num_new, min(power, regular) + self._blocks.block_size - start)
 
     def plan(self, plan: StepPlan) -> None:
         """Choose the states that a step keeps. Drafts are dropped if no slot is left for the state after them."""
@@ -106,7 +111,7 @@ class PrefixStates:
         """Keep the state at the most useful end of a block that the step passes, if there is one."""
         start, size = sequence.num_computed_tokens, self._blocks.block_size
         end = start + num_new
-        for border in _borders(sequence, end, size):
+        for border in self._borders(sequence, end, size):
             if not max(start, 1) <= border < end or border % size:
                 continue
             content = self._blocks.content_hash(sequence, border // size)
@@ -117,15 +122,15 @@ class PrefixStates:
                 state.rolling = content
             return
 
-
-def _borders(sequence: Sequence, end: int, block_size: int) -> tuple[int, ...]:
-    """Return the positions before `end` at which states are useful, the most useful first."""
-    if sequence.num_computed_tokens >= sequence.num_prompt_tokens:
-        interval = max(CHECKPOINT_INTERVAL, block_size)
-        return ((end - 1) // interval * interval,)
-    power = 1 << max(end - 1, 1).bit_length() - 1
-    last = (sequence.num_prompt_tokens - 1) // block_size * block_size
-    return (sequence.departure, last, power if power >= _LEAST_POWER else 0)
+    def _borders(self, sequence: Sequence, end: int, block_size: int) -> tuple[int, ...]:
+        """Return the positions before `end` at which states are useful, the most useful first."""
+        if sequence.num_computed_tokens >= sequence.num_prompt_tokens:
+            interval = max(CHECKPOINT_INTERVAL, block_size)
+            return ((end - 1) // interval * interval,)
+        power = 1 << max(end - 1, 1).bit_length() - 1
+        last = (sequence.num_prompt_tokens - 1) // block_size * block_size
+        regular = (end - 1) // self._spacing * self._spacing
+        return (sequence.departure, last, power if power >= _LEAST_POWER else 0, regular)
 
 
 def _state_of(sequence: Sequence) -> SequenceState:

@@ -23,6 +23,7 @@ class StatePool:
     def __init__(self, num_slots: int, num_sequences: int, slot_bytes: int = 0) -> None:
         """`num_sequences` is the number of sequences that run at a time, at most `num_slots`."""
         self.num_slots = num_slots
+        self.num_spare = num_slots - num_sequences  # slots for checkpoints while all sequences run
         self.slot_bytes = slot_bytes
         self._num_left = num_sequences  # sequences that can start now, each of which needs a slot
         self._empty = list(range(num_slots - 1, -1, -1))

@@ -7,35 +7,46 @@ when it is sampled.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from service.engine.core.sequences.detokenizer import Detokenizer
+from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
+from service.generation.requests.request import GenerationRequest
 
 
 class PendingOutput:
     """The tokens of one choice in the order of sampling. The tokens between two output ends become an output.
 
-    With `separates_tokens`, each token after the last output end does, too.
+    If the request separates tokens, each token after the last output end does, too.
     """
 
     def __init__(
         self,
-        detokenizer: Detokenizer,
-        output_ends: Iterable[int] = (),
+        request: GenerationRequest,
+        tokenizer: Tokenizer,
         *,
-        choice_index: int = 0,
-        request_index: int = 0,
-        decodes_immediately: bool = False,
-        separates_tokens: bool = False,
+        choice_index: int,
+        request_index: int,
+        num_open_tokens: int,
     ) -> None:
-        """`output_ends` are numbers of generated tokens, in ascending order."""
-        self._detokenizer = detokenizer
-        self._output_ends = deque(output_ends)
+        """`request_index` is the request's among those that were opened together.
+
+        No stop string ends the choice within the first `num_open_tokens` tokens.
+        """
+        stopping = request.stopping
+        self._detokenizer = Detokenizer(
+            tokenizer,
+            stopping.stop,
+            num_open_tokens=num_open_tokens,
+            skip_special_tokens=request.skip_special_tokens,
+            includes_stop=stopping.include_stop_str_in_output,
+        )
+        self._output_ends = deque(request.output_ends.get(choice_index, ()))  # numbers of generated tokens
         self._choice_index = choice_index
         self._request_index = request_index
-        self._decodes_immediately = decodes_immediately
-        self._separates_tokens = separates_tokens
+        self._decodes_immediately = bool(stopping.stop)
+        self._separates_tokens = request.separates_tokens
         self._num_reported = 0  # tokens
         self._token_ids: list[int] = []
         self._times: list[float] = []
@@ -45,6 +56,11 @@ class PendingOutput:
         self._hides_last = False
         self._texts: list[str] = []  # the text of each token, if it is decoded immediately,
         self._ends: list[int] = []  # and the number of characters up to its end
+
+    @property
+    def stop_sequence(self) -> str | None:
+        """The stop string that has ended the text, or None."""
+        return self._detokenizer.stop_sequence
 
     def add(self, token_id: int, now: float, logprob: TokenLogprob | None, batch_size: int, *, is_text: bool) -> None:
         """Append a token. If `is_text` is False, it is left out of the text, which only the last token may be."""
@@ -112,7 +128,7 @@ class PendingOutput:
         prompt_logprobs, self._prompt_logprobs = self._prompt_logprobs, ()
         stop_sequence = None
         if finish_reason is not None:
-            stop_sequence = self._detokenizer.stop_sequence
+            stop_sequence = self.stop_sequence
             if stop_sequence is None:
                 text += self._detokenizer.flush()
         self._num_reported += num_tokens

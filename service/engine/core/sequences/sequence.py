@@ -11,8 +11,8 @@ from array import array
 from collections.abc import Collection
 
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.core.sequences.detokenizer import Detokenizer
 from service.engine.core.sequences.pending_output import PendingOutput
+from service.engine.core.sequences.sequence_cost import SequenceCost
 from service.engine.core.sequences.sequence_state import SequenceState
 from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import ConstraintFailed
@@ -122,25 +122,15 @@ class Sequence:
         self.scheduled: float | None = None  # the start of its first step; instants are of time.monotonic()
         self.first_token: float | None = None
         self.num_preemptions = 0
-        self.compute_s = 0.0  # its share of the time of its steps
-        self.block_s = 0.0  # cache blocks held, times seconds
-        self._billed_until: float | None = None  # for its blocks; None if it holds none
+        self.cost = SequenceCost()
         self._was_redirected = False  # True if a token was replaced so that the text ends within the limit
         self._finished: float | None = None
-        self._detokenizer = Detokenizer(
-            tokenizer,
-            stopping.stop,
-            num_open_tokens=stopping.min_tokens,
-            skip_special_tokens=request.skip_special_tokens,
-            includes_stop=stopping.include_stop_str_in_output,
-        )
         self._pending_output = PendingOutput(
-            self._detokenizer,
-            request.output_ends.get(choice_index, ()),
+            request,
+            tokenizer,
             choice_index=choice_index,
             request_index=group.request_index,
-            decodes_immediately=bool(stopping.stop),
-            separates_tokens=request.separates_tokens,
+            num_open_tokens=stopping.min_tokens,
         )
 
     @property
@@ -227,7 +217,7 @@ class Sequence:
         else:
             constraint_ended = self.constraint is not None and self._advance_constraint(token_id)
             self._pending_output.add(token_id, now, logprob, batch_size, is_text=True)
-            if self._detokenizer.stop_sequence is not None:
+            if self._pending_output.stop_sequence is not None:
                 self.finish_reason = FinishReason.STOP_SEQUENCE
             elif constraint_ended:
                 self.finish_reason = self._end
@@ -247,20 +237,10 @@ class Sequence:
             self.first_token,
             self._finished,
             self.num_preemptions,
-            self.compute_s,
-            self.block_s,
+            self.cost.compute_s,
+            self.cost.block_s,
         )
         return self._pending_output.take(timings, self.group.num_cached_tokens, self.finish_reason)
-
-    def bill(self, compute_s: float, num_blocks: int, began: float, ended: float) -> None:
-        """Add its share of a step, and the time that it has held `num_blocks` blocks since the previous step."""
-        self.compute_s += compute_s
-        self.block_s += num_blocks * (ended - (began if self._billed_until is None else self._billed_until))
-        self._billed_until = ended
-
-    def lose_blocks(self) -> None:
-        """Stop billing for blocks until its next step."""
-        self._billed_until = None
 
     def replace_token(self, token_id: int) -> int:
         """Return the token to append if `token_id` was drawn: another one if the constraint could no longer be met.

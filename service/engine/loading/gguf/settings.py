@@ -97,7 +97,7 @@ class GgufSettings:
             expected = 1 / ((1 - smooth_factor) / scale + smooth_factor)
             if factors.shape == expected.shape and np.allclose(expected, factors, rtol=1e-3):
                 return {"rope_type": "llama3", "factor": scale, **_LLAMA3}
-        raise ModelLoadError(f"{self._file}: {FACTORS} are none of Llama 3.1's, 3.2's or 3.3's")
+        raise ModelLoadError(f"{self._file}: {FACTORS} must be those of Llama 3.1, 3.2 or 3.3")
 
     def _size(self, name: str, *default: int) -> int:
         """Return a size of the architecture's own key. Raise ModelLoadError unless it is in its range."""

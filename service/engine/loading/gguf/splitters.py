@@ -65,11 +65,10 @@ def check_splitter(file: Path, kind: str, name: str) -> None:
         return
     if name in {"", "default"}:
         raise ModelLoadError(
-            f"{file}: it doesn't say how its tokenizer cuts words (tokenizer.ggml.pre); files of newer "
-            "releases of llama.cpp do"
+            f"{file}: its pre-tokenizer is unknown (tokenizer.ggml.pre); convert the model with a newer llama.cpp"
         )
     known = ", ".join(sorted({*_OWN, *_of_transformers()}))
-    raise ModelLoadError(f"{file}: its tokenizer cuts words as {name!r} (tokenizer.ggml.pre); known are {known}")
+    raise ModelLoadError(f"{file}: unsupported pre-tokenizer {name!r} (tokenizer.ggml.pre); supported are {known}")
 
 
 def set_splitter(folder: Path, kind: str, name: str) -> None:

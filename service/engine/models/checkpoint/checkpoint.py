@@ -144,14 +144,14 @@ class Checkpoint:
         if location.shape != tuple(shape):
             raise ModelLoadError(
                 f"{location.file}: {name} has the shape {list(location.shape)}, "
-                f"the configuration asks for {list(shape)}"
+                f"the configuration requires {list(shape)}"
             )
         try:
             tensor = _read(location, part)
         except (OSError, ValueError, KeyError) as error:
             raise ModelLoadError(f"{location.file}: {name} can't be read: {error}") from error
         if tensor is None:
-            raise ModelLoadError(f"{location.file}: {name} can't be read: the file has become shorter")
+            raise ModelLoadError(f"{location.file}: {name} can't be read: the file was truncated")
         self._taken.add(name)
         if self.on_read is not None:
             self.on_read(tensor.nbytes)
@@ -163,9 +163,7 @@ class Checkpoint:
         left = sorted(name for name in self._locations if name not in self._taken and not name.endswith(known))
         if left:
             more = f" and {len(left) - 1} more" if len(left) > 1 else ""
-            raise ModelLoadError(
-                f"{self._locations[left[0]].file}: the model has no use for the tensor {left[0]}{more}"
-            )
+            raise ModelLoadError(f"{self._locations[left[0]].file}: unexpected tensor {left[0]}{more}")
 
 
 def _read(location: _TensorLocation, part: TensorSlice | None) -> npt.NDArray[Any] | None:

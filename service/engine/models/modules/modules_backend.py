@@ -85,8 +85,8 @@ def _layer_shapes(model: Any) -> list[LayerShape]:
         raise UnpagedError(f"a trial step failed: {error}") from error
     config = text_config(model.config)
     if getattr(config, "sliding_window", None) is not None and not trial.has_windows:
-        raise UnpagedError("its windows are known to its masks only")
+        raise UnpagedError("only its masks implement its sliding windows")
     num_layers = config.num_hidden_layers
     if sorted(trial.stored) != list(range(num_layers)):
-        raise UnpagedError(f"{len(trial.stored)} of its {num_layers} layers attend")
+        raise UnpagedError(f"{len(trial.stored)} of its {num_layers} layers call attention")
     return [trial.stored[layer] for layer in range(num_layers)]

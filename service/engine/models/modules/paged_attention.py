@@ -104,7 +104,7 @@ class Trial:
         del scores, sinks
         self.has_windows |= window is not None
         if layer in self.stored:
-            raise UnpagedError(f"layer {layer} attends twice")
+            raise UnpagedError(f"layer {layer} calls attention twice")
         self.stored[layer] = LayerShape(key.shape[1], key.shape[2], value.shape[2])
         return query.new_zeros(*query.shape[:2], value.shape[2])
 

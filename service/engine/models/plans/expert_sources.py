@@ -26,7 +26,7 @@ class ExpertTensors:
     `{}` stands for an expert's index; a tensor whose name has none holds all experts, gate and up together.
     """
 
-    gate: str = "mlp.experts.{}.gate_proj"
+    gate: str = "mlp.experts.{}.gate_proj"  # empty: the experts have no gate
     up: str = "mlp.experts.{}.up_proj"
     down: str = "mlp.experts.{}.down_proj"
     weight: str = ".weight"  # the end of a weight's name, and of a bias' name
@@ -83,14 +83,15 @@ def read_experts(
             yield name, take(stored, shape, None)
             continue
         if stored not in read or read[stored][0] != expert:
-            whole = _fused_shape(shape, plan.layers[int(number)].feed_forward, tensors, is_down=part == "down")
+            is_alone = part == "down" or not tensors.gate
+            whole = _fused_shape(shape, plan.layers[int(number)].feed_forward, tensors, is_alone=is_alone)
             read[stored] = expert, take(stored, whole, TensorSlice(0, expert, expert + 1))[0]
         yield name, np.ascontiguousarray(_part_of(read[stored][1], part, tensors))
 
 
-def _fused_shape(shape: Shape, experts: Any, tensors: ExpertTensors, *, is_down: bool) -> Shape:
+def _fused_shape(shape: Shape, experts: Any, tensors: ExpertTensors, *, is_alone: bool) -> Shape:
     """Return the shape of the tensor that holds all experts, given that of a tensor of the step."""
-    rows = shape[0] if is_down else 2 * shape[0]
+    rows = shape[0] if is_alone else 2 * shape[0]
     each = (rows, *shape[1:])
     return (experts.num_experts, *(each[::-1] if tensors.is_transposed else each))
 
@@ -98,7 +99,7 @@ def _fused_shape(shape: Shape, experts: Any, tensors: ExpertTensors, *, is_down:
 def _part_of(array: NDArray[Any], part: str, tensors: ExpertTensors) -> NDArray[Any]:
     """Return the rows of one expert's weight or bias that belong to gate, up or down."""
     rows = array.T if tensors.is_transposed else array
-    if part == "down":
+    if part == "down" or not tensors.gate:
         return rows
     if tensors.is_interleaved:
         return rows[0::2] if part == "gate" else rows[1::2]

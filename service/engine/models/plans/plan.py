@@ -9,7 +9,7 @@ LARGEST = 3.4028234663852886e38  # float32's largest number: no limit
 NormKind = Literal["rms", "layer"]
 Scores = Literal["softmax", "sigmoid", "chosen_softmax"]
 HeadNorm = Literal["none", "head", "heads", "whole"]
-Recurrence = Literal["short_convolution", "delta_net", "mamba2"]
+Recurrence = Literal["short_convolution", "delta_net", "mamba2", "mamba"]
 GateNorm = Literal["none", "norm_first", "gate_first"]
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "squared_relu", "xielu"]
 
@@ -57,7 +57,7 @@ class RecurrentPlan:
     taps: int  # tokens that the convolution sees, including the present one
     num_heads: int = 1
     num_key_heads: int = 0  # each is shared by consecutive heads; 0 for short_convolution
-    key_dim: int = 0  # 0 for short_convolution
+    key_dim: int = 0  # 0 for short_convolution; of mamba, the numbers of a channel's state
     has_convolution_bias: bool = False
     has_input_bias: bool = False
     has_output_bias: bool = False
@@ -65,6 +65,9 @@ class RecurrentPlan:
     norm_size: int = 1  # numbers that are normalized together
     least_step: float = 0.0  # limits of Mamba2's steps
     most_step: float = LARGEST
+    step_rank: int = 0  # of mamba, the inputs of the product that gives steps; 0 for others
+    has_parameter_norms: bool = False  # of these inputs, of mamba's keys and of its queries
+    parameter_epsilon: float = 0.0  # of these norms
     gate_multiplier: float = 1.0  # on mamba2's projected gates, values, keys, queries and steps
     value_multiplier: float = 1.0
     key_multiplier: float = 1.0
@@ -122,6 +125,7 @@ class ExpertsPlan:
     activation: Activation = "silu"
     swiglu_limit: float = 0.0  # gpt-oss: SwiGLU of limited gate and up, plus 1; 0: activation(gate) * up
     swiglu_alpha: float = 1.0
+    is_gated: bool = True  # activation(gate) * up; otherwise activation(up)
     has_bias: bool = False  # of the experts' matrices
     scores: Scores = "softmax"  # of router logits; chosen_softmax: chosen by logits, normalized over the chosen
     has_router_bias: bool = False

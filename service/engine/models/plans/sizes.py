@@ -20,8 +20,8 @@ def state_bytes(plan: DecoderPlan) -> int:
 
 
 def _state_numbers(mixer: RecurrentPlan) -> int:
-    is_convolution = mixer.kind == "short_convolution"
-    channels = mixer.inner_width + (0 if is_convolution else 2 * mixer.keys_width)
+    has_values_only = mixer.kind in {"short_convolution", "mamba"}
+    channels = mixer.inner_width + (0 if has_values_only else 2 * mixer.keys_width)
     heads = mixer.num_heads * mixer.key_dim * _padded(mixer.value_dim)
     return (mixer.taps - 1) * _padded(channels) + heads
 

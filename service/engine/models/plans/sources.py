@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from service.engine.models.checkpoint.checkpoint import TensorSlice, bits_as_floats
 from service.engine.models.plans.expert_sources import ExpertTensors, is_expert_tensor, read_experts
-from service.engine.models.plans.plan import DecoderPlan, LayerPlan
+from service.engine.models.plans.plan import DecoderPlan, LayerPlan, RecurrentPlan
 
 Shape: TypeAlias = tuple[int, ...]
 Rows: TypeAlias = slice | NDArray[np.intp]
@@ -40,6 +40,7 @@ class Source:
     is_row: bool = False  # a vector that is stored as a matrix of one row
     is_by_head: bool = False  # a vector that is stored as a matrix with a row for each head
     is_convolution: bool = False  # the weights of a convolution [channels, 1, taps], which the step reads by taps
+    is_log_rates: bool = False  # logarithms [channels, key_dim] of the rates, which the step reads by key_dim
     parts: tuple[tuple[str, Shape], ...] = ()  # tensors of the module that `combine` makes the step's tensor of
     combine: Callable[..., NDArray[np.float32]] | None = None
     module_of: Callable[[LayerPlan], str] | None = None  # replaces `module` where it depends on the layer
@@ -75,8 +76,8 @@ class Origin:
     def is_stored_alike(self) -> bool:
         """True if the checkpoint's tensor has the shape and the order of the step's."""
         source = self.source
-        is_reshaped = source.is_row or source.is_by_head or source.is_convolution or source.combine is not None
-        return bool(self.name) and self.rows is None and not is_reshaped
+        is_reshaped = source.is_row or source.is_by_head or source.is_convolution or source.is_log_rates
+        return bool(self.name) and self.rows is None and not is_reshaped and source.combine is None
 
     def with_addend(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return the numbers of the step's tensor, given the checkpoint's."""
@@ -111,8 +112,11 @@ def whole_shapes(shapes: Mapping[str, Shape], origins: Mapping[str, Origin], pla
         if origin.source.is_row:
             whole[origin.name] = (1, rows)
         if origin.source.is_convolution and name.endswith(".weight"):
-            taps = _taps(plan, name)
+            taps = _mixer(plan, name).taps
             whole[origin.name] = (rows // taps, 1, taps)
+        if origin.source.is_log_rates:
+            key_dim = _mixer(plan, name).key_dim
+            whole[origin.name] = (rows // key_dim, key_dim)
         if origin.source.is_by_head:
             head_dim = plan.layers[int(name.removeprefix(_LAYERS).partition(".")[0])].heads.head_dim
             whole[origin.name] = (rows // head_dim, head_dim)
@@ -150,6 +154,8 @@ def read_tensors(
             flat = array.reshape(-1) if origin.source.is_by_head or origin.source.is_row else array
             if flat.ndim == _CONVOLUTION_AXES:
                 flat = np.ascontiguousarray(flat[:, 0].T).reshape(-1)
+            if origin.source.is_log_rates:
+                flat = np.exp(as_floats(flat).T).reshape(-1)
             own = flat if origin.rows is None else np.ascontiguousarray(flat[origin.rows])
             yield name, cut(origin.with_addend(own), part)
     if tensors.experts is not None:
@@ -164,8 +170,8 @@ def cut(array: NDArray[Any], part: TensorSlice | None) -> NDArray[Any]:
     return np.ascontiguousarray(array[(slice(None),) * part.axis + (slice(part.start, part.end),)])
 
 
-def _taps(plan: DecoderPlan, name: str) -> int:
-    return plan.layers[int(name.removeprefix(_LAYERS).partition(".")[0])].mixer.taps
+def _mixer(plan: DecoderPlan, name: str) -> RecurrentPlan:
+    return plan.layers[int(name.removeprefix(_LAYERS).partition(".")[0])].mixer
 
 
 def as_floats(array: NDArray[Any]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""The projections of a layer's attention, and what is done with queries and keys before they meet."""
+"""The projections of a layer's attention to queries, keys and values, with their norms and rotation."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from service.engine.models.plans.families.table import plan_of
-from service.engine.models.plans.plan import AttentionPlan, LayerPlan, PlanUnsupportedError
+from service.engine.models.plans.plan import AttentionPlan, ExpertsPlan, LayerPlan, PlanUnsupportedError
 
 
 def decoder_unsupported_reason(config: Any) -> str | None:
@@ -23,14 +23,15 @@ def decoder_unsupported_reason(config: Any) -> str | None:
 
 
 def _layer_unsupported_reason(layer: LayerPlan) -> str | None:
-    attention = layer.attention
-    if layer.recurrent is not None or layer.feed_forward is None or attention is None:
+    attention, feed_forward = layer.attention, layer.feed_forward
+    if layer.recurrent is not None or feed_forward is None or attention is None:
         return "it has recurrent layers, or layers without attention or feed-forward part"
     if not isinstance(attention, AttentionPlan):
         return "its attention is over latents (kv_lora_rank)"
     reasons = (
         (attention.has_gate or attention.output_multiplier != 1, "its attention has gated or scaled results"),
         (attention.growth, "its queries are scaled by position (llama_4_scaling_beta)"),
+        (isinstance(feed_forward, ExpertsPlan) and not feed_forward.is_gated, "its experts have no gate"),
         (layer.has_attended_norm or layer.has_inner_norm, "it has norms inside of a layer's parts"),
     )
     return next((reason for applies, reason in reasons if applies), None)

@@ -7,9 +7,9 @@ plain; samplers know effects by this table only.
 
 from __future__ import annotations
 
-from service.engine.sampler.effects.early_end import EarlyEnd
 from service.engine.sampler.effects.effect import Effect
 from service.engine.sampler.effects.logit_bias import LogitBias
+from service.engine.sampler.effects.minimum_length import MinimumLength
 from service.engine.sampler.effects.output_constraint import OutputConstraint
 from service.engine.sampler.effects.penalties import Penalties
 from service.engine.sampler.effects.watermark import WatermarkBias
@@ -22,6 +22,6 @@ def effects(watermark: Watermark) -> tuple[Effect, ...]:
         Penalties(),
         LogitBias(),
         WatermarkBias(watermark),
-        EarlyEnd(),
+        MinimumLength(),
         OutputConstraint(),
     )

@@ -6,7 +6,8 @@ import pytest
 
 from service.engine.core.blocks.block_pool import BlockPool, CachedPrefix
 from service.engine.core.sequences.sequence import Sequence
-from tests.engine.fakes import BLOCK_SIZE, group_of, request
+from tests.engine.fakes import group_of, request
+from tests.engine.paged_runner import BLOCK_SIZE
 
 
 def sequence_of(prompt: str, cache_salt: str = "") -> Sequence:

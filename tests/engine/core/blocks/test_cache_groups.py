@@ -11,7 +11,8 @@ from service.engine.core.sequences.sequence import NO_BLOCK, Sequence, choice_se
 from service.engine.interface.cache_group import ONE_GROUP, CacheGroup, max_blocks
 from service.engine.interface.config import max_sequence_len
 from tests.engine.drafters import SumDrafter
-from tests.engine.fakes import BLOCK_SIZE, Bench, config_of, group_of, request, sums
+from tests.engine.fakes import Bench, config_of, group_of, request
+from tests.engine.paged_runner import BLOCK_SIZE, sums
 
 GROUPS = (CacheGroup(), CacheGroup(6))  # with blocks of 4 tokens
 

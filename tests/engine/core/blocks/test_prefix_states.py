@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.engine.drafters import SumDrafter
-from tests.engine.fakes import Bench, StateRunner, config_of, request, sums
+from tests.engine.fakes import Bench, config_of, request
+from tests.engine.paged_runner import StateRunner, sums
 
 BLOCK_SIZE = 16
 
@@ -53,11 +54,22 @@ def test_turns_of_a_chat_find_what_they_share() -> None:
     assert found >= 0.95 * shared
 
 
-def test_a_shared_beginning_is_found_from_the_third_request_on() -> None:
-    """The second request finds a power of two, and keeps the state where it departs from the first."""
-    one, system = bench(), text(1600, 0)
+@pytest.mark.parametrize(("num_states", "second"), [(8 + 57, 1536), (8 + 4, 1024)])
+def test_a_shared_beginning_is_found_from_the_third_request_on(num_states: int, second: int) -> None:
+    """The second request finds a regular checkpoint or, with few slots, a power of two, and keeps its departure."""
+    one, system = bench(num_states), text(1600, 0)
     found = [answer(one, system + text(100, seed + 1))[1] for seed in range(4)]
-    assert found == [0, 1024, 1600, 1600]
+    assert found == [0, second, 1600, 1600]
+
+
+def test_four_thousand_shared_tokens_are_hardly_computed_again() -> None:
+    """With a slot for each 256 tokens of the cache, the second request computes less than 0.06 of the first."""
+    one, system = bench(8 + 57), text(4000, 0)
+    for seed in range(3):
+        answer(one, system + text(24, seed + 1))
+    counts = [sum(num for step in one.runner.steps for name, num in step if name == serial) for serial in range(3)]
+    assert counts[0] >= 4024
+    assert max(counts[1:]) <= 0.06 * counts[0]
 
 
 def test_choices_share_the_computation_of_their_prompt() -> None:
@@ -79,7 +91,7 @@ def test_a_state_is_evicted_with_its_blocks() -> None:
     """A prompt whose blocks were evicted finds nothing, and its slot is free."""
     one = bench(num_blocks=30, max_model_len=400)
     answer(one, text(200, 0))
-    assert one.scheduler.num_cached_states == 1
+    assert one.scheduler.memory.num_cached_states == 1
     for seed in range(1, 5):
         answer(one, text(300, seed))
     assert answer(one, text(200, 0))[1] == 0
@@ -92,7 +104,7 @@ def test_one_slot_per_sequence_suffices() -> None:
     assert [answer(one, prompt)[1] for _ in range(2)] == [0, 0]
     two = bench(num_states=2, max_batch_sequences=2)
     answer(two, prompt)
-    assert two.scheduler.num_cached_states == 1
+    assert two.scheduler.memory.num_cached_states == 1
     for _ in range(2):
         two.add(request(prompt, max_tokens=3, ignore_eos=True))
     two.run()

@@ -21,7 +21,8 @@ from service.generation.errors import SequenceError
 from service.generation.outputs.output import FinishReason
 from service.generation.requests.parameters import LogprobsOptions
 from tests.engine.drafters import SumDrafter
-from tests.engine.fakes import Bench, Clock, PagedRunner, config_of, group_of, request, say, sums
+from tests.engine.fakes import Bench, Clock, config_of, group_of, request
+from tests.engine.paged_runner import PagedRunner, say, sums
 
 
 class RowTimedRunner(PagedRunner):

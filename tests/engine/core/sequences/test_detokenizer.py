@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engine.core.sequences.detokenizer import Detokenizer
-from tests.engine.fakes import CONTROL, ByteTokenizer, ChunkTokenizer
+from tests.engine.byte_tokenizer import CONTROL, ByteTokenizer, ChunkTokenizer
 
 
 def every_split(data: bytes) -> Iterator[list[bytes]]:

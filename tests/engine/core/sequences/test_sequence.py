@@ -13,7 +13,8 @@ from service.generation.errors import ConstraintFailed
 from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 from service.generation.requests.parameters import LogprobsOptions, StopParams
 from service.generation.requests.request import GenerationRequest
-from tests.engine.fakes import CONTROL, END, group_of, request
+from tests.engine.byte_tokenizer import CONTROL, END
+from tests.engine.fakes import group_of, request
 
 
 class OneWord:

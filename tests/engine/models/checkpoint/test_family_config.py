@@ -25,11 +25,14 @@ SIZES = {
     "num_attention_heads": 4,
     "max_position_embeddings": 256,
 }
+# Sizes that don't fit the defaults of a type's other fields.
+OWN_SIZES: dict[str, dict[str, Any]] = {"mamba2": {"num_heads": 4, "head_dim": 32}}
 LONGROPE = {"type": "longrope", "short_factor": [1.5] * 8, "long_factor": [4.0] * 8}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 # Files that older versions of transformers wrote, and uncommon ones.
 FILES: dict[str, tuple[str, dict[str, Any]]] = {
     "apertus, rope_theta": ("apertus", {"rope_theta": 5e5}),
+    "bamba, attention": ("bamba", {"attn_layer_indices": [2, 5], "mamba_d_head": "auto", "time_step_limit": None}),
     "cohere2, pattern": ("cohere2", {"sliding_window_pattern": 3}),
     "cwm, rotation": ("cwm", {"sliding_window": 9, "rope_scaling": LLAMA3 | {"rope_theta": 1e5}}),
     "dots1": (
@@ -40,6 +43,8 @@ FILES: dict[str, tuple[str, dict[str, Any]]] = {
     "exaone4, no window": ("exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 7}),
     "exaone4, pattern": ("exaone4", {"sliding_window_pattern": 2, "num_key_value_heads": 2}),
     "exaone_moe": ("exaone_moe", {"num_experts": 8, "first_k_dense_replace": 2, "layer_types": None}),
+    "falcon_h1, sizes": ("falcon_h1", {"mamba_d_ssm": None, "mamba_n_heads": 4, "mamba_rms_norm": True}),
+    "falcon_mamba, rank": ("falcon_mamba", {"time_step_rank": "auto", "expand": 3}),
     "falcon": ("falcon", {"multi_query": False, "bias": True, "rope_theta": 5e4}),
     "gemma, old activation": ("gemma", {"hidden_act": "gelu", "hidden_activation": None}),
     "gemma2, untied": ("gemma2", {"tie_word_embeddings": False, "query_pre_attn_scalar": 144}),
@@ -58,9 +63,22 @@ FILES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt_neox, old rotation": ("gpt_neox", {"rotary_pct": 0.5, "rotary_emb_base": 5e4, "rope_theta": 7.0}),
     "gpt_oss, layers": ("gpt_oss", {"layer_types": ["full_attention"] * 7, "rope_scaling": {"rope_type": "default"}}),
     "granite_swa, bases": ("granite_swa", {"layer_rope_theta": [0, 1e4, 1e4, 1e4, 0, 5e5, 1e4]}),
+    "granitemoehybrid, old names": (
+        "granitemoehybrid",
+        {"layer_types": ["mamba", "attention"] * 3 + ["mamba"], "num_local_experts": 0, "rope_theta": 5e5},
+    ),
     "hunyuan_v1_moe": ("hunyuan_v1_moe", {"num_experts_per_tok": 2, "num_experts": 4}),
     "hyperclovax": ("hyperclovax", {"attention_multiplier": None, "head_dim": 32}),
     "internlm3, old names": ("internlm3", {"qkv_bias": True, "bias": True, "head_dim": None}),
+    "jamba, periods": ("jamba", {"attn_layer_period": 3, "attn_layer_offset": 1, "num_experts": 1}),
+    "lfm2, old names": (
+        "lfm2",
+        {"full_attn_idxs": [1, 4], "block_ff_dim": 80, "tie_embedding": False, "rope_theta": 5e5, "conv_bias": True},
+    ),
+    "nemotron_h, pattern": (
+        "nemotron_h",
+        {"hybrid_override_pattern": "M-ME*-M", "mamba_n_groups": 4, "mamba_dt_min": 0.01, "n_shared_experts": 1},
+    ),
     "nemotron": ("nemotron", {"partial_rotary_factor": 0.25}),
     "olmo3, old rotation": ("olmo3", {"rope_theta": 1e4, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
     "olmo3, yarn": (
@@ -70,6 +88,7 @@ FILES: dict[str, tuple[str, dict[str, Any]]] = {
     "phi3, longrope": ("phi3", {"rope_scaling": LONGROPE, "original_max_position_embeddings": 64, "rope_theta": 5e3}),
     "phi3, window": ("phi3", {"sliding_window": 33, "num_key_value_heads": 2, "partial_rotary_factor": 0.5}),
     "qwen2_moe, windows": ("qwen2_moe", {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 4}),
+    "qwen3_next, pattern": ("qwen3_next", {"full_attention_interval": 3, "partial_rotary_factor": 0.5}),
     "qwen3_moe": ("qwen3_moe", {"num_experts": 8, "mlp_only_layers": [1], "decoder_sparse_step": 2}),
     "smollm3, windows": ("smollm3", {"use_sliding_window": True, "sliding_window": 9, "no_rope_layer_interval": 2}),
     "stablelm": ("stablelm", {"use_qkv_bias": True, "num_key_value_heads": 4}),
@@ -100,7 +119,7 @@ def assert_equal(raw: dict[str, Any]) -> None:
     assert plan_or_none(ours) == plan_or_none(theirs)
     assert max_stable_positions(ours) == max_stable_positions(theirs)
     for name in ("vocab_size", "max_position_embeddings", "eos_token_id", "architectures", "model_type"):
-        assert getattr(ours, name) == getattr(theirs, name), name
+        assert getattr(ours, name, None) == getattr(theirs, name, None), name
 
 
 @pytest.mark.parametrize("kind", FAMILY_DEFAULTS)
@@ -114,7 +133,7 @@ def test_a_whole_file_gives_the_plan_of_transformers(kind: str) -> None:
 @pytest.mark.parametrize("kind", FAMILY_DEFAULTS)
 def test_what_a_file_leaves_out_has_the_defaults_of_transformers(kind: str) -> None:
     """A file with nothing but sizes has the same plan."""
-    assert_equal({"model_type": kind, **SIZES})
+    assert_equal({"model_type": kind, **SIZES, **OWN_SIZES.get(kind, {})})
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -52,11 +52,11 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing tensor": (lambda folder: edit(folder, lambda t: t.pop(NAME)), f"{NAME} is missing"),
     "wrong shape": (
         lambda folder: edit(folder, lambda t: t.update({NAME: t[NAME].t().contiguous()})),
-        rf"{FILE}: {NAME} has the shape \[64, 96\], the configuration asks for \[96, 64\]",
+        rf"{FILE}: {NAME} has the shape \[64, 96\], the configuration requires \[96, 64\]",
     ),
     "unexpected tensor": (
         lambda folder: edit(folder, lambda t: t.update({"model.surprise": torch.zeros(2)})),
-        f"{FILE}: the model has no use for the tensor model.surprise",
+        f"{FILE}: unexpected tensor model.surprise",
     ),
 }
 
@@ -82,7 +82,7 @@ def test_a_file_that_is_cut_short_while_it_is_read_is_refused(folder: Path) -> N
     checkpoint = Checkpoint(folder)
     truncate(folder)
     last = checkpoint.describe()[-1]
-    with pytest.raises(ModelLoadError, match=f"{FILE}: {last[0]} can't be read: the file has become shorter"):
+    with pytest.raises(ModelLoadError, match=f"{FILE}: {last[0]} can't be read: the file was truncated"):
         checkpoint.take(*last[:2])
 
 

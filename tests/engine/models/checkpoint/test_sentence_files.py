@@ -83,7 +83,7 @@ def test_files_of_other_families_and_layouts_are_read(tmp_path: Path) -> None:
         ),
         (
             {"config_sentence_transformers": {"prompts": {}, "default_prompt_name": "query"}},
-            "default_prompt_name 'query' is none of the prompts",
+            "default_prompt_name 'query' is not one of the prompts",
         ),
         ({"config_sentence_transformers": {"prompts": ["query: "]}}, "prompts must be an object of texts"),
         ({"config": {"matryoshka_dimensions": [64, "32"]}, "pooling": MEAN}, "must be a list of numbers of components"),

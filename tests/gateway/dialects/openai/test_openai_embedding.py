@@ -15,7 +15,7 @@ from gateway.dialects.openai.embedding import OpenAIEmbeddingTranslator
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
-from tests.gateway.fakes_raw import VECTORS
+from tests.gateway.fake_services import VECTORS
 
 
 def parse(**fields: Any) -> ParsedRequest[embedding_pb2.EmbedRequest]:

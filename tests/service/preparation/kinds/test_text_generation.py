@@ -14,7 +14,7 @@ from service.generation.outputs.output import FinishReason, GenerationOutput, Ti
 from service.generation.requests.request import GenerationRequest
 from service.prompting.preparation import Preparation
 from service.prompts.preparing.workers import WorkerLimits, Workers
-from tests.engine.fakes import ByteTokenizer
+from tests.engine.byte_tokenizer import ByteTokenizer
 from tests.service.preparation.fakes import Exchange, exchange
 
 Text: TypeAlias = Exchange[

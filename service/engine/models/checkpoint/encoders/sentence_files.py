@@ -149,7 +149,7 @@ def _prompts(file: Path) -> tuple[dict[str, str], str]:
         raise ModelLoadError(f"{file}: prompts must be an object of texts")
     name = raw.get("default_prompt_name")
     if name is not None and name not in prompts:
-        raise ModelLoadError(f"{file}: default_prompt_name {name!r} is none of the prompts")
+        raise ModelLoadError(f"{file}: default_prompt_name {name!r} is not one of the prompts")
     return prompts, prompts.get(name, "")
 
 

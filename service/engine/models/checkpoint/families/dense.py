@@ -1,4 +1,4 @@
-"""The defaults of types whose feed-forward parts are dense."""
+"""The defaults of types with RMS norms and without experts, except for those of Gemma."""
 
 from __future__ import annotations
 
@@ -39,31 +39,6 @@ _MINISTRAL3_ROPE: Final = {
     "original_max_position_embeddings": 16_384,
 }
 _WITHOUT_BIAS: Final = {name: value for name, value in LLAMA.items() if name != "attention_bias"}
-_GEMMA: Final = LLAMA | {
-    "head_dim": 256,
-    "hidden_act": "gelu_pytorch_tanh",
-    "tie_word_embeddings": True,
-    "eos_token_id": 1,
-    "use_bidirectional_attention": None,
-}
-_GEMMA2: Final = {name: value for name, value in _GEMMA.items() if name != "hidden_act"} | {
-    "num_key_value_heads": 4,
-    "hidden_activation": "gelu_pytorch_tanh",
-    "query_pre_attn_scalar": 256,
-    "sliding_window": 4096,
-    "layer_types": None,
-    "attn_logit_softcapping": 50.0,
-    "final_logit_softcapping": 30.0,
-}
-_COHERE: Final = {
-    "num_key_value_heads": None,
-    "hidden_act": "silu",
-    "layer_norm_eps": 1e-5,
-    "logit_scale": 0.0625,
-    "tie_word_embeddings": True,
-    "attention_bias": False,
-    "eos_token_id": 255_001,
-}
 _GLM: Final = LLAMA | {
     "head_dim": 128,
     "num_key_value_heads": 2,
@@ -88,24 +63,6 @@ _APERTUS_ROPE: Final = {
     "low_freq_factor": 1.0,
     "high_freq_factor": 4.0,
 }
-_PERSIMMON: Final = {
-    "hidden_act": "relu2",
-    "layer_norm_eps": 1e-5,
-    "tie_word_embeddings": False,
-    "qk_layernorm": True,
-    "eos_token_id": 2,
-}
-
-
-def _gemma(fields: Fields) -> None:
-    if fields["hidden_act"] == "gelu":  # in the first files, whose models were trained with the tanh kind
-        fields["hidden_act"] = "gelu_pytorch_tanh"
-
-
-def _gemma3(fields: Fields) -> None:
-    every_nth_is_full(6, "sliding_window_pattern")(fields)
-    if fields["use_bidirectional_attention"]:  # the window covers the tokens before and after
-        fields["sliding_window"] = fields["sliding_window"] // 2 + 1
 
 
 def _glm(fields: Fields) -> None:
@@ -138,13 +95,6 @@ def _hyperclovax(fields: Fields) -> None:
         fields["attention_multiplier"] = head_dim**-0.5
 
 
-def _falcon(fields: Fields) -> None:
-    if fields["num_kv_heads"] is None:
-        fields["num_kv_heads"] = fields["num_attention_heads"]
-    if fields["ffn_hidden_size"] is None:
-        fields["ffn_hidden_size"] = 4 * fields["hidden_size"]
-
-
 def _smollm3(fields: Fields) -> None:
     if fields["no_rope_layers"] is None:
         interval = fields["no_rope_layer_interval"]
@@ -168,11 +118,6 @@ DENSE: Final = {
     "bitnet": FamilyDefaults(
         fields=LLAMA | {"num_key_value_heads": 5, "hidden_act": "relu2", "rms_norm_eps": 1e-5, "eos_token_id": 128_001},
         rope_theta=500_000.0,
-    ),
-    "cohere": FamilyDefaults(fields=_COHERE | {"use_qk_norm": False}, rope_theta=500_000.0),
-    "cohere2": FamilyDefaults(
-        fields=_COHERE | {"layer_types": None, "sliding_window": 4096},
-        complete=every_nth_is_full(4, "sliding_window_pattern"),
     ),
     "cwm": FamilyDefaults(
         fields=_WITHOUT_BIAS
@@ -211,47 +156,8 @@ DENSE: Final = {
         },
         complete=_exaone4,
     ),
-    "falcon": FamilyDefaults(
-        fields={
-            "activation": "gelu",
-            "alibi": False,
-            "bias": False,
-            "eos_token_id": 11,
-            "ffn_hidden_size": None,
-            "layer_norm_epsilon": 1e-5,
-            "multi_query": True,
-            "new_decoder_architecture": False,
-            "num_kv_heads": None,
-            "num_ln_in_parallel_attn": None,
-            "parallel_attn": True,
-            "tie_word_embeddings": True,
-        },
-        complete=_falcon,
-    ),
-    "gemma": FamilyDefaults(fields=_GEMMA | {"num_key_value_heads": 16}, complete=_gemma),
-    "gemma2": FamilyDefaults(fields=_GEMMA2, complete=every_nth_is_full(2)),
-    "gemma3_text": FamilyDefaults(
-        fields=_GEMMA2 | {"attn_logit_softcapping": None, "final_logit_softcapping": None},
-        complete=_gemma3,
-        rope_theta=1_000_000.0,
-        local_theta=10_000.0,
-        local_theta_name="rope_local_base_freq",
-    ),
     "glm": FamilyDefaults(fields=_GLM, complete=_glm, rotated_share=0.5),
     "glm4": FamilyDefaults(fields=_GLM, complete=_glm, rotated_share=0.5),
-    "gpt_neox": FamilyDefaults(
-        fields={
-            "attention_bias": True,
-            "eos_token_id": 2,
-            "hidden_act": "gelu",
-            "layer_norm_eps": 1e-5,
-            "tie_word_embeddings": False,
-            "use_parallel_residual": True,
-        },
-        rotated_share=0.25,
-        theta_name="rotary_emb_base",
-        share_name="rotary_pct",
-    ),
     "granite": FamilyDefaults(fields=GRANITE | {"mlp_bias": False}),
     "granite_swa": FamilyDefaults(
         fields=GRANITE
@@ -283,18 +189,6 @@ DENSE: Final = {
     "iquestcoder": FamilyDefaults(
         fields=LLAMA | {"head_dim": 128, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "mlp_bias": False}
     ),
-    "jais2": FamilyDefaults(
-        fields={
-            "num_key_value_heads": None,
-            "head_dim": None,
-            "hidden_act": "relu2",
-            "layer_norm_eps": 1e-5,
-            "tie_word_embeddings": False,
-            "attention_bias": True,
-            "mlp_bias": True,
-            "eos_token_id": 150_024,
-        }
-    ),
     "ministral": FamilyDefaults(
         fields=_WITHOUT_BIAS | {"head_dim": None, "num_key_value_heads": 8, "layer_types": None, "sliding_window": 4096}
     ),
@@ -303,31 +197,12 @@ DENSE: Final = {
         | {"head_dim": 128, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "sliding_window": None},
         rope=_MINISTRAL3_ROPE,
     ),
-    "nemotron": FamilyDefaults(
-        fields={
-            "num_key_value_heads": None,
-            "head_dim": None,
-            "hidden_act": "relu2",
-            "norm_eps": 1e-5,
-            "tie_word_embeddings": False,
-            "attention_bias": False,
-            "mlp_bias": False,
-            "eos_token_id": 3,
-        },
-        rotated_share=0.5,
-    ),
-    "olmo": FamilyDefaults(fields={n: v for n, v in _OLMO.items() if n != "rms_norm_eps"} | {"clip_qkv": None}),
     "olmo2": FamilyDefaults(fields=_OLMO | {"rms_norm_eps": 1e-5}),
     "olmo3": FamilyDefaults(
         fields=_OLMO | {"rms_norm_eps": 1e-5, "layer_types": None, "sliding_window": 4096},
         complete=every_nth_is_full(4),
         rope_theta=500_000.0,
         local_theta=500_000.0,
-    ),
-    "persimmon": FamilyDefaults(fields=_PERSIMMON, rotated_share=0.5),
-    "phi": FamilyDefaults(
-        fields=_PERSIMMON | {"num_key_value_heads": None, "hidden_act": "gelu_new", "qk_layernorm": False},
-        rotated_share=0.5,
     ),
     "phi3": FamilyDefaults(
         fields=_WITHOUT_BIAS
@@ -364,33 +239,5 @@ DENSE: Final = {
         },
         complete=_smollm3,
         rope_theta=2_000_000.0,
-    ),
-    "stablelm": FamilyDefaults(
-        fields={
-            "num_key_value_heads": 32,
-            "hidden_act": "silu",
-            "layer_norm_eps": 1e-5,
-            "tie_word_embeddings": False,
-            "qk_layernorm": False,
-            "use_parallel_residual": False,
-            "use_qkv_bias": False,
-            "eos_token_id": 0,
-        },
-        rotated_share=0.25,
-    ),
-    "starcoder2": FamilyDefaults(
-        fields={
-            "num_key_value_heads": 2,
-            "hidden_act": "gelu_pytorch_tanh",
-            "norm_epsilon": 1e-5,
-            "tie_word_embeddings": True,
-            "use_bias": True,
-            "sliding_window": None,
-            "eos_token_id": 50_256,
-        }
-    ),
-    "vaultgemma": FamilyDefaults(
-        fields={name: value for name, value in _GEMMA2.items() if name != "use_bidirectional_attention"},
-        complete=every_nth_is_full(2),
     ),
 }

@@ -8,11 +8,12 @@ from typing import Any, Final
 from service.engine.models.checkpoint.families.dense import DENSE
 from service.engine.models.checkpoint.families.experts import EXPERTS
 from service.engine.models.checkpoint.families.family_defaults import FamilyDefaults, Fields, UncommonConfigError
+from service.engine.models.checkpoint.families.gemma import GEMMA
 from service.engine.models.checkpoint.families.latents import LATENTS
+from service.engine.models.checkpoint.families.layer_norms import LAYER_NORMS
+from service.engine.models.checkpoint.families.recurrent import RECURRENT
 
-FAMILY_DEFAULTS: Final = DENSE | EXPERTS | LATENTS
-_STATED: Final = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings")
-_SIZES: Final = {"falcon": ()}  # the other types state their intermediate_size, too
+FAMILY_DEFAULTS: Final = DENSE | LAYER_NORMS | GEMMA | EXPERTS | LATENTS | RECURRENT
 _KINDS: Final = ("full_attention", "sliding_attention")
 _SCALED: Final = ("llama3", "yarn", "longrope")  # kinds of rotation with a trained length
 _TRAINED: Final = "original_max_position_embeddings"
@@ -31,8 +32,7 @@ def family_config(raw: dict[str, Any]) -> FamilyConfig | None:
     if kind not in FAMILY_DEFAULTS or "per_layer_config" in raw:
         return None
     defaults = FAMILY_DEFAULTS[kind]
-    stated = (*_STATED, *_SIZES.get(kind, ("intermediate_size",)))
-    if not all(type(raw.get(name)) is int and raw[name] > 0 for name in stated):
+    if not all(type(raw.get(name)) is int and raw[name] > 0 for name in defaults.stated):
         return None
     try:
         return FamilyConfig(**_fields(raw, defaults))
@@ -51,7 +51,8 @@ def _fields(raw: dict[str, Any], defaults: FamilyDefaults) -> Fields:
         if not _fits(fields[name], default):
             raise UncommonConfigError(name)
     kinds = fields.get("layer_types")
-    if kinds is not None and (len(kinds) != fields["num_hidden_layers"] or not set(kinds) <= set(_KINDS)):
+    num_layers = fields.get("num_hidden_layers")
+    if kinds is not None and (num_layers not in (None, len(kinds)) or not set(kinds) <= set(defaults.kinds)):
         raise UncommonConfigError("layer_types")
     fields["rope_parameters"] = _rope_by_kind(raw, defaults) if defaults.local_theta else _rope(raw, fields, defaults)
     defaults.complete(fields)
@@ -80,7 +81,7 @@ def _rope(raw: dict[str, Any], fields: Fields, defaults: FamilyDefaults) -> dict
     share = raw.get(defaults.share_name, defaults.rotated_share)
     if share is not None:
         rope.setdefault("partial_rotary_factor", share)
-    _complete(rope, fields["max_position_embeddings"])
+    _complete(rope, fields.get("max_position_embeddings"))
     if rope["rope_type"] in _SCALED and _TRAINED in defaults.fields:
         rope[_TRAINED] = fields[_TRAINED]
     return rope
@@ -98,7 +99,7 @@ def _rope_by_kind(raw: dict[str, Any], defaults: FamilyDefaults) -> dict[str, An
     return ropes
 
 
-def _complete(rope: dict[str, Any], max_positions: int) -> None:
+def _complete(rope: dict[str, Any], max_positions: int | None) -> None:
     rope.setdefault("rope_type", rope.get("type", "default"))
     if rope["rope_type"] in _SCALED:
         rope.setdefault(_TRAINED, max_positions)

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 Fields: TypeAlias = dict[str, Any]
+
+
+STATED: Final = (
+    *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
+    "max_position_embeddings",
+)
 
 
 class UncommonConfigError(Exception):
@@ -27,6 +33,8 @@ class FamilyDefaults:
     share_name: str = "partial_rotary_factor"
     local_theta: float | None = None  # base of sliding layers, which have parameters of their own; None: one for all
     local_theta_name: str = ""
+    kinds: tuple[str, ...] = ("full_attention", "sliding_attention")  # of layers, in layer_types
+    stated: tuple[str, ...] = STATED  # positive integers that a file must have
 
 
 def every_nth_is_full(period: int, name: str = "") -> Callable[[Fields], None]:

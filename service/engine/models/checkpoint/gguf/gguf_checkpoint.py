@@ -40,7 +40,7 @@ class GgufCheckpoint(Checkpoint):
                 if tensor.name == FACTORS:
                     continue
                 if (name := checkpoint_name(tensor.name)) is None:
-                    raise ModelLoadError(f"{header.file}: the tensor {tensor.name} isn't known of {self._architecture}")
+                    raise ModelLoadError(f"{header.file}: {self._architecture} has no tensor {tensor.name}")
                 if name in self._tensors:
                     raise ModelLoadError(f"{header.file}: the tensor {tensor.name} is in two of the files")
                 self._tensors[name] = tensor
@@ -109,7 +109,7 @@ class GgufCheckpoint(Checkpoint):
         left = sorted(name for name in self._tensors if name not in self._taken and not name.endswith(known))
         if left:
             tensor = self._tensors[left[0]]
-            raise ModelLoadError(f"{tensor.file}: the model has no use for the tensor {tensor.name}")
+            raise ModelLoadError(f"{tensor.file}: unexpected tensor {tensor.name}")
 
     def digest(self) -> str:
         """Return a hash of names, shapes, types and samples of each file."""
@@ -124,7 +124,7 @@ class GgufCheckpoint(Checkpoint):
         tensor = self._found(name)
         if tensor.shape != tuple(shape):
             raise ModelLoadError(
-                f"{tensor.file}: {tensor.name} has the shape {list(tensor.shape)}, the metadata asks for {list(shape)}"
+                f"{tensor.file}: {tensor.name} has the shape {list(tensor.shape)}, the metadata requires {list(shape)}"
             )
         return tensor
 
@@ -143,7 +143,7 @@ def _read(tensor: GgufTensor, first: int, end: int) -> npt.NDArray[np.uint8]:
             while view:
                 num_read = os.preadv(file.fileno(), [view], offset)
                 if num_read == 0:
-                    raise ModelLoadError(f"{tensor.file}: {tensor.name} can't be read: the file has become shorter")
+                    raise ModelLoadError(f"{tensor.file}: {tensor.name} can't be read: the file was truncated")
                 view, offset = view[num_read:], offset + num_read
     except OSError as error:
         raise ModelLoadError(f"{tensor.file}: {tensor.name} can't be read: {error}") from error

@@ -69,7 +69,7 @@ class PackedCheckpoint(Checkpoint):
             return super().take(name, shape, part)
         if weight.shape != tuple(shape):
             raise ModelLoadError(
-                f"{self.folder}: {name} has the shape {list(weight.shape)}, the configuration asks for {list(shape)}"
+                f"{self.folder}: {name} has the shape {list(weight.shape)}, the configuration requires {list(shape)}"
             )
         if part is not None and part.axis == 0 and weight.is_sliceable:
             return self._dequantized(weight, part)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
+from service.engine.models.plans.expert_sources import ExpertTensors
 from service.engine.models.plans.families.experts.granitemoe import LOADED_EXPERTS, SHARED, STORED_EXPERTS
-from service.engine.models.plans.families.experts.layers import experts_of
+from service.engine.models.plans.families.experts.layers import experts_of, sigmoid_experts_of
 from service.engine.models.plans.families.granite import granite_attention, granite_multipliers
 from service.engine.models.plans.family import (
     Family,
@@ -130,7 +132,18 @@ def _nemotron(config: Any) -> DecoderPlan:
         "full_attention": LayerPlan(attention=attention_of(config, rotary=-1), has_mlp_norm=False),
         "mlp": LayerPlan(feed_forward=dense, has_attention_norm=False),
     }
-    kinds = kinds_in(config, tuple(layers))
+    kinds = kinds_in(config, (*layers, "moe"))
+    if "moe" in kinds:
+        require(config, "moe_latent_size", None)
+        require(config, "mlp_bias", False)
+        experts = sigmoid_experts_of(
+            config,
+            is_gated=False,
+            activation=dense.activation,
+            num_experts=config.n_routed_experts,
+            shared_width=config.moe_shared_expert_intermediate_size,
+        )
+        layers["moe"] = LayerPlan(feed_forward=experts, has_attention_norm=False)
     return decoder_of(config, [layers[kind] for kind in kinds], rotary=(), norm_epsilon=config.layer_norm_epsilon)
 
 
@@ -154,6 +167,9 @@ _STORED_NEMOTRON: Final = _MAMBA2 | {
     **{f"self_attn.{name}_proj": Source(f"mixer.{name}_proj") for name in "qkvo"},
     "mlp.up_proj": Source("mixer.up_proj"),
     "mlp.down_proj": Source("mixer.down_proj"),
+    "mlp.gate": Source("mixer.gate"),
+    "mlp.gate.e_score_correction_bias": Source("mixer.gate.e_score_correction_bias"),
+    **{f"mlp.shared_expert.{name}_proj": Source(f"mixer.shared_experts.{name}_proj") for name in ("up", "down")},
 }
 _LOADED_NEMOTRON: Final = _STORED_NEMOTRON | {
     "model.embed_tokens": Source("model.embeddings"),
@@ -171,6 +187,9 @@ _GRANITE: Final = recurrent_sources("mamba") | {
     "mlp.down_proj": Source("shared_mlp.output_linear"),
 }
 
+_STORED: Final = Tensors(modules=_STORED_NEMOTRON, layers="backbone.layers.{}.", predictors=("mtp.",))
+_EXPERT: Final = "mixer.experts.{}."
+
 FAMILIES: Final = (
     Family(types=("mamba2",), plan=_mamba2, tensors=Tensors(modules=_MAMBA2, layers="backbone.layers.{}.")),
     Family(types=("bamba",), plan=_bamba, tensors=Tensors(modules=recurrent_sources("mamba") | FEED_FORWARD)),
@@ -187,7 +206,14 @@ FAMILIES: Final = (
     Family(
         types=("nemotron_h",),
         plan=_nemotron,
-        tensors=Tensors(modules=_LOADED_NEMOTRON, predictors=("mtp.",)),
-        alternatives=(Tensors(modules=_STORED_NEMOTRON, layers="backbone.layers.{}.", predictors=("mtp.",)),),
+        tensors=Tensors(
+            modules=_LOADED_NEMOTRON,
+            experts=ExpertTensors(gate="", up="mixer.experts.up_proj", down="mixer.experts.down_proj", weight=""),
+            predictors=("mtp.",),
+        ),
+        alternatives=(
+            replace(_STORED, experts=ExpertTensors(gate="", up=_EXPERT + "up_proj", down=_EXPERT + "down_proj")),
+            _STORED,
+        ),
     ),
 )

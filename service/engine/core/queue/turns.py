@@ -1,0 +1,88 @@
+"""The turns of API keys in one step: each computes its running prompts before it starts another request.
+
+The oldest prompt of a key is first, then the shortest one. While a prompt is much longer than one behind it, it gets
+half of the tokens that are left: a long prompt takes at most twice as long, and a short one does not wait for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import abc, deque
+from itertools import chain, islice
+from operator import attrgetter
+
+from service.engine.core.queue.fair_queue import FairQueue, KeyQueue
+from service.engine.core.sequences.sequence import Sequence
+
+_MUCH_LONGER = 2.0
+_MIN_HALF = 16  # tokens: smaller chunks cost several times as much per token
+_NUM_NEXT = 8  # queued sequences that are compared with the one before them
+_by_rank = attrgetter("rank")
+
+
+class Turns:
+    """The keys that have prompts for a step.
+
+    The key with the least service is next. With `is_wanted`, only sequences for which it returns True are computed, and
+    the key whose first token is due first is next.
+    """
+
+    def __init__(
+        self,
+        prefills: abc.Iterable[Sequence],
+        queue: FairQueue,
+        is_wanted: abc.Callable[[Sequence], bool] | None,
+        *,
+        may_start: bool,
+    ) -> None:
+        """`prefills` are running sequences; `may_start` decides whether queued ones have turns, too."""
+        self._prefilling: dict[KeyQueue, deque[Sequence]] = {}
+        for sequence in prefills:
+            self._prefilling.setdefault(queue.key_of(sequence), deque()).append(sequence)
+        for key, running in self._prefilling.items():
+            if len(running) > 1:
+                self._prefilling[key] = deque([running[0], *sorted(islice(running, 1, None), key=_by_length)])
+        others = [key for key in queue.active if key.waiting] if may_start else []
+        self._keys = list(dict.fromkeys([*self._prefilling, *others]))
+        self._is_wanted = is_wanted
+
+    def next(self) -> KeyQueue | None:
+        """Return the next key, or None if none is left."""
+        if not self._keys or self._is_wanted is None:
+            return min(self._keys, key=_by_rank, default=None)
+        due = {}
+        for key in self._keys:
+            queued = self._prefilling.get(key) or key.waiting
+            if queued and self._is_wanted(queued[0]):
+                due[key] = queued[0].due, key.rank
+        self._keys = list(due)
+        return min(due, key=lambda key: due[key], default=None)
+
+    def take(self, key: KeyQueue) -> Sequence | None:
+        """Remove and return the key's next running sequence, or None if it has none."""
+        return self._prefilling[key].popleft() if self._prefilling.get(key) else None
+
+    def limit(self, key: KeyQueue, sequence: Sequence, num_left: int) -> int:
+        """Return how many of `num_left` tokens a sequence of the key may compute in this turn."""
+        half = num_left // 2
+        if half < _MIN_HALF or sequence.due < math.inf:
+            return num_left
+        longest = sequence.num_lacking / _MUCH_LONGER
+        following = chain(self._prefilling.get(key, ()), islice(key.waiting, _NUM_NEXT))
+        has_shorter = any(
+            each.num_lacking <= longest and each.request.priority == sequence.request.priority
+            for each in following
+            if each is not sequence
+        )
+        return half if has_shorter else num_left
+
+    def end(self, key: KeyQueue) -> None:
+        """End the key's turns: no request overtakes its first one; otherwise a large one could wait forever."""
+        self._keys = [
+            each for each in self._keys if self._prefilling.get(each) or (each is not key and not key.waiting)
+        ]
+
+
+def _by_length(sequence: Sequence) -> tuple[int, float, int]:
+    """Return the sort key of running prompts after the oldest: by priority, first token due, and what they lack."""
+    return sequence.request.priority, sequence.due, sequence.num_lacking
