@@ -130,6 +130,8 @@ _MIGRATIONS: Final = (
             DELETE FROM items WHERE owner = old.owner AND conversation = old.id;
         END
         """,
+        # One row: the time that the last process had, by which the next one notices a jump of the clock.
+        "CREATE TABLE clock (id INTEGER PRIMARY KEY CHECK (id = 1), seen_ns INTEGER NOT NULL)",
     ),
 )
 VERSION: Final = len(_MIGRATIONS)
