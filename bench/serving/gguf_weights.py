@@ -52,8 +52,9 @@ def gguf_file(folder: Path, quantized: str) -> Path:
         return plain
     small = folder / f"model-{quantized}.gguf"
     if not small.is_file():
-        # Without --pure, some tensors of a "Q4_0" file have larger types.
-        command = [str(QUANTIZE), "--pure", str(plain), str(small.with_suffix(".building")), quantized]
+        # Without --pure, some tensors of a "Q4_0" file have larger types, as those of a "Q4_K_M" file should have.
+        kinds = [] if quantized.endswith("_M") else ["--pure"]
+        command = [str(QUANTIZE), *kinds, str(plain), str(small.with_suffix(".building")), quantized]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         small.with_suffix(".building").rename(small)
     return small

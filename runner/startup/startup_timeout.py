@@ -24,10 +24,10 @@ class StartupTimeout:
 
     @property
     def left_s(self) -> float:
-        """Seconds until it ends; never below 0."""
+        """The seconds until the time limit; never below 0."""
         return max(0.0, self._since + self._timeout_s - self._clock())
 
     async def end(self) -> None:
-        """Return when it is over."""
+        """Return when the time limit has passed."""
         while left_s := self.left_s:  # noqa: ASYNC110  progress may be reported while it sleeps
             await asyncio.sleep(left_s)

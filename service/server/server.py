@@ -38,9 +38,9 @@ from service.interceptors.sending import Sending
 from service.interceptors.tracing import Tracing
 from service.interceptors.uploads import Uploads
 from service.interceptors.validation import Validation
-from service.observability.counting import observe_endpoints, observe_keys, open_quota
 from service.observability.engine_metrics import EngineMetrics
 from service.observability.health import Health, ServingPhase
+from service.observability.quota_metrics import observe_endpoints, observe_keys, open_quota
 from service.observability.telemetry import Telemetry
 from service.prompts.preparing.workers import WorkerLimits, Workers
 from service.registry.description import Endpoint, ServedEntity

@@ -130,7 +130,7 @@ def test_train_refuses_to_overwrite(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 @pytest.mark.parametrize(
     ("argv", "line"),
     [
-        (["--steps", "1"], r"tokenizer\.json is missing; demo\.train_tokenizer makes it"),
+        (["--steps", "1"], r"tokenizer\.json is missing; run python -m demo\.train_tokenizer"),
         (["--steps", "1", "--start", "no-such-folder"], r"no-such-folder/model\.safetensors is missing"),
         (
             ["--steps", "1", "--resume", "--run", "no-such-run"],
@@ -151,7 +151,7 @@ def test_train_names_a_missing_file(
 
 def test_evaluate_names_missing_weights(tmp_path: Path) -> None:
     """An evaluation without weights says which file it wants."""
-    with pytest.raises(SystemExit, match=r"model\.safetensors is missing; demo\.train makes it"):
+    with pytest.raises(SystemExit, match=r"model\.safetensors is missing; run python -m demo\.train"):
         evaluate.Model.load(tmp_path)
 
 

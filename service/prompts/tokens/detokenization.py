@@ -1,4 +1,4 @@
-"""Texts and tokens of a served model, without any generation.
+"""Detokenize the ids that clients send, and check them against a model's vocabulary.
 
 It is called on worker threads, because a long text takes seconds.
 """

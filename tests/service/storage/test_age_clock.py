@@ -40,7 +40,7 @@ def test_clock_follows_the_wall_clock() -> None:
 
 
 def test_jump_ahead_is_believed_after_a_day() -> None:
-    """Until then the clock goes on as before the jump; one that is corrected has had no effect."""
+    """Until then the clock continues as before the jump; one that is corrected has had no effect."""
     time = Time()
     clock = time.clock()
     before = clock()
