@@ -183,11 +183,12 @@ void multiply_packed(const Matrix& matrix, const float* x, size_t stride, int nu
     const int rows = num_rows - row < kRowsAtOnce ? num_rows - row : kRowsAtOnce;
     const auto* inputs = reinterpret_cast<const PackedInputs*>(x) + static_cast<size_t>(row) * x_stride;
     std::memset(out, 0, static_cast<size_t>(rows) * out_stride * sizeof(float));
-    // Multiply the spans [first, end) of a group, or of two groups; return their number.
+    // Multiply the spans [first, end) of a group, or of two groups; return their number. Two share the loads of inputs,
+    // but one row is limited by memory, which prefers one stream of weights.
     const auto multiply_some = [&](int group, int first, int end) {
       const PackedGroup* packed = matrix.packed + from + group;
       const PackedKind& kind = *packed->kind;
-      const bool is_pair = kInBytes && group + 1 < count && packed[1].kind == &kind;
+      const bool is_pair = kInBytes && rows > 2 && group + 1 < count && packed[1].kind == &kind;
       for (int index = first; index < end; ++index) {
         const int columns = matrix.cols - index * kSpan < kSpan ? matrix.cols - index * kSpan : kSpan;
         const size_t at = static_cast<size_t>(index) * span_bytes(kind, kSpan);
