@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from service.answering.background.job_runner import JobRunner
@@ -62,7 +63,7 @@ def response_store(settings: Settings) -> StoreThread | None:
     )
     try:
         seal = None if chosen.encryption_key_file is None else Seal.from_file(chosen.encryption_key_file)
-        return StoreThread(SqliteStore(chosen.file, limits, seal=seal), chosen.timeout_s)
+        return StoreThread(partial(SqliteStore, chosen.file, limits, seal=seal), chosen.timeout_s)
     except StoreFailed as error:
         raise StartError(f"stored_responses: {error}") from error
 

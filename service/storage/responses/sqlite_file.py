@@ -7,6 +7,7 @@ in the file (`secure_delete`) and in the log, which `empty_log` truncates.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,11 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from service.storage.responses.port import StoreFailed
+from service.storage.responses.port import DiskFailed, StoreFailed
 from service.storage.responses.schema import check_version, migrate
 from service.storage.responses.seal import Seal
 
 _BUSY_TIMEOUT_S: Final = 1.0  # to wait for another process that has the file open
+_OF_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 _CANARY: Final = "canary"
 _PRAGMAS: Final = (
     "auto_vacuum = INCREMENTAL",  # before the first table; a purge returns free pages to the disk
@@ -42,7 +44,8 @@ class SqliteFile:
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         except OSError as error:
-            raise StoreFailed(f"{path}: {error.strerror}") from error
+            kind = DiskFailed if error.errno in _OF_DISK else StoreFailed
+            raise kind(f"{path}: {error.strerror}") from error
         with self._translated():
             self._connection = sqlite3.connect(
                 path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
@@ -124,4 +127,6 @@ class SqliteFile:
         try:
             yield
         except sqlite3.Error as error:
-            raise StoreFailed(f"{self._path}: {error}") from error
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary one
+            kind = DiskFailed if code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR} else StoreFailed
+            raise kind(f"{self._path}: {error}") from error

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from service.storage.responses.port import ResponseRecord, StoreLimit, StoreLimits
 from service.storage.responses.sqlite_file import Execute, SqliteFile
 
 _ALWAYS_FITS: Final = 4096  # bytes
 _COLUMNS: Final = "created_ns, previous_id, request, response"
+_CONTENT: Final = ("request", "response", "client_data", "events")
 _PRESENT: Final = "responses WHERE owner = ? AND id = ? AND created_ns > ?"
 
 
@@ -36,12 +37,11 @@ class SqliteRecords:
         if row is None:
             return None
         created_ns, previous_id, *stored = row
-        names = ("request", "response", "client_data", "events")
-        content = [
-            self._file.opened(value, f"{owner}\0{response_id}\0{name}") if value or name != "events" else b""
-            for name, value in zip(names, stored, strict=False)
-        ]
-        return ResponseRecord(owner, response_id, created_ns, previous_id, *content)
+        content: dict[str, Any] = {
+            name: self._file.opened(value, f"{owner}\0{response_id}\0{name}") if value or name != "events" else b""
+            for name, value in zip(_CONTENT, stored, strict=False)
+        }
+        return ResponseRecord(owner, response_id, created_ns, previous_id, **content)
 
     def insert(self, execute: Execute, record: ResponseRecord) -> int:
         """Insert a record, and return the number of records that were deleted for it. Raise StoreLimit."""
@@ -51,7 +51,7 @@ class SqliteRecords:
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 record.owner, record.id, record.created_ns, record.previous_id,
-                *(self._sealed(record, name) for name in ("request", "response", "client_data", "events")),
+                *(self._sealed(record, name) for name in _CONTENT),
                 record.num_bytes,
             ),
         )  # fmt: skip

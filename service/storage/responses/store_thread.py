@@ -13,7 +13,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
-from service.storage.responses.port import Addition, ResponseRecord, ResponseStore, StoreFailed
+from service.storage.responses.port import Addition, DiskFailed, ResponseRecord, ResponseStore, StoreFailed
 
 _PURGE_INTERVAL_S: Final = 600.0
 
@@ -26,9 +26,17 @@ _Work = Callable[[ResponseStore], Any]
 class StoreThread:
     """The asynchronous side of a store. `run` and `put` are called on the event loop's thread."""
 
-    def __init__(self, store: ResponseStore, timeout_s: float) -> None:
-        """`timeout_s` is the longest time that a call takes, including its wait for earlier ones."""
-        self._store = store
+    def __init__(self, open_store: Callable[[], ResponseStore], timeout_s: float) -> None:
+        """Open the store. If that raises DiskFailed, it is opened by a later call; raise StoreFailed otherwise.
+
+        `timeout_s` is the longest time that a call takes, including its wait for earlier ones.
+        """
+        self._open_store = open_store
+        self._store: ResponseStore | None = None
+        try:
+            self._store = open_store()
+        except DiskFailed as error:
+            _log.error("nothing can be stored until the disk is usable: %s", error)
         self._timeout_s = timeout_s
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._overdue: set[_Job] = set()  # calls that exceeded the time limit, and have not ended
@@ -93,8 +101,16 @@ class StoreThread:
     def _serve(self) -> None:
         """Run jobs until the end."""
         while (job := self._jobs.get()) is not None:
-            job.run(self._store)
-        self._store.close()
+            job.run(self._opened)
+        if self._store is not None:
+            self._store.close()
+
+    def _opened(self) -> ResponseStore:
+        """Return the store. Raise StoreFailed if it can't be opened."""
+        if self._store is None:
+            self._store = self._open_store()
+            _log.info("the store of responses is usable again")
+        return self._store
 
 
 def _take_away(store: ResponseStore, owner: str, addition: Addition) -> None:
@@ -124,11 +140,12 @@ class _Job:
             self._is_decided = self._is_abandoned = True
             return True
 
-    def run(self, store: ResponseStore) -> None:
-        """Make the call on the store's thread."""
+    def run(self, opened: Callable[[], ResponseStore]) -> None:
+        """Make the call on the store's thread. `opened` returns the store, or raises StoreFailed."""
         result, error = None, None
         if not self._is_abandoned:
             try:
+                store = opened()
                 result = self._work(store)
             except Exception as raised:  # noqa: BLE001  it is raised on the loop's side
                 error = raised

@@ -110,7 +110,7 @@ def check_changes(path: Path, reported: list[str]) -> None:
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from service.storage.responses.port import ResponseRecord, StoreFailed, StoreLimits
+from service.storage.responses.port import DiskFailed, ResponseRecord, StoreFailed, StoreLimits
 from service.storage.responses.sqlite_store import SqliteStore
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -125,14 +125,25 @@ assert store.get("a", "r1").request == b"first"
 assert store.get("a", "r2") is None
 store.put(ResponseRecord("a", "r3", 1 << 62, "", b"small", b"", b""))
 assert store.get("a", "r3").request == b"small"
+store.close()
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 200_000))
+for path in (Path(sys.argv[1]), Path(sys.argv[1]).with_name("new")):
+    try:
+        SqliteStore(path, StoreLimits(1e9, 1 << 40, 1 << 40))
+    except DiskFailed as error:
+        print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+assert SqliteStore(Path(sys.argv[1]), StoreLimits(1e9, 1 << 40, 1 << 40)).get("a", "r3").request == b"small"
 """
 
 
 @pytest.mark.slow
 def test_a_full_disk_rejects_one_record_and_harms_no_other(tmp_path: Path) -> None:
-    """A record for which the disk has no room is not stored; those before and after it are."""
+    """A record for which the disk has no room is not stored; those before and after it are. So fails an opening."""
     path = tmp_path / "responses.sqlite3"
     done = subprocess.run(
         [sys.executable, "-c", FULL_DISK, path], cwd=ROOT, capture_output=True, text=True, check=True, timeout=GUARD_S
     )
-    assert done.stdout.startswith(f"{path}: ")
+    first, *reopened = done.stdout.splitlines()
+    assert first.startswith(f"{path}: ")
+    assert [line.partition(": ")[0] for line in reopened] == [str(path), str(tmp_path / "new")]

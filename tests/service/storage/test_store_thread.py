@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.storage.responses.port import ResponseRecord, StoreFailed, StoreLimit, StoreLimits
+from service.storage.responses.port import DiskFailed, ResponseRecord, StoreFailed, StoreLimit, StoreLimits
 from service.storage.responses.sqlite_store import SqliteStore
 from service.storage.responses.store_thread import StoreThread
 from tests.engine.fakes import until
@@ -46,7 +46,7 @@ class Gate:
 
 async def test_calls_return_what_the_store_returns_and_raises(tmp_path: Path) -> None:
     """Results and errors pass through; the store is closed at the end."""
-    thread = StoreThread(store_in(tmp_path), GUARD_S)
+    thread = StoreThread(lambda: store_in(tmp_path), GUARD_S)
     await thread.put(RECORD)
     assert await thread.run(lambda store: store.get("a", "r1")) == RECORD
     with pytest.raises(StoreLimit):
@@ -58,7 +58,7 @@ async def test_calls_return_what_the_store_returns_and_raises(tmp_path: Path) ->
 async def test_call_after_the_time_limit_fails_and_its_late_change_is_undone(tmp_path: Path) -> None:
     """A write that takes too long fails; calls after it fail at once; later nothing of it is stored, and calls pass."""
     gate = Gate(store_in(tmp_path))
-    thread = StoreThread(gate, 0.05)
+    thread = StoreThread(lambda: gate, 0.05)
     with pytest.raises(StoreFailed, match=r"did not answer within 0\.05 s"):
         await thread.put(RECORD)
     assert gate.entered.is_set()
@@ -81,7 +81,7 @@ async def test_call_after_the_time_limit_fails_and_its_late_change_is_undone(tmp
 async def test_response_of_a_disconnected_client_is_not_stored(tmp_path: Path) -> None:
     """A write whose call is cancelled is undone when it ends, and one that had not begun is never made."""
     gate = Gate(store_in(tmp_path))
-    thread = StoreThread(gate, GUARD_S)
+    thread = StoreThread(lambda: gate, GUARD_S)
     calls = [asyncio.create_task(thread.put(RECORD))]
     await until(gate.entered.is_set)
     calls.append(asyncio.create_task(thread.put(ResponseRecord("a", "r2", 1 << 62, "", b"", b""))))
@@ -98,10 +98,29 @@ async def test_expired_responses_are_purged(tmp_path: Path) -> None:
     """The regular purge begins at once."""
     store = store_in(tmp_path)
     store.put(ResponseRecord("a", "expired-1", 1, "", b"", b""))
-    thread = StoreThread(store, GUARD_S)
+    thread = StoreThread(lambda: store, GUARD_S)
     purging = asyncio.create_task(thread.purge_regularly())
     while await thread.run(lambda store: store.purge()):
         pass
     purging.cancel()
     await thread.close()
     assert files_in(tmp_path, b"expired-1") == []
+
+
+async def test_store_on_a_full_disk_is_opened_later(tmp_path: Path) -> None:
+    """Calls fail until the disk can be used; then they pass. Other failures of the start are raised."""
+    failures: list[Exception] = [DiskFailed("disk full"), DiskFailed("disk full")]
+
+    def open_store() -> SqliteStore:
+        if failures:
+            raise failures.pop()
+        return store_in(tmp_path)
+
+    thread = StoreThread(open_store, GUARD_S)
+    with pytest.raises(StoreFailed, match="disk full"):
+        await thread.put(RECORD)
+    await thread.put(RECORD)
+    await thread.close()
+    failures.append(StoreFailed("is encrypted"))
+    with pytest.raises(StoreFailed, match="is encrypted"):
+        StoreThread(open_store, GUARD_S)
