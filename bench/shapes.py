@@ -6,10 +6,22 @@ Random weights take the same time as trained ones. They are generated once, unde
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma3TextConfig,
+    GptOssConfig,
+    GraniteConfig,
+    LlamaConfig,
+    Phi3Config,
+    PreTrainedConfig,
+    Qwen2Config,
+    Qwen3Config,
+    Qwen3MoeConfig,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "demo" / "model"
@@ -99,6 +111,106 @@ QWEN2_5_32B = Qwen2Config(
     eos_token_id=152_063,
     pad_token_id=152_062,
 )
+
+
+def _special(vocab_size: int) -> dict[str, Any]:
+    """Return ids of special tokens that greedy decoding of random weights is unlikely to generate."""
+    return {"bos_token_id": None, "eos_token_id": vocab_size - 1, "pad_token_id": vocab_size - 2}
+
+
+_GEMMA_VOCABULARY, _PHI_VOCABULARY, _EXPERT_VOCABULARY, _GRANITE_VOCABULARY = 262_144, 200_064, 65_536, 100_352
+# Today's models, some of them cut so that a benchmark is short: Phi-4-mini to 8 layers; Qwen3-30B-A3B to 2 layers and
+# 32 of its 128 experts, 0.5 B in all; gpt-oss to 4 layers and 16 of its 32 experts; both of these in their vocabulary.
+FAMILIES: dict[str, PreTrainedConfig] = {
+    "gemma-3-270m": Gemma3TextConfig(
+        vocab_size=_GEMMA_VOCABULARY,
+        hidden_size=640,
+        intermediate_size=2_048,
+        num_hidden_layers=18,
+        num_attention_heads=4,
+        num_key_value_heads=1,
+        head_dim=256,
+        sliding_window=512,
+        max_position_embeddings=32_768,
+        **_special(_GEMMA_VOCABULARY),
+    ),
+    "gemma-3-1b": Gemma3TextConfig(
+        vocab_size=_GEMMA_VOCABULARY,
+        hidden_size=1_152,
+        intermediate_size=6_912,
+        num_hidden_layers=26,
+        num_attention_heads=4,
+        num_key_value_heads=1,
+        head_dim=256,
+        sliding_window=512,
+        max_position_embeddings=32_768,
+        **_special(_GEMMA_VOCABULARY),
+    ),
+    "phi-4-mini-cut": Phi3Config(
+        vocab_size=_PHI_VOCABULARY,
+        hidden_size=3_072,
+        intermediate_size=8_192,
+        num_hidden_layers=8,
+        num_attention_heads=24,
+        num_key_value_heads=8,
+        max_position_embeddings=4_096,
+        original_max_position_embeddings=4_096,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 0.75},
+        tie_word_embeddings=True,
+        **_special(_PHI_VOCABULARY),
+    ),
+    "qwen3-moe-cut": Qwen3MoeConfig(
+        vocab_size=_EXPERT_VOCABULARY,
+        hidden_size=2_048,
+        intermediate_size=6_144,
+        moe_intermediate_size=768,
+        num_hidden_layers=2,
+        num_attention_heads=32,
+        num_key_value_heads=4,
+        head_dim=128,  # type: ignore[call-arg]  the model reads it
+        num_experts=32,
+        num_experts_per_tok=4,
+        norm_topk_prob=True,
+        max_position_embeddings=32_768,
+        rope_parameters={"rope_type": "default", "rope_theta": 1_000_000.0},
+        tie_word_embeddings=True,
+        **_special(_EXPERT_VOCABULARY),
+    ),
+    "gpt-oss-cut": GptOssConfig(
+        vocab_size=_EXPERT_VOCABULARY,
+        hidden_size=2_880,
+        intermediate_size=2_880,
+        num_hidden_layers=4,
+        num_attention_heads=64,
+        num_key_value_heads=8,
+        head_dim=64,
+        num_local_experts=16,
+        num_experts_per_tok=4,
+        sliding_window=128,
+        **_special(_EXPERT_VOCABULARY),
+    ),
+    "granite-4.0-350m": GraniteConfig(
+        vocab_size=_GRANITE_VOCABULARY,
+        hidden_size=1_024,
+        intermediate_size=2_048,
+        num_hidden_layers=28,
+        num_attention_heads=16,
+        num_key_value_heads=4,
+        max_position_embeddings=32_768,
+        embedding_multiplier=1.0,  # with 12, random weights repeat the last token of the prompt, which has no text
+        residual_multiplier=0.246,
+        attention_multiplier=0.015625,
+        logits_scaling=4.0,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000_000.0},
+        tie_word_embeddings=True,
+        **_special(_GRANITE_VOCABULARY),
+    ),
+}
+
+
+def family(name: str) -> Path:
+    """Return a folder with random bf16 weights of one of `FAMILIES`."""
+    return random_weights(f"{name}-random", FAMILIES[name])
 
 
 def qwen3_5m() -> Path:

@@ -162,7 +162,7 @@ cmake_part() {
 
 llama_part() {  # the sdist of its Python bindings holds llama.cpp whole
     local version=0.3.36 folder=.cache/llama.cpp tmp stamp
-    stamp=$folder/.installed-$version
+    stamp=$folder/.installed-$version-bench
     [ -f "$stamp" ] && [ -d "$folder/converter" ] && return
     command -v c++ >/dev/null || apt g++
     say "building llama.cpp into $folder; about ten minutes on two cores"
@@ -175,10 +175,10 @@ llama_part() {  # the sdist of its Python bindings holds llama.cpp whole
     if ! { cmake -G Ninja -S "$tmp/llama_cpp_python-$version/vendor/llama.cpp" -B "$tmp/build" -DCMAKE_BUILD_TYPE=Release \
         -DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=ON -DLLAMA_BUILD_SERVER=ON -DLLAMA_BUILD_TESTS=OFF -DLLAMA_OPENSSL=OFF \
         -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF &&
-        ninja -C "$tmp/build" llama-server llama-quantize; } >"$tmp/log" 2>&1; then
+        ninja -C "$tmp/build" llama-server llama-quantize llama-batched-bench; } >"$tmp/log" 2>&1; then
         fail "llama.cpp could not be built; see $tmp/log"
     fi
-    mkdir -p "$folder/converter" && cp "$tmp"/build/bin/llama-{server,quantize} "$folder/"
+    mkdir -p "$folder/converter" && cp "$tmp"/build/bin/llama-{server,quantize,batched-bench} "$folder/"
     cp -r "$tmp/llama_cpp_python-$version/vendor/llama.cpp"/{convert_hf_to_gguf.py,conversion,gguf-py} "$folder/converter/"
     rm -rf "$tmp"
     touch "$stamp"

@@ -27,6 +27,7 @@ import argparse
 import json
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -40,12 +41,13 @@ from bench.serving.requests import Load
 from bench.serving.scenarios import SCENARIOS, SIZES
 from bench.serving.servers import Server, command_of, elsewhere, installed, serving
 
-MODELS = {
+MODELS: dict[str, Callable[[], Path]] = {
     "5m": shapes.qwen3_5m,
     "0.5b": shapes.qwen2_5_0_5b,
     "demo": shapes.demo,
     "8b": shapes.llama_3_1_8b,
     "32b": shapes.qwen2_5_32b,
+    **{name: partial(shapes.family, name) for name in shapes.FAMILIES},
     **{name: partial(recurrent_folder, name) for name in RECURRENT_CONFIGS},
 }  # demo is for `schema`, since it ends its answers
 DEFAULT_MODELS = {"cpu": ["5m", "0.5b", "demo"], "cuda": ["0.5b", "8b", "32b"]}
@@ -107,7 +109,7 @@ def measure_round(fleet: Fleet, model: str, turn: int, options: argparse.Namespa
                 records.append({**record, "numbers": numbers})
                 print(record, {name: round(value, 4) for name, value in numbers.items()}, flush=True)
     fleet.pause()
-    weights_s = floor_s("5m" if model == "demo" else model) if options.device == "cpu" else device_floor_s(fleet.folder)
+    weights_s = (floor_s if options.device == "cpu" else device_floor_s)(fleet.folder)
     print(f"{model}: the weights were read in {1e3 * weights_s:.2f} ms")
     return [{**record, "weights_s": weights_s} for record in records]
 

@@ -6,22 +6,39 @@ GPT-2's pre-tokenizer instead. llama.cpp's converter and its `gguf` package lie 
 
 from __future__ import annotations
 
+import importlib
+import json
 import sys
+import tempfile
 from pathlib import Path
 
 CONVERTER = Path(__file__).resolve().parents[2] / ".cache" / "llama.cpp" / "converter"
+_OLD_KINDS = {"full_attention": "attention", "linear_attention": "mamba"}  # that the converter knows of Granite
+_WITH_PREDICTORS = ("qwen3_next", "qwen3_5_text")  # whose files may lack the layers that predict further tokens
 
 
 def main() -> None:
     """Convert a folder."""
-    folder, file = sys.argv[1:]
+    folder, file = Path(sys.argv[1]), sys.argv[2]
     sys.path[:0] = [str(CONVERTER), str(CONVERTER / "gguf-py")]
-    import convert_hf_to_gguf  # noqa: PLC0415  it is no installed package
-    from conversion.base import TextModel  # noqa: PLC0415
-
-    TextModel.get_vocab_base_pre = lambda _self, _tokenizer: "gpt-2"
-    sys.argv = ["convert_hf_to_gguf.py", folder, "--outfile", file, "--outtype", "bf16"]
-    convert_hf_to_gguf.main()
+    converter = importlib.import_module("convert_hf_to_gguf")
+    text_model = importlib.import_module("conversion.base").TextModel
+    text_model.get_vocab_base_pre = lambda *_: "gpt-2"
+    # These look for SentencePiece's files first.
+    for module, name in (("llama", "LlamaModel"), ("phi", "Phi3MiniModel")):
+        getattr(importlib.import_module(f"conversion.{module}"), name).set_vocab = text_model._set_vocab_gpt2  # noqa: SLF001
+    with tempfile.TemporaryDirectory() as made:
+        for path in folder.iterdir():
+            (Path(made) / path.name).symlink_to(path)
+        config = json.loads((folder / "config.json").read_text())
+        if config["model_type"] == "granitemoehybrid":
+            config["layer_types"] = [_OLD_KINDS[kind] for kind in config["layer_types"]]
+            (Path(made) / "config.json").unlink()
+            (Path(made) / "config.json").write_text(json.dumps(config))
+        sys.argv = ["convert_hf_to_gguf.py", made, "--outfile", file, "--outtype", "bf16"]
+        if config["model_type"] in _WITH_PREDICTORS:
+            sys.argv.append("--no-mtp")
+        converter.main()
 
 
 if __name__ == "__main__":

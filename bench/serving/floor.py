@@ -1,6 +1,6 @@
 """Measure the time to read a model's weights, the lower bound of a decode of one stream.
 
-`python -m bench.serving.floor MODEL`, or on a CUDA device `--bytes N`, prints the median in seconds. It runs in a
+`python -m bench.serving.floor FOLDER`, or on a CUDA device `--bytes N`, prints the median in seconds. It runs in a
 process of its own, so that its memory is freed afterwards.
 """
 
@@ -14,16 +14,16 @@ from pathlib import Path
 import numpy as np
 import sluice_native
 
-from bench.engine.native_step import SHAPES, TYPES
-from bench.recurrent_shapes import RECURRENT_CONFIGS
+from service.engine.models.checkpoint.model_config import read_model_config
+from service.engine.models.checkpoint.text_part import open_checkpoint
 from service.engine.models.plans.families.table import plan_of
 
 DEVICE_BYTES = 4 << 30  # read at a time
 
 
-def floor_s(model: str) -> float:
+def floor_s(folder: Path) -> float:
     """Measure the seconds with all threads."""
-    command = [sys.executable, "-m", "bench.serving.floor", model]
+    command = [sys.executable, "-m", "bench.serving.floor", str(folder)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
@@ -56,10 +56,10 @@ def main() -> None:
         print(read_on_device(int(sys.argv[2])))
         return
 
-    name = sys.argv[1]
-    is_recurrent = name in RECURRENT_CONFIGS
-    plan = plan_of(RECURRENT_CONFIGS[name]()).to_native() if is_recurrent else SHAPES[name].plan()
-    model = sluice_native.Model(plan, weight_type="bfloat16" if is_recurrent else TYPES[name][0], num_threads=2)
+    folder = Path(sys.argv[1])
+    config = read_model_config(folder)
+    stored = open_checkpoint(folder, config).dtype
+    model = sluice_native.Model(plan_of(config).to_native(), weight_type=stored, num_threads=2)
     for tensor, shape in model.tensors().items():
         model.load(tensor, np.zeros(shape, dtype=np.float32))
     model.read_weights()

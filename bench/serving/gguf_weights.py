@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import gguf
+import numpy as np
 import torch
 from safetensors import safe_open
 
 from bench import shapes
+from bench.engine.random_blocks import block_type, random_blocks
 
 QUANTIZE = shapes.ROOT / ".cache" / "llama.cpp" / "llama-quantize"
 _WRITTEN = ("qwen2", "qwen3")
@@ -38,7 +40,10 @@ _OUTSIDE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm
 
 
 def gguf_file(folder: Path, quantized: str) -> Path:
-    """Return the folder's weights as a GGUF file, created once, in llama.cpp's type `quantized` or unconverted."""
+    """Return the folder's weights as a GGUF file, created once, in llama.cpp's type `quantized` or unconverted.
+
+    llama.cpp's own program converts only experts to MXFP4, so a file of that type has random blocks.
+    """
     plain = folder / "model.gguf"
     if not plain.is_file():
         building = plain.with_suffix(".building")
@@ -51,15 +56,20 @@ def gguf_file(folder: Path, quantized: str) -> Path:
     if not quantized:
         return plain
     small = folder / f"model-{quantized}.gguf"
+    if quantized == "MXFP4" and not small.is_file():
+        _write(folder, small.with_suffix(".building"), "mxfp4")
+        small.with_suffix(".building").rename(small)
     if not small.is_file():
-        # Without --pure, some tensors of a "Q4_0" file have larger types.
-        command = [str(QUANTIZE), "--pure", str(plain), str(small.with_suffix(".building")), quantized]
+        # Without --pure, some tensors of a "Q4_0" file have larger types, as those of a "Q4_K_M" file should have.
+        kinds = [] if quantized.endswith("_M") else ["--pure"]
+        command = [str(QUANTIZE), *kinds, str(plain), str(small.with_suffix(".building")), quantized]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         small.with_suffix(".building").rename(small)
     return small
 
 
-def _write(folder: Path, path: Path) -> None:
+def _write(folder: Path, path: Path, kind: str | None = None) -> None:
+    """Write a file of the folder's numbers, or of random blocks of `kind` instead of matrices."""
     config = json.loads((folder / "config.json").read_text())
     writer = gguf.GGUFWriter(path, config["model_type"])
     heads = config["num_attention_heads"]
@@ -78,7 +88,7 @@ def _write(folder: Path, path: Path) -> None:
     _add_tokenizer(writer, folder, config)
     with safe_open(folder / "model.safetensors", "pt") as tensors:
         for name in tensors.keys():  # noqa: SIM118 it is no mapping
-            _add_tensor(writer, gguf_name(name), tensors.get_tensor(name))
+            _add_tensor(writer, gguf_name(name), tensors.get_tensor(name), kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -94,8 +104,11 @@ def gguf_name(name: str) -> str:
     return f"blk.{index}.{_LAYER[inner]}.{kind}"
 
 
-def _add_tensor(writer: gguf.GGUFWriter, name: str, tensor: torch.Tensor) -> None:
-    if tensor.dtype == torch.bfloat16 and tensor.ndim > 1:
+def _add_tensor(writer: gguf.GGUFWriter, name: str, tensor: torch.Tensor, kind: str | None) -> None:
+    if kind is not None and tensor.ndim > 1:
+        blocks = random_blocks(kind, tensor.shape[0], tensor.shape[1], np.random.default_rng(0))
+        writer.add_tensor(name, blocks, raw_dtype=block_type(kind))
+    elif tensor.dtype == torch.bfloat16 and tensor.ndim > 1:
         raw = tensor.contiguous().view(torch.uint8).numpy()
         writer.add_tensor(name, raw, raw_dtype=gguf.GGMLQuantizationType.BF16)
     else:  # vectors are fp32 in GGUF

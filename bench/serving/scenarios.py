@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
+from bench import shapes
 from bench.recurrent_shapes import RECURRENT_CONFIGS
 from bench.serving.requests import Load
 
@@ -42,6 +43,7 @@ class Size:
 
 SIZES = {"5m": Size(128, (8, 12, 16, 20), 10, 0.25, 0.025), "0.5b": Size(32, (1, 2, 3), 20, 2.0, 0.15)}
 SIZES["demo"] = SIZES["5m"]
+SIZES |= dict.fromkeys(shapes.FAMILIES, Size(24, (1, 2, 3), 20, 2.0, 0.15))
 SIZES |= dict.fromkeys(RECURRENT_CONFIGS, SIZES["0.5b"])
 SIZES["8b"] = SIZES["32b"] = Size(128, (4, 8, 16), 20, 1.0, 0.05)
 

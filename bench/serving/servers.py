@@ -62,7 +62,8 @@ def free_ports(count: int) -> list[int]:
 def command_of(server: str, folder: Path, streams: int, device: str = "cpu") -> Command:
     """Return the command of `sluice`, `llama.cpp` or `transformers`, with settings as in `sluice:KEY=VALUE,KEY=VALUE`.
 
-    Settings are the service's, or for llama.cpp the type of its weights (`type=Q8_0`). `device` is a torch device.
+    Settings are the service's. With `type=Q8_0`, `sluice` and `llama.cpp` serve a GGUF file with weights of that type.
+    `device` is a torch device.
     """
     name, _, settings = server.partition(":")
     pairs = (setting.split("=") for setting in settings.split(",") if setting)
@@ -74,7 +75,9 @@ def _sluice(folder: Path, _streams: int, settings: dict[str, str], device: str) 
     names = ("envoy", "envoy-admin", "gateway", "service", "service-metrics")
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     flags = [f"--{name}-port={port}" for name, port in ports.items()]
-    command = [sys.executable, "-m", "runner", *flags, f"--model=bench={folder}"]
+    quantized = settings.pop("type", "")
+    model = gguf_file(folder, quantized) if quantized else folder
+    command = [sys.executable, "-m", "runner", *flags, f"--model=bench={model}"]
     if device != "cpu":
         settings = {"engine.max_batch_sequences": str(DEVICE_STREAMS), **settings}
     settings = {"device": device, **settings}

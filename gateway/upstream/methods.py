@@ -16,6 +16,7 @@ from google.protobuf.message_factory import GetMessageClass
 from sluice.v1 import (
     chat_pb2,
     completion_pb2,
+    conversation_pb2,
     embedding_pb2,
     endpoint_pb2,
     model_pb2,
@@ -32,6 +33,7 @@ from gateway.settings.config import Settings
 _FILES: Final[tuple[FileDescriptor, ...]] = (
     chat_pb2.DESCRIPTOR,
     completion_pb2.DESCRIPTOR,
+    conversation_pb2.DESCRIPTOR,
     embedding_pb2.DESCRIPTOR,
     endpoint_pb2.DESCRIPTOR,
     model_pb2.DESCRIPTOR,

@@ -177,7 +177,10 @@ Options random_options() {
     const bool is_plain = layer.attention.num_heads > 0 && !layer.has_recurrent() && layer.has_feed_forward();
     if (is_plain || options.type != Type::Packed) options.layers.push_back(layer);
   }
-  if (options.type == Type::Packed) pack_weights(options);
+  if (options.type == Type::Packed)
+    pack_weights(options);
+  else if (options.plan.has_head && one_in(2))
+    add_gemma_parts(options);
   options.num_threads = between(1, 4);
   do {
     options.set = &instruction_sets()[between(0, static_cast<int>(instruction_sets().size()) - 1)];

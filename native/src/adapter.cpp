@@ -78,7 +78,9 @@ Adapter::Adapter(Type type, const std::vector<Layer>& layers, const std::vector<
     const Recurrent& recurrent = layer.recurrent;
     const Matrix* const weights[] = {&layer.qkv,       &layer.output,     &layer.gate_up,
                                      &layer.down,      &recurrent.input,  &recurrent.output,
-                                     &recurrent.parameters, &recurrent.steps, query_up};
+                                     &recurrent.parameters, &recurrent.steps, query_up,
+                                     &layer.laurel.down, &layer.laurel.up, &layer.input.gate,
+                                     &layer.input.projection};
     products_[i].down = plan_matrix(type, num_columns, weights[i % kProducts]->cols);
     spans_[i].resize(weights[i % kProducts]->groups);
     products_[i].spans = spans_[i].data();

@@ -25,8 +25,14 @@ struct Tensor {
   Destination destination;
 };
 
+// The matrices of which a token reads one row; if they aren't Packed, only their types and shapes.
+struct RowTables {
+  Matrix tokens;        // an embedding that is not tied to the head
+  Matrix layer_inputs;  // the table of layers' inputs
+};
+
 // The tensors of a model whose weights have their memory, in the order in which they are best loaded. Their names are
 // those of Llama's checkpoints, and of GLM-4's for the norms of a part's results.
-std::vector<Tensor> tensors_of(const DecoderPlan& plan, Weights& weights, Matrix& rows, std::vector<Layer>& layers);
+std::vector<Tensor> tensors_of(const DecoderPlan& plan, Weights& weights, RowTables& rows, std::vector<Layer>& layers);
 
 }  // namespace sluice

@@ -16,6 +16,10 @@ enum Product : int {
   kRecurrentParameters,
   kRecurrentSteps,
   kQueryUp,
+  kLaurelDown,
+  kLaurelUp,
+  kInputGate,
+  kInputProjection,
   kProducts,
   kLatentUp
 };

@@ -41,24 +41,29 @@ Model::Model(const Options& options)
     layer.recurrent.state = state_numbers_;
     state_numbers_ += round_up(layer.plan.recurrent.state_numbers(), 16);
   }
-  weights_.embedding = plan.is_tied ? &weights_.head : &rows_;
+  weights_.embedding = plan.is_tied ? &weights_.head : &rows_.tokens;
   const bool is_packed = options_.type == Type::Packed;
   if (is_packed) {
-    rows_ = plan_matrix(Type::Packed, plan.vocab_size, plan.hidden_size);
+    rows_.tokens = plan_matrix(Type::Packed, plan.vocab_size, plan.hidden_size);
     assign_kinds();
   }
   weight_memory_ = Arena(sluice::weight_bytes(options_, weights_, layers_));
   place_weights(options_, weights_, layers_, weight_memory_.data());
+  weights_.rows_type = options_.type == Type::Float32 ? Type::Float32 : Type::BFloat16;
+  const auto reserve_rows = [&](Matrix& rows, Arena& memory, int count, int width) {
+    rows = plan_matrix(weights_.rows_type, count, width);
+    memory = Arena((weights_.rows_type == Type::Float32 ? 4 : 2) * static_cast<size_t>(count) * width);
+    return memory.data();
+  };
   if (is_packed && !plan.is_tied) {
-    row_memory_ = Arena(matrix_bytes(rows_, false));
-    place_matrix(rows_, false, row_memory_.data());
+    row_memory_ = Arena(matrix_bytes(rows_.tokens, false));
+    place_matrix(rows_.tokens, false, row_memory_.data());
   } else if (!plan.is_tied) {
-    weights_.rows_type = options_.type == Type::Float32 ? Type::Float32 : Type::BFloat16;
-    rows_ = plan_matrix(weights_.rows_type, plan.vocab_size, plan.hidden_size);
-    const size_t element = weights_.rows_type == Type::Float32 ? 4 : 2;
-    row_memory_ = Arena(element * plan.vocab_size * plan.hidden_size);
-    weights_.rows = row_memory_.data();
+    weights_.rows = reserve_rows(rows_.tokens, row_memory_, plan.vocab_size, plan.hidden_size);
   }
+  if (plan.layer_input_width > 0)
+    weights_.layer_input_rows = reserve_rows(rows_.layer_inputs, layer_row_memory_, plan.num_layer_inputs,
+                                             plan.num_layers * plan.layer_input_width);
   tensors_ = tensors_of(plan, weights_, rows_, layers_);
   for (const Tensor& tensor : tensors_) {
     wanted_.insert(indices_.size());
@@ -94,8 +99,10 @@ void Model::load(const std::string& name, const StoredTensor& tensor) {
   if (destination.product == kLatentUp) {
     Layer& layer = layers_[destination.layer];
     pack_latent_up(layer.plan.latent, *layer.latent, tensor.data, tensor.stored);
-  } else if (destination.matrix == &rows_) {
-    store_rows(rows_.type, row_memory_.data(), tensor.data, tensor.stored, expected[0] * expected[1]);
+  } else if (destination.matrix == &rows_.tokens) {
+    store_rows(weights_.rows_type, row_memory_.data(), tensor.data, tensor.stored, expected[0] * expected[1]);
+  } else if (destination.matrix == &rows_.layer_inputs) {
+    store_rows(weights_.rows_type, layer_row_memory_.data(), tensor.data, tensor.stored, expected[0] * expected[1]);
   } else if (destination.matrix != nullptr) {
     pack_in_chunks(destination.count, [&](int begin, int end) {
       pack_rows(*destination.matrix, destination.first, destination.order, tensor.data, tensor.stored, begin, end);
@@ -144,6 +151,7 @@ void Model::reserve(const Batch& batch, int num_threads) {
   const int wide_inner = quantizes ? extent_.inner_width : extent_.wide_inner_width;
   step_.wide_stride = stride(std::max({extent_.wide_width, extent_.mixed_width, wide_inner}));
   step_.inner_stride = input_stride(extent_.inner_width);
+  step_.layer_inputs_stride = padded(options_.plan.num_layers * options_.plan.layer_input_width);
   const size_t piece_rows = std::max(kPieceRows, extent_.group_size) + 16, width = extent_.padded_head_dim;
   const size_t values = 64 * 4 * static_cast<size_t>(padded(extent_.latent_width));  // of latents, as values are packed
   const size_t attention_bytes = piece_rows * (8 * width + 8 * 64 + 64 + 8) + 7 * 64 + values;
@@ -157,14 +165,17 @@ void Model::reserve(const Batch& batch, int num_threads) {
                           rows * 4,
                           rows * step_.rotation_stride * 4,
                           threads * step_.scratch_bytes,
-                          extent_.has_branch ? residual_bytes : 0};
+                          extent_.has_branch ? residual_bytes : 0,
+                          rows * step_.layer_inputs_stride * 4,
+                          options_.plan.num_extra_streams > 0 ? residual_bytes * options_.plan.num_streams() : 0};
   size_t bytes = 0;
   for (const size_t size : sizes) bytes += round_up(size, 64);
   buffer_memory_ = Arena();
   buffer_memory_ = Arena(bytes);
   uint8_t* memory = buffer_memory_.data();
-  uint8_t* parts[9];
-  for (int i = 0; i < 9; ++i) {
+  constexpr int kParts = sizeof(sizes) / sizeof(size_t);
+  uint8_t* parts[kParts];
+  for (int i = 0; i < kParts; ++i) {
     parts[i] = memory;
     memory += round_up(sizes[i], 64);
   }
@@ -177,6 +188,8 @@ void Model::reserve(const Batch& batch, int num_threads) {
   step_.rotation = reinterpret_cast<float*>(parts[6]);
   step_.scratch = parts[7];
   step_.branch = extent_.has_branch ? reinterpret_cast<float*>(parts[8]) : nullptr;
+  step_.layer_inputs = options_.plan.layer_input_width > 0 ? reinterpret_cast<float*>(parts[9]) : nullptr;
+  step_.streams = options_.plan.num_extra_streams > 0 ? reinterpret_cast<float*>(parts[10]) : nullptr;
   reserved_rows_ = rows;
   reserved_threads_ = threads;
 }
@@ -189,7 +202,12 @@ void Model::cut_into_pieces(const Batch& batch) {
     const int begin = batch.row_offsets[sequence], end = batch.row_offsets[sequence + 1];
     for (int token = begin; token < end; ++token) sequence_of_[token] = sequence;
     for (int token = begin; token < end; token += tokens_each)
-      pieces_.push_back({sequence, token, std::min(tokens_each, end - token)});
+      pieces_.push_back({sequence, token, std::min(tokens_each, end - token), token});
+  }
+  kept_pieces_.clear();
+  for (int row = 0; row < batch.num_rows; ++row) {
+    const int token = batch.output_rows[row];
+    kept_pieces_.push_back({sequence_of_[token], token, 1, row});
   }
 }
 
@@ -215,6 +233,7 @@ void Model::compute(const Batch& batch, int num_threads) {
   step_.batch = batch;
   step_.pieces = pieces_.data();
   step_.num_pieces = static_cast<int>(pieces_.size());
+  step_.kept_pieces = kept_pieces_.data();
   step_.sequence_of = sequence_of_.data();
   step_.routing = expert_buffers_.reserve(step_, reserved_rows_);
   step_.latents = latent_buffers_.reserve(reserved_rows_);

@@ -122,7 +122,7 @@ class Model {
   std::vector<size_t> bytes_per_slot() const;
   size_t bytes_per_state() const { return state_numbers_ * sizeof(float); }
   const Cache& cache() const { return cache_; }
-  size_t weight_bytes() const { return weight_memory_.size() + row_memory_.size(); }
+  size_t weight_bytes() const { return weight_memory_.size() + row_memory_.size() + layer_row_memory_.size(); }
   size_t adapter_bytes();
 
  private:
@@ -144,7 +144,7 @@ class Model {
   Options options_;
   Extent extent_;
   Weights weights_;
-  Matrix rows_;  // an embedding that is not tied to the head; if it isn't Packed, only its type and shape
+  RowTables rows_;
   PackedGroups packed_groups_;
   std::unordered_map<std::string, const PackedKind*> kinds_;  // of packed matrices by the tensor's name
   std::vector<Layer> layers_;
@@ -160,11 +160,11 @@ class Model {
   States states_;
   size_t state_numbers_ = 0;  // of a sequence's state in all layers
   Adapters adapters_;
-  Arena weight_memory_, row_memory_, cache_memory_, state_memory_, buffer_memory_;
+  Arena weight_memory_, row_memory_, layer_row_memory_, cache_memory_, state_memory_, buffer_memory_;
   size_t reserved_rows_ = 0;
   int reserved_threads_ = 0;
   std::set<size_t> wanted_;  // indices of tensors not yet loaded
-  std::vector<Piece> pieces_;
+  std::vector<Piece> pieces_, kept_pieces_;
   std::vector<int32_t> sequence_of_;
   std::vector<int32_t> text_positions_, text_lengths_, text_blocks_;  // of encode()
   Step step_{};

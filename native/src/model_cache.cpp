@@ -17,6 +17,10 @@ std::vector<int> windows_of(const Options& options, const std::vector<int>& grou
     const int group = groups.empty() ? 0 : groups[i], window = options.layers[i].attention.window;
     if (group < 0 || group >= static_cast<int>(num_layers))
       throw BadArgument("groups[" + std::to_string(i) + "] must be 0 to " + std::to_string(num_layers - 1));
+    const int back = options.layers[i].attention.keys_back;
+    if (!groups.empty() && groups[i - back] != group)
+      throw BadArgument("groups[" + std::to_string(i) + "] must be that of the layer whose keys the layer reads, " +
+                        std::to_string(groups[i - back]));
     const size_t needed = static_cast<size_t>(group) + 1;
     windows.resize(std::max(windows.size(), needed));
     counts.resize(windows.size());
@@ -35,7 +39,8 @@ std::vector<size_t> Model::bytes_per_slot() const {
   std::vector<size_t> bytes;
   for (const Layer& layer : layers_) {
     const AttentionPlan& attention = layer.plan.attention;
-    const int num_rows = (layer.latent != nullptr ? 1 : 2) * attention.num_kv_heads;  // of keys and values
+    // Of keys and values.
+    const int num_rows = attention.keys_back > 0 ? 0 : (layer.latent != nullptr ? 1 : 2) * attention.num_kv_heads;
     bytes.push_back(bytes_of(options_.cache_type) * attention.padded_head_dim() * num_rows);
   }
   return bytes;
@@ -56,6 +61,10 @@ void Model::allocate(int num_blocks, int block_size, const std::vector<int>& gro
   for (size_t i = 0; i < layers_.size(); ++i) {
     const AttentionPlan& attention = layers_[i].plan.attention;
     CachePart& part = layers_[i].cache;
+    if (attention.keys_back > 0) {
+      part = layers_[i - attention.keys_back].cache;
+      continue;
+    }
     part.group = groups.empty() ? 0 : groups[i];
     part.offset = used[part.group];
     part.part_bytes = bytes_of(cache.type) * kRows * attention.padded_head_dim();

@@ -1,6 +1,7 @@
 // The names of a decoder's tensors, and the destination of each.
 #include "destination.h"
 #include "expert_layer.h"
+#include "gemma.h"
 #include "latent_layer.h"
 
 namespace sluice {
@@ -41,8 +42,9 @@ void add_attention(Names& names, Layer& layer, int hidden) {
   } else {
     names.rows("self_attn.q_proj", layer.qkv, kQkv, 0, queries);
     if (attention.has_gate) names.rows("self_attn.gate_proj", layer.qkv, kQkv, attention.gate_column(), queries);
-    names.rows("self_attn.k_proj", layer.qkv, kQkv, queries, keys);
-    names.rows("self_attn.v_proj", layer.qkv, kQkv, queries + keys, keys);
+    if (attention.keys_back == 0) names.rows("self_attn.k_proj", layer.qkv, kQkv, queries, keys);
+    if (attention.keys_back == 0 && !attention.values_are_keys)
+      names.rows("self_attn.v_proj", layer.qkv, kQkv, queries + keys, keys);
   }
   names.rows("self_attn.o_proj", layer.output, kOutput, 0, hidden);
   names.norm("self_attn.q_norm", layer.query_norm, is_single ? attention.head_dim : queries);
@@ -104,19 +106,21 @@ void add_layer(Names& names, Layer& layer, int hidden) {
 
 }  // namespace
 
-std::vector<Tensor> tensors_of(const DecoderPlan& plan, Weights& weights, Matrix& rows, std::vector<Layer>& layers) {
+std::vector<Tensor> tensors_of(const DecoderPlan& plan, Weights& weights, RowTables& rows, std::vector<Layer>& layers) {
   std::vector<Tensor> tensors;
   Names names{tensors, ""};
-  names.rows("model.embed_tokens", plan.is_tied ? weights.head : rows, kProducts, 0, plan.vocab_size);
+  names.rows("model.embed_tokens", plan.is_tied ? weights.head : rows.tokens, kProducts, 0, plan.vocab_size);
   if (plan.is_tied && weights.head.bias != nullptr) tensors.back().name = "lm_head.bias";
   names.norm("model.norm", weights.norm, plan.hidden_size);
   names.norm("model.embed_norm", weights.embedding_norm, plan.hidden_size);
   names.table("model.embed_positions.weight", weights.positions, plan.num_positions, plan.hidden_size);
   names.table("model.embed_types.weight", weights.types, plan.num_types, plan.hidden_size);
   if (plan.has_head && !plan.is_tied) names.rows("lm_head", weights.head, kProducts, 0, plan.vocab_size);
+  add_gemma_tensors(plan, weights, rows.layer_inputs, tensors);
   for (size_t i = 0; i < layers.size(); ++i) {
     Names own{tensors, "model.layers." + std::to_string(i) + ".", static_cast<int>(i)};
     add_layer(own, layers[i], plan.hidden_size);
+    add_gemma_tensors(plan, layers[i], own.layer, own.prefix, tensors);
   }
   return tensors;
 }

@@ -45,6 +45,7 @@ void put(uint8_t* to, int index, T value) {
 void store_scales(const PackedKind& kind, const PackedRow& row, int lane, int count, uint8_t* to) {
   switch (kind.form) {
     case ScaleForm::None:
+    case ScaleForm::Float:  // of numbers
       return;
     case ScaleForm::Half:
       for (int i = 0; i < count; ++i) put(to, i * kRows + lane, row.halves[i]);
@@ -79,12 +80,21 @@ void store_scales(const PackedKind& kind, const PackedRow& row, int lane, int co
   }
 }
 
-// Write `columns` numbers of a row, column by column, in the order of inputs.
+// Write `columns` numbers of a row, column by column.
 void store_numbers(const PackedKind& kind, const uint8_t* from, int columns, int lane, uint8_t* to) {
   const size_t size = static_cast<size_t>(kind.block_bytes);
-  for (int i = 0; i < columns; ++i) {
-    const int at = i / 4 * 4 + i % 2 * 2 + i % 4 / 2;
-    std::memcpy(to + (static_cast<size_t>(at) * kRows + lane) * size, from + i * size, size);
+  for (int i = 0; i < columns; ++i)
+    std::memcpy(to + (static_cast<size_t>(i) * kRows + lane) * size, from + i * size, size);
+}
+
+// Write `columns` numbers with scales. A row's codes of a byte follow those of the previous column, and those of four
+// bits share a byte with the next column's.
+void store_scaled_numbers(const PackedKind& kind, const uint8_t* from, int columns, int lane, uint8_t* to) {
+  uint8_t* codes = to + scale_bytes(kind, columns);
+  const int bytes = kind.block * code_bits(kind.codes) / 8;
+  for (int i = 0; i < columns / kind.block; ++i, from += kind.block_bytes) {
+    std::memcpy(to + (static_cast<size_t>(i) * kRows + lane) * 4, from, 4);
+    for (int j = 0; j < bytes; ++j) codes[(static_cast<size_t>(i) * bytes + j) * kRows + lane] = from[4 + j];
   }
 }
 
@@ -105,7 +115,9 @@ void pack_block_row(const PackedKind& kind, const uint8_t* from, int columns, in
   for (int first = 0; first < columns; first += kSpan) {
     const int width = std::min(kSpan, columns - first);
     uint8_t* codes = group + scale_bytes(kind, width);
-    if (kind.is_float()) {
+    if (kind.form == ScaleForm::Float) {
+      store_scaled_numbers(kind, from, width, lane, group);
+    } else if (kind.is_float()) {
       store_numbers(kind, from, width, lane, codes);
     } else {
       for (int i = 0; i < width / kind.block; ++i) read(from + i * kind.block_bytes, i, row);

@@ -12,8 +12,12 @@ namespace sluice {
 constexpr int kSpan = 256;    // columns of a group with adjacent scales and codes
 constexpr int kCodeRun = 32;  // columns whose codes are adjacent, and whose inputs have the same scale
 
-// What a code is: an unsigned number of bits, the index in a table of 16 numbers, or a floating-point number.
-enum class Codes : uint8_t { Bits2, Bits3, Bits4, Bits5, Bits6, Bits8, Table4, Float4, Float32, Float16, BFloat16 };
+// What a code is: an unsigned number of bits, the index in a table of 16 integers, or a floating-point number. Float8 is
+// e4m3; Normal4 and Quarter4 are the indices in bitsandbytes' tables nf4 and fp4.
+enum class Codes : uint8_t {
+  Bits2, Bits3, Bits4, Bits5, Bits6, Bits8, Table4, Float4,
+  Float32, Float16, BFloat16, Float8, Normal4, Quarter4
+};
 
 // How a group's scales are stored before the codes of a span, each for 16 rows.
 //   None      none: the codes are numbers
@@ -25,7 +29,8 @@ enum class Codes : uint8_t { Bits2, Bits3, Bits4, Bits5, Bits6, Bits8, Table4, F
 //             multiplies the second, which is subtracted
 //   SuperPair like SuperMin with both bytes in one: the first is the lower half
 //   Zeros     a scale in the type `stored` for each `per` columns, and then for each a byte: the code that means 0
-enum class ScaleForm : uint8_t { None, Half, HalfMin, Exponent, Super, SuperMin, SuperPair, Zeros };
+//   Float     float32 for each `per` columns, of numbers
+enum class ScaleForm : uint8_t { None, Half, HalfMin, Exponent, Super, SuperMin, SuperPair, Zeros, Float };
 
 struct PackedKind {
   Codes codes;
@@ -57,6 +62,7 @@ inline constexpr int code_bits(Codes codes) {
     case Codes::Bits6:
       return 6;
     case Codes::Bits8:
+    case Codes::Float8:
       return 8;
     case Codes::Float32:
       return 32;
@@ -86,6 +92,8 @@ inline constexpr size_t scale_bytes(const PackedKind& kind, int columns) {
       return round_up(4 * kRows + 2 * count, 64);
     case ScaleForm::SuperPair:
       return round_up(4 * kRows + count, 64);
+    case ScaleForm::Float:
+      return round_up(4 * count, 64);
     case ScaleForm::Zeros:
       return round_up((bytes_of(kind.stored) + 1) * count, 64);
   }
@@ -105,7 +113,7 @@ inline constexpr size_t packed_group_bytes(const PackedKind& kind, int columns) 
 
 // A span of inputs of packed weights, which are values times the scales of their runs.
 struct PackedInputs {
-  int16_t values[kSpan];     // of four columns, those of the even ones come first
+  int16_t values[kSpan];     // in the order of the instruction set (kernels/packed_inputs.h)
   float sums16[kSpan / 16];  // of the inputs of 16 columns
   float sums32[kSpan / 32];
   float scales[kSpan / kCodeRun];
@@ -129,6 +137,14 @@ inline constexpr int packed_stride(int columns) {
 // The numbers of a Table4 and the doubled numbers of a Float4, with an offset that makes them positive.
 constexpr int kTable4Offset = 128, kFloat4Offset = 16;
 inline constexpr uint8_t kTable4[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
+// The numbers of bitsandbytes' types of four bits.
+inline constexpr float kNormal4[16] = {
+    -1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f,
+    -0.18477343022823334f, -0.09105003625154495f, 0.0f, 0.07958029955625534f, 0.16093020141124725f,
+    0.24611230194568634f, 0.33791524171829224f, 0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.0f};
+inline constexpr float kQuarter4[16] = {
+    0.0f, 0.005208333333f, 0.66666667f, 1.0f, 0.33333333f, 0.5f, 0.16666667f, 0.25f,
+    -0.0f, -0.005208333333f, -0.66666667f, -1.0f, -0.33333333f, -0.5f, -0.16666667f, -0.25f};
 inline constexpr uint8_t kFloat4[16] = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
 
 }  // namespace sluice

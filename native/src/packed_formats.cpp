@@ -127,6 +127,14 @@ constexpr PackedFile bytes_entry(const char* name, Codes codes, Stored stored) {
   return {name, {codes, ScaleForm::Zeros, kStep, kColumns, 0, kColumns, 8 + kColumns, stored}, read_bytes<kColumns>};
 }
 
+// Blocks of a float32 scale and then the codes of numbers, those of four bits with the first one in the lower half.
+constexpr PackedFile scaled_entry(const char* name, Codes codes, int columns) {
+  return {name, {codes, ScaleForm::Float, kCodeRun, columns, 0, columns, 4 + columns * code_bits(codes) / 8}, nullptr};
+}
+#define SLUICE_SCALED(name, codes)                                                                                \
+  scaled_entry(name ".g16", codes, 16), scaled_entry(name ".g32", codes, 32), scaled_entry(name ".g64", codes, 64), \
+      scaled_entry(name ".g128", codes, 128), scaled_entry(name ".g256", codes, 256)
+
 #define SLUICE_BYTES(bits, columns)                                                                               \
   bytes_entry<columns>("u" #bits ".g" #columns ".float32", Codes::Bits##bits, Stored::Float32),                   \
       bytes_entry<columns>("u" #bits ".g" #columns ".bfloat16", Codes::Bits##bits, Stored::BFloat16),             \
@@ -157,6 +165,9 @@ constexpr PackedFile kFiles[] = {
     SLUICE_ALL_BYTES(3),
     SLUICE_ALL_BYTES(4),
     SLUICE_ALL_BYTES(8),
+    SLUICE_SCALED("f8", Codes::Float8),
+    SLUICE_SCALED("nf4", Codes::Normal4),
+    SLUICE_SCALED("fp4", Codes::Quarter4),
 };
 
 }  // namespace

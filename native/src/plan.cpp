@@ -45,6 +45,37 @@ void check_attention(const Options& options, const AttentionPlan& attention, con
   require(attention.is_causal || !options.plan.has_head, name + "is_causal", "be true in a plan with a head");
 }
 
+// A layer reads the keys and values of an earlier one as if they were its own.
+void check_shared_keys(const Options& options, size_t index, const std::string& name) {
+  const AttentionPlan& attention = options.layers[index].attention;
+  if (attention.keys_back == 0) return;
+  require(options.plan.has_head, name + "keys_back", "be 0 in a plan without a head");
+  require(!attention.has_gate, name + "has_gate", "be false for a layer with keys_back");
+  require(static_cast<size_t>(attention.keys_back) <= index, name + "keys_back",
+          "be at most " + std::to_string(index) + ", the layers before");
+  const LayerPlan& other = options.layers[index - attention.keys_back];
+  const AttentionPlan& its = other.attention;
+  require(other.latent.kv_rank == 0 && its.num_heads > 0 && its.keys_back == 0 &&
+              its.num_kv_heads == attention.num_kv_heads && its.head_dim == attention.head_dim &&
+              its.window == attention.window,
+          name + "keys_back", "be that of a layer with keys of the same number, size and window");
+}
+
+// What only some layers have, next to attention and feed-forward parts.
+void check_gemma(const Options& options, const LayerPlan& layer, const std::string& at) {
+  const DecoderPlan& plan = options.plan;
+  const AttentionPlan& attention = layer.attention;
+  require(!attention.norms_values || plan.norm_kind == NormKind::Rms, at + ".attention.norms_values",
+          "be false with norm_kind layer");
+  require(!attention.values_are_keys || !attention.has_gate, at + ".attention.values_are_keys",
+          "be false for a layer with has_gate");
+  require(!layer.feed_forward.is_sparse || (layer.feed_forward.is_gated && !layer.has_inner_norm),
+          at + ".feed_forward.is_sparse", "be false without is_gated or with has_inner_norm");
+  require(layer.laurel_rank == 0 || (layer.has_attention_output_norm && layer.latent.kv_rank == 0 &&
+                                     plan.norm_kind == NormKind::Rms),
+          at + ".laurel_rank", "be 0 without has_attention_output_norm, over latents, or with norm_kind layer");
+}
+
 void check_recurrent(const RecurrentPlan& plan, const std::string& name) {
   const bool has_heads = plan.kind != Recurrence::ShortConvolution;
   require(plan.is_mamba() == (plan.step_rank > 0), name + "step_rank", "be at least 1 for mamba, and 0 for others");
@@ -69,7 +100,8 @@ void check_recurrent(const RecurrentPlan& plan, const std::string& name) {
   require(plan.least_step <= plan.most_step, name + "least_step", "be at most most_step");
 }
 
-void check_layer(const Options& options, const LayerPlan& layer, const std::string& at) {
+void check_layer(const Options& options, size_t index, const std::string& at) {
+  const LayerPlan& layer = options.layers[index];
   const bool is_plain = layer.attention.num_heads > 0 && layer.latent.kv_rank == 0 && !layer.has_recurrent();
   require(options.type != Type::Packed || (is_plain && layer.has_feed_forward()), "weight_type",
           "not be packed for layers with latents or recurrent parts, or without attention or feed-forward part");
@@ -77,6 +109,8 @@ void check_layer(const Options& options, const LayerPlan& layer, const std::stri
     check_latent(options, layer.latent, at + ".attention.");
   else if (layer.has_attention())
     check_attention(options, layer.attention, at + ".attention.");
+  check_shared_keys(options, index, at + ".attention.");
+  check_gemma(options, layer, at);
   require(!layer.has_attended_norm || (layer.has_attention() && layer.latent.kv_rank == 0), at + ".has_attended_norm",
           "be false over latents");
   require(!layer.has_recurrent() || !(layer.has_attended_norm || layer.latent.kv_rank > 0), at + ".recurrent",
@@ -100,7 +134,7 @@ void check_layer(const Options& options, const LayerPlan& layer, const std::stri
   if (options.type == Type::Int8 || options.type == Type::Int4)
     for (const int columns : {options.plan.hidden_size, layer.feed_forward.width, experts.width, experts.shared_width,
                               layer.attended_width(), layer.latent.query_rank, layer.recurrent.inner_width(),
-                              layer.recurrent.step_rank})
+                              layer.laurel_rank, options.plan.layer_input_width, layer.recurrent.step_rank})
       require(columns <= kMostInt8Columns, "weight_type", "not be int8 or int4 for inputs wider than 65536");
 }
 
@@ -122,9 +156,18 @@ void check_plan(const Options& options) {
   for (const int rows : {plan.num_positions, plan.num_types})
     require(static_cast<int64_t>(rows) * plan.hidden_size <= kMostTableSize, "hidden_size",
             "be smaller for a table of positions or types of this length");
+  const bool has_inputs = plan.layer_input_width > 0, has_streams = plan.num_extra_streams > 0;
+  require(!(has_inputs || has_streams) || (plan.has_head && options.type != Type::Packed), "layer_input_width",
+          "be 0, as must num_extra_streams, in a plan without a head or with packed weights");
+  require(!(has_inputs || has_streams) || plan.norm_kind == NormKind::Rms, "layer_input_width",
+          "be 0, as must num_extra_streams, with norm_kind layer");
+  require(has_inputs == (plan.num_layer_inputs > 0), "num_layer_inputs", "be above 0 if layer_input_width is");
+  require(static_cast<int64_t>(plan.layer_input_width) * static_cast<int64_t>(options.layers.size()) <= kMostWidth,
+          "layer_input_width", "be at most " + std::to_string(kMostWidth) + " for all layers together");
+  require(plan.layer_input_activation != Activation::Xielu, "layer_input_activation", "not be xielu");
   require(!plan.has_norm_bias || plan.norm_kind == NormKind::Layer, "has_norm_bias", "be false with norm_kind rms");
   for (size_t i = 0; i < options.layers.size(); ++i)
-    check_layer(options, options.layers[i], "layers[" + std::to_string(i) + "]");
+    check_layer(options, i, "layers[" + std::to_string(i) + "]");
   require(std::any_of(options.layers.begin(), options.layers.end(),
                       [](const LayerPlan& layer) { return layer.has_attention() || layer.has_recurrent(); }),
           "layers", "have one with attention or a recurrent part");
@@ -139,7 +182,12 @@ Extent extent_of(const Options& options) {
         {extent.mixed_width, layer.attended_width(), layer.latent.query_rank, layer.recurrent.inner_width(),
          layer.recurrent.step_rank});
     extent.wide_width = std::max(extent.wide_width, is_latent ? wide_width(layer.latent) : attention.qkv_width());
-    extent.inner_width = std::max(extent.inner_width, layer.feed_forward.width);
+    extent.inner_width = std::max(
+        {extent.inner_width, layer.feed_forward.width, layer.laurel_rank, options.plan.layer_input_width});
+    if (layer.feed_forward.is_sparse)  // gates and then ups
+      extent.wide_width = std::max(extent.wide_width, 2 * groups_of(layer.feed_forward.width) * kRows);
+    if (layer.laurel_rank > 0)
+      extent.wide_width = std::max({extent.wide_width, layer.laurel_rank, options.plan.hidden_size});
     extent.padded_head_dim = std::max(extent.padded_head_dim, attention.padded_head_dim());
     if (layer.has_attention())
       extent.group_size = std::max(
@@ -149,6 +197,7 @@ Extent extent_of(const Options& options) {
     if (layer.has_recurrent()) extent.wide_width = std::max(extent.wide_width, layer.recurrent.wide_width());
     extent.has_branch |= layer.is_parallel || layer.has_attention_output_norm || layer.has_mlp_output_norm;
     extent.has_branch |= layer.has_attention() && layer.has_recurrent();
+    extent.has_branch |= options.plan.layer_input_width > 0 || options.plan.num_extra_streams > 0;
   }
   return extent;
 }

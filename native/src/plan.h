@@ -33,6 +33,9 @@ struct AttentionPlan {
   float growth;
   int growth_period;
   bool is_causal;  // a token attends to no later one
+  bool norms_values;     // the values of each head are divided by their root mean square
+  bool values_are_keys;  // values are the projected keys, before their norm and rotation
+  int keys_back;         // keys and values are those of the layer this many before; 0: the layer has its own
 
   int padded_head_dim() const { return padded_to_16(head_dim); }
   int group_size() const { return num_heads / num_kv_heads; }
@@ -40,6 +43,11 @@ struct AttentionPlan {
   int key_width() const { return num_kv_heads * head_dim; }
   int qkv_width() const { return (has_gate ? 2 : 1) * query_width() + 2 * key_width(); }
   int gate_column() const { return query_width() + 2 * key_width(); }
+  // The rows of the product that gives queries, keys and values; those that it doesn't give follow in qkv_width().
+  int projected_width() const {
+    if (keys_back > 0) return query_width();
+    return qkv_width() - (values_are_keys ? key_width() : 0);
+  }
 };
 
 // ShortConvolution (LFM2): projects b, c and x, and computes c * convolution(b * x).
@@ -150,6 +158,8 @@ struct DensePlan {
   bool is_gated;  // activation(gate * gate_multiplier) * up; otherwise activation(up)
   bool has_bias;
   float gate_multiplier, output_multiplier;
+  bool is_sparse;  // a gate becomes relu(gate - mean - cutoff * deviation), with the mean and deviation of all gates
+  float cutoff;
 };
 
 // How router logits become the scores that choose experts. ChosenSoftmax chooses by logits, and normalizes over the
@@ -197,9 +207,14 @@ struct LayerPlan {
   bool has_attention_sum_norm, has_mlp_sum_norm;
   // Both parts read the same residual. Without a norm of its own, the feed-forward part uses attention's.
   bool is_parallel;
+  // Gemma 3n: the attention's inputs and the normalized results of two products with this inner size are added to the
+  // residual as well, which is then divided by sqrt(2). 0: none.
+  int laurel_rank;
+  bool has_scale;  // the residual after the layer is multiplied by a stored number
 
   bool has_attention() const { return attention.num_heads > 0 || latent.kv_rank > 0; }
   bool has_recurrent() const { return recurrent.num_heads > 0; }
+  bool stores() const { return (has_attention() && attention.keys_back == 0) || has_recurrent(); }
   bool has_feed_forward() const { return feed_forward.width > 0 || experts.num_experts > 0; }
   // Attention as queries meet cached keys. Over latents, all heads share one key: the latent and the rotated key.
   AttentionPlan scores() const {
@@ -219,6 +234,8 @@ struct LayerPlan {
   int attended_width() const { return latent.kv_rank > 0 ? latent.attended_width() : attention.query_width(); }
 };
 
+constexpr int kMostStreams = 8;
+
 struct DecoderPlan {
   int vocab_size, hidden_size, num_layers;
   NormKind norm_kind;
@@ -234,6 +251,18 @@ struct DecoderPlan {
   int num_positions;     // rows of the table of learned positions, which are added to the embedding; 0: none
   int first_position;    // the row of a text's first token
   int num_types;         // rows of the table of token types; 0: none
+  // Gemma 3n's and 4's inputs of layers: each token has a vector of this width for each layer, made of its embedding and
+  // of a row of a table. It gates a product of the residual after the layer, whose normalized second product is added to
+  // the residual. 0: none.
+  int layer_input_width;
+  int num_layer_inputs;  // rows of the table; a token beyond it has row 0
+  Activation layer_input_activation;
+  // Gemma 3n's residuals of a token in addition to the one that layers compute. Before a layer all are predicted from all,
+  // and after it they are corrected by what it changed: Baykal et al., Alternating Updates (2023).
+  int num_extra_streams;
+  bool scales_corrected;  // the corrected residual is multiplied by weights before it meets the inputs of layers
+
+  int num_streams() const { return 1 + num_extra_streams; }
 };
 
 }  // namespace sluice

@@ -44,6 +44,9 @@ void each_field(AttentionPlan& plan, Visitor& visitor) {
   visitor.number("growth", plan.growth, 0, kMostNumber);
   visitor.number("growth_period", plan.growth_period, 1, kMostWindow);
   visitor.flag("is_causal", plan.is_causal);
+  visitor.flag("norms_values", plan.norms_values);
+  visitor.flag("values_are_keys", plan.values_are_keys);
+  visitor.number("keys_back", plan.keys_back, 0, kMostLayers);
 }
 
 template <class Visitor>
@@ -95,6 +98,8 @@ void each_field(DensePlan& plan, Visitor& visitor) {
   visitor.flag("has_bias", plan.has_bias);
   visitor.number("gate_multiplier", plan.gate_multiplier, -kMostNumber, kMostNumber);
   visitor.number("output_multiplier", plan.output_multiplier, -kMostNumber, kMostNumber);
+  visitor.flag("is_sparse", plan.is_sparse);
+  visitor.number("cutoff", plan.cutoff, -kMostNumber, kMostNumber);
 }
 
 template <class Visitor>
@@ -135,6 +140,8 @@ void each_field(LayerPlan& plan, Visitor& visitor) {
   visitor.flag("has_attention_sum_norm", plan.has_attention_sum_norm);
   visitor.flag("has_mlp_sum_norm", plan.has_mlp_sum_norm);
   visitor.flag("is_parallel", plan.is_parallel);
+  visitor.number("laurel_rank", plan.laurel_rank, 0, kMostWidth);
+  visitor.flag("has_scale", plan.has_scale);
 }
 
 // All fields but the lists, which are `rotary` and `layers`.
@@ -157,6 +164,11 @@ void each_field(DecoderPlan& plan, Visitor& visitor) {
   visitor.number("num_positions", plan.num_positions, 0, kMostPositions);
   visitor.number("first_position", plan.first_position, 0, kMostPositions);
   visitor.number("num_types", plan.num_types, 0, kMostTypes);
+  visitor.number("layer_input_width", plan.layer_input_width, 0, kMostWidth);
+  visitor.number("num_layer_inputs", plan.num_layer_inputs, 0, kMostVocabulary);
+  visitor.choice("layer_input_activation", plan.layer_input_activation, kActivations);
+  visitor.number("num_extra_streams", plan.num_extra_streams, 0, kMostStreams - 1);
+  visitor.flag("scales_corrected", plan.scales_corrected);
 }
 
 }  // namespace sluice

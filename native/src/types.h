@@ -81,6 +81,28 @@ struct Recurrent {
   size_t state = 0;                  // the first number of the layer in a state
 };
 
+// The weights of a layer's share in Gemma's inputs of layers, see DecoderPlan.
+struct LayerInput {
+  Matrix gate;        // hidden -> the inputs' width
+  Matrix projection;  // the inputs' width -> hidden
+  Norm norm;          // [hidden], of the projection's results
+};
+
+// The weights of LayerPlan's laurel.
+struct Laurel {
+  Matrix down, up;  // hidden -> rank -> hidden
+  Norm norm;        // [hidden]
+};
+
+// The weights that predict and correct the residuals of a token with several ones.
+struct Streams {
+  Norm router_norm;             // [hidden]
+  float* router = nullptr;      // [streams][hidden]
+  float* prediction = nullptr;  // [streams * streams][streams]
+  float* correction = nullptr;  // [streams][streams]
+  float* scale = nullptr;       // [hidden] or null
+};
+
 struct Layer {
   LayerPlan plan;
   Norm attention_norm, attention_output_norm, mlp_norm, mlp_output_norm;  // [hidden]
@@ -98,6 +120,10 @@ struct Layer {
   Latent* latent;    // null: attention is plain
   CachePart cache;
   Recurrent recurrent;
+  Laurel laurel;
+  LayerInput input;
+  Streams streams;
+  float* scale;  // [1] or null
 };
 
 // A table of rotary positions.
@@ -115,13 +141,18 @@ struct Weights {
   Matrix head;
   Norm norm;                   // [hidden]
   Norm embedding_norm;         // [hidden]
+  const void* layer_input_rows = nullptr;  // [rows][layers][width] in rows_type, or null
+  Matrix layer_inputs;                     // hidden -> layers * width
+  Norm layer_inputs_norm;                  // [width]
+  Matrix streams_in[kMostStreams - 1];     // hidden -> hidden, of the embedding
+  Matrix streams_out[kMostStreams - 1];    // hidden -> hidden, of the residuals after the last layer
   float* positions = nullptr;  // [num_positions][hidden]
   float* types = nullptr;      // [num_types][hidden]
   Layer* layers = nullptr;
   Rotary* rotary = nullptr;
   int num_rotary = 0;
   Type type = Type::Float32;  // of the layers' matrices
-  int last_mixer = 0;         // the last layer with attention or a recurrent part
+  int last_stored = 0;        // the last layer that stores keys and values, or a state
 };
 
 // Keys and values of all layers. A block has, for each layer of one group and each kv head, its keys and then its
@@ -165,9 +196,9 @@ struct Batch {
   float* logits;                   // [rows, vocabulary]; of a plan without a head, states [rows, hidden]
 };
 
-// A unit of work of a layer's attention: consecutive new tokens of one sequence.
+// A unit of work of a layer's attention: consecutive new tokens of one sequence, and the row of the first one.
 struct Piece {
-  int sequence, first_token, num_tokens;
+  int sequence, first_token, num_tokens, first_row;
 };
 
 class Phases;
@@ -184,6 +215,7 @@ struct Step {
   Batch batch;
   const Piece* pieces;
   int num_pieces;
+  const Piece* kept_pieces;  // [rows], one for each output row
   int num_threads;
   Phases* phases;
   const int32_t* sequence_of;  // [tokens]
@@ -196,7 +228,9 @@ struct Step {
   float* inner_scales;
   float* branch;    // [tokens][residual_stride], a part's results before they are added to the residual; or null
   float* rotation;  // [tokens][rotation_stride], each table's cosines and then its sines
-  int residual_stride, input_stride, wide_stride, inner_stride, rotation_stride;
+  float* layer_inputs;  // [tokens][layer_inputs_stride], the inputs of all layers; or null
+  float* streams;       // [tokens][streams][residual_stride], all residuals; or null
+  int residual_stride, input_stride, wide_stride, inner_stride, rotation_stride, layer_inputs_stride;
   uint8_t* scratch;  // [threads][scratch_bytes]
   size_t scratch_bytes;
   const Adapted* adapted;  // null: no row has an adapter

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "expert_layer.h"
+#include "gemma.h"
 #include "latent_layer.h"
 #include "model.h"
 
@@ -50,6 +51,7 @@ void each_part(const Options& options, Weights& weights, std::vector<Layer>& lay
   norm(weights.embedding_norm, plan.has_embedding_norm, plan.has_norm_bias, plan.hidden_size);
   if (plan.num_positions > 0) vector(weights.positions, plan.num_positions * plan.hidden_size);
   if (plan.num_types > 0) vector(weights.types, plan.num_types * plan.hidden_size);
+  each_gemma_part(plan, weights, vector, matrix);
   for (int i = 0; i < weights.num_rotary; ++i) vector(weights.rotary[i].inverse_frequencies, weights.rotary[i].half);
   for (Layer& layer : layers) {
     const AttentionPlan& attention = layer.plan.attention;
@@ -63,7 +65,7 @@ void each_part(const Options& options, Weights& weights, std::vector<Layer>& lay
     const bool is_single = attention.head_norm == HeadNorm::Head, has_bias = attention.has_head_norm_bias;
     const bool has_norm = attention.head_norm != HeadNorm::None;
     norm(layer.query_norm, has_norm, has_bias, is_single ? attention.head_dim : attention.query_width());
-    norm(layer.key_norm, has_norm, has_bias, is_single ? attention.head_dim : attention.key_width());
+    norm(layer.key_norm, has_norm && attention.keys_back == 0, has_bias, is_single ? attention.head_dim : attention.key_width());
     norm(layer.attended_norm, layer.plan.has_attended_norm, plan.has_norm_bias, attention.query_width());
     norm(layer.inner_norm, layer.plan.has_inner_norm, plan.has_norm_bias, dense.width);
     if (attention.has_sinks) vector(layer.sinks, attention.num_heads);
@@ -72,6 +74,7 @@ void each_part(const Options& options, Weights& weights, std::vector<Layer>& lay
     matrix(layer.qkv, attention.has_qkv_bias);
     matrix(layer.output, attention.has_output_bias);
     if (layer.plan.has_recurrent()) each_recurrent_part(layer.plan.recurrent, layer.recurrent, vector, matrix);
+    each_gemma_part(plan, layer, vector, matrix);
     if (layer.experts != nullptr) {
       each_expert_part(*layer.experts, vector, matrix);
       continue;
@@ -97,7 +100,7 @@ void plan_weights(const Options& options, Weights& weights, std::vector<Layer>& 
     const LatentPlan& latent = layer.plan.latent;
     const DensePlan& dense = layer.plan.feed_forward;
     const int inner = groups_of(dense.width) * kRows;
-    if (layer.plan.has_attention() || layer.plan.has_recurrent()) weights.last_mixer = static_cast<int>(i);
+    if (layer.plan.stores()) weights.last_stored = static_cast<int>(i);
     if (layer.plan.has_recurrent()) {
       layer.recurrent.input = plan_matrix(options.type, layer.plan.recurrent.input_width(), hidden);
       layer.recurrent.output = plan_matrix(options.type, hidden, layer.plan.recurrent.inner_width());
@@ -108,12 +111,13 @@ void plan_weights(const Options& options, Weights& weights, std::vector<Layer>& 
       }
     }
     const int queries = latent.query_rank > 0 ? latent.query_rank : latent.query_width();
-    const int width = latent.kv_rank > 0 ? latent.cached_width() + queries : attention.qkv_width();
+    const int width = latent.kv_rank > 0 ? latent.cached_width() + queries : attention.projected_width();
     layer.qkv = plan_matrix(options.type, width, hidden);
     layer.output = plan_matrix(options.type, hidden, layer.plan.attended_width());
     layer.gate_up = plan_matrix(options.type, dense.is_gated ? 2 * inner : dense.width, hidden);
     layer.down = plan_matrix(options.type, hidden, dense.width);
   }
+  plan_gemma(options, weights, layers);
   if (!options.plan.has_head) return;
   // The head has eight bits, since it determines the token and is also the embedding if both are tied.
   const Type head = options.type == Type::Int4 ? Type::Int8 : options.type;

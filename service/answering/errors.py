@@ -15,6 +15,14 @@ class ResponseNotFound(InvalidRequest):
         super().__init__(field, "no response with this id is stored")
 
 
+class ConversationNotFound(InvalidRequest):
+    """The caller has stored no conversation of that id, or no such item. `field` has the id."""
+
+    def __init__(self, field: str) -> None:
+        what = "item of the conversation" if field == "item_id" else "conversation"
+        super().__init__(field, f"no {what} with this id is stored")
+
+
 class StoringOff(InvalidRequest):
     """The settings don't allow responses to be stored. `field` is the field of the request that asks for it."""
 
@@ -34,6 +42,12 @@ class TooManyInBackground(ServiceError):
     @property
     def values(self) -> Mapping[str, str]:
         return {"limit": str(self._max_unfinished)}
+
+
+class StoreFull(ServiceError):
+    """What is to be stored exceeds a limit of the store; the text names it."""
+
+    retry_after_s = 60.0
 
 
 class StoreUnavailable(ServiceError):

@@ -12,8 +12,9 @@ from typing import Final, TypeVar
 
 from sluice.v1 import response_item_pb2, response_pb2, stored_response_pb2
 
-from service.answering.errors import ResponseNotFound, StoreUnavailable, StoringOff
+from service.answering.errors import ConversationNotFound, ResponseNotFound, StoreUnavailable, StoringOff
 from service.calls.call import current_call, current_caller
+from service.contract.responses.conversation import addition_of, to_input
 from service.contract.responses.stored_response import (
     to_history,
     to_page,
@@ -27,6 +28,8 @@ from service.storage.responses.store_thread import StoreThread
 
 _MAX_ITEMS: Final = 4096  # of a conversation, as in the contract
 _MAX_CHAIN: Final = 1024  # responses
+_CONVERSATION: Final = "conversation"
+_UNTIL: Final = "conversation_until"
 _PREVIOUS: Final = "previous_response_id"
 
 _log = logging.getLogger(__name__)
@@ -43,16 +46,18 @@ class StoredResponses:
         self._max_chain_bytes = max_chain_bytes
 
     def check(self, request: response_pb2.CreateResponseRequest) -> None:
-        """Raise StoringOff if the request's response is to be stored, but the settings don't allow it."""
-        if self._store is None and request.store:
-            raise StoringOff("store")
+        """Raise StoringOff if the request needs the store, but the settings don't allow it."""
+        if self._store is None and (request.store or request.conversation):
+            raise StoringOff("store" if request.store else _CONVERSATION)
 
     async def history(self, request: response_pb2.CreateResponseRequest) -> Sequence[response_item_pb2.InputItem]:
         """Return the items that precede those of a request.
 
-        Raise StoringOff, ResponseNotFound for an unknown response, InvalidRequest for too long a conversation, or
-        StoreUnavailable.
+        Raise StoringOff, ResponseNotFound for an unknown response, ConversationNotFound, InvalidRequest for too long a
+        conversation, or StoreUnavailable.
         """
+        if request.conversation:
+            return await self._conversation(request)
         previous_id = request.previous_response_id
         if not previous_id:
             return ()
@@ -73,11 +78,15 @@ class StoredResponses:
         return items
 
     async def keep(self, request: response_pb2.CreateResponseRequest, response: response_item_pb2.Response) -> None:
-        """Store a response that has ended, if its request asks for it, and note in the response if that fails."""
-        if self._store is None or not request.store:
+        """Store a response that has ended, and add it to its conversation. Note in the response if that fails."""
+        owner, addition = current_caller().id, addition_of(request, response)
+        if self._store is None or not (request.store or addition):
             return
         try:
-            await self._store.put(to_record(current_caller().id, request, response))
+            if request.store:
+                await self._store.put(to_record(owner, request, response, addition))
+            elif addition is not None:
+                await self._store.add(owner, addition)
         except StoreLimit as limit:
             reason = str(limit)
         except StoreFailed as error:
@@ -85,7 +94,7 @@ class StoredResponses:
             reason = str(StoreUnavailable())
         else:
             return
-        response.stored, response.store_error = False, reason
+        response.stored, response.store_error = False, reason  # neither is it added to its conversation
         if (call := current_call()) is not None:
             call.add_log_fields({"store_error": reason})
 
@@ -104,6 +113,37 @@ class StoredResponses:
         owner = current_caller().id
         if not await self._read(lambda store: store.delete(owner, response_id)):
             raise ResponseNotFound("id")
+
+    async def last_item(self, conversation_id: str) -> str:
+        """Return the id of the last item of a conversation, empty if it has none. Raise the errors of `history`."""
+        owner = current_caller().id
+        found = await self._read(lambda store: store.conversations.items(owner, conversation_id, 1, descending=True))
+        if found is None:
+            raise ConversationNotFound(_CONVERSATION)
+        return found[0].id if found else ""
+
+    async def _conversation(self, request: response_pb2.CreateResponseRequest) -> Sequence[response_item_pb2.InputItem]:
+        """Return the items of a request's conversation that precede its own."""
+        if self._store is None:
+            raise StoringOff(_CONVERSATION)
+        owner, conversation_id = current_caller().id, request.conversation
+        most = _MAX_ITEMS - len(request.input)
+        found = await self._read(lambda store: store.conversations.items(owner, conversation_id, most + 1))
+        if found is None:
+            raise ConversationNotFound(_CONVERSATION)
+        if request.HasField(_UNTIL):
+            ids = ["", *(each.id for each in found)]
+            if request.conversation_until not in ids:
+                raise InvalidRequest(_UNTIL, "is not the id of an item of the conversation")
+            found = found[: ids.index(request.conversation_until)]
+        if len(found) > most:
+            raise InvalidRequest(
+                _CONVERSATION, f"the conversation has more than {_MAX_ITEMS} items, which is the limit"
+            )
+        if sum(each.num_bytes for each in found) > self._max_chain_bytes:
+            text = f"the conversation has more than {self._max_chain_bytes} bytes, which is the limit"
+            raise InvalidRequest(_CONVERSATION, text)
+        return to_input(found)
 
     async def _record(self, response_id: str) -> ResponseRecord:
         owner = current_caller().id

@@ -9,7 +9,9 @@ import grpc
 from sluice.v1 import error_pb2
 
 from service.answering.errors import (
+    ConversationNotFound,
     ResponseNotFound,
+    StoreFull,
     StoreUnavailable,
     StoringOff,
     TooManyInBackground,
@@ -99,6 +101,7 @@ TABLE = (
     Row(SignersUnknown, Code.UNAVAILABLE, error_pb2.ERROR_REASON_SIGNERS_UNKNOWN),
     Row(InvalidMessage, Code.INVALID_ARGUMENT, error_pb2.ERROR_REASON_INVALID_FIELD),
     Row(ResponseNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_RESPONSE_NOT_FOUND),
+    Row(ConversationNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_CONVERSATION_NOT_FOUND),
     Row(StoringOff, Code.FAILED_PRECONDITION, error_pb2.ERROR_REASON_STORING_OFF),
     Row(PromptTooLong, Code.INVALID_ARGUMENT, error_pb2.ERROR_REASON_PROMPT_TOO_LONG),
     Row(UnsupportedModality, Code.INVALID_ARGUMENT, error_pb2.ERROR_REASON_UNSUPPORTED_MODALITY),
@@ -134,6 +137,7 @@ TABLE = (
     Row(TooManyAdapters, Code.FAILED_PRECONDITION, error_pb2.ERROR_REASON_TOO_MANY_ADAPTERS),
     Row(AdapterLost, Code.UNAVAILABLE, error_pb2.ERROR_REASON_ADAPTER_LOST),
     Row(EngineOverloaded, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_QUEUE_FULL),
+    Row(StoreFull, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_QUEUE_FULL),
     Row(TooManyInBackground, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_QUEUE_FULL),
     Row(TooManyCalls, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_QUEUE_FULL),
     Row(RateLimited, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_RATE_LIMITED),

@@ -17,6 +17,7 @@ from grpc import aio
 from process.errors import ConfigError
 from service.answering.background.background_responses import BackgroundResponses
 from service.answering.background.job_runner import JobRunner
+from service.answering.conversations import Conversations
 from service.answering.generation import Answering
 from service.answering.stored_responses import StoredResponses
 from service.deployment.deployment import Deployment, LoadModel
@@ -128,6 +129,7 @@ class Server:
             answering=answering,
             stored=stored,
             background=background,
+            conversations=Conversations(self._responses),
             registry=self.registry,
             models=ModelChanges(self.reconciler, self.deployment, self.registry, settings.engine),
             endpoints=self.endpoints,

@@ -8,6 +8,7 @@ from sluice.v1 import (
     adapter_pb2_grpc,
     chat_pb2_grpc,
     completion_pb2_grpc,
+    conversation_pb2_grpc,
     embedding_pb2_grpc,
     endpoint_pb2_grpc,
     model_pb2_grpc,
@@ -20,6 +21,7 @@ from sluice.v1 import (
 )
 
 from service.answering.background.background_responses import BackgroundResponses
+from service.answering.conversations import Conversations
 from service.answering.generation import Answering
 from service.answering.stored_responses import StoredResponses
 from service.deployment.endpoint_changes import EndpointChanges
@@ -33,6 +35,7 @@ from service.registry.registry import Registry
 from service.servicers.adapter import AdapterServicer
 from service.servicers.chat import ChatServicer
 from service.servicers.completion import CompletionServicer
+from service.servicers.conversation import ConversationServicer
 from service.servicers.embedding import EmbeddingServicer
 from service.servicers.endpoint import EndpointServicer
 from service.servicers.model import ModelServicer
@@ -57,6 +60,7 @@ def add_services(
     answering: Answering,
     stored: StoredResponses,
     background: BackgroundResponses | None,
+    conversations: Conversations,
     registry: Registry,
     models: ModelChanges,
     endpoints: EndpointChanges,
@@ -68,6 +72,7 @@ def add_services(
     chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering), server)
     completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering), server)
     response_pb2_grpc.add_ResponseServiceServicer_to_server(ResponseServicer(answering, stored, background), server)
+    conversation_pb2_grpc.add_ConversationServiceServicer_to_server(ConversationServicer(conversations), server)
     text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(TextGenerationServicer(answering), server)
     adapter_pb2_grpc.add_AdapterServiceServicer_to_server(AdapterServicer(models), server)
     embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(EmbeddingServicer(registry, telemetry, quota), server)

@@ -15,6 +15,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from service.engine.models.checkpoint.packed.number_blocks import TABLES
+
 GROUP = 16  # inputs that share a scale
 FILE = "model.safetensors"
 
@@ -142,7 +144,7 @@ def bitsandbytes_int8(weight: Tensor) -> Packed:
 
 def bitsandbytes_nf4(weight: Tensor, *, is_nested: bool = True) -> Packed:
     """Store two codes per byte, the first in the upper half. With `is_nested`, the blocks' scales are packed too."""
-    values = torch.linspace(-1, 1, 16)
+    values = torch.from_numpy(TABLES["nf4"].copy())
     blocks = weight.reshape(-1, 64)
     scales = blocks.abs().amax(1)
     tensors = {"weight.quant_map": values}

@@ -18,6 +18,7 @@ from sluice.v1 import (
     chat_pb2_grpc,
     completion_pb2_grpc,
     content_pb2,
+    conversation_pb2_grpc,
     embedding_pb2_grpc,
     endpoint_pb2_grpc,
     load_pb2,
@@ -198,6 +199,10 @@ def model(name: str) -> model_pb2.Model:
 _SERVICES: list[tuple[type, Callable[[Any, grpc.aio.Server], None]]] = [
     (chat_pb2_grpc.ChatServiceServicer, chat_pb2_grpc.add_ChatServiceServicer_to_server),
     (completion_pb2_grpc.CompletionServiceServicer, completion_pb2_grpc.add_CompletionServiceServicer_to_server),
+    (
+        conversation_pb2_grpc.ConversationServiceServicer,
+        conversation_pb2_grpc.add_ConversationServiceServicer_to_server,
+    ),
     (embedding_pb2_grpc.EmbeddingServiceServicer, embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server),
     (endpoint_pb2_grpc.EndpointServiceServicer, endpoint_pb2_grpc.add_EndpointServiceServicer_to_server),
     (model_pb2_grpc.ModelServiceServicer, model_pb2_grpc.add_ModelServiceServicer_to_server),

@@ -59,6 +59,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "falcon, all kv heads": {"multi_query": False, "num_kv_heads": 4, "bias": True},
     "falcon, sequential": {"parallel_attn": False},
     "gemma3_text, capped logits": {"final_logit_softcapping": 5.0},
+    "gemma3n_text, no shared keys": {"num_kv_shared_layers": 0, "altup_correct_scale": False, "altup_num_inputs": 3},
+    "gemma4_text, no inputs": {
+        "hidden_size_per_layer_input": 0,
+        "num_kv_shared_layers": 0,
+        "attention_k_eq_v": True,
+        "final_logit_softcapping": 5.0,
+    },
     "gpt_neox, sequential": {"use_parallel_residual": False},
     "granite, multipliers": {"embedding_multiplier": 3.0, "residual_multiplier": 0.22, "logits_scaling": 0.5},
     "granite_swa, layers without rotation": {"layer_rope_theta": [10_000.0, 0, 5e5, 0]},
@@ -79,6 +86,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "granitemoehybrid, dense": {"num_local_experts": 0, "position_embedding_type": "rope", "mamba_proj_bias": True},
     "lfm2, biases": {"conv_bias": True, "conv_L_cache": 4},
     "mamba2, biases": {"use_bias": True, "use_conv_bias": False, "time_step_limit": (0.1, 0.4)},
+    "minimax_m2, partly rotated": {
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+    },
     "ministral3, long": {
         "rope_parameters": {
             "rope_type": "yarn",
@@ -116,8 +126,12 @@ def config_of(name: str) -> Any:
 @cache
 def model_of(name: str) -> Any:
     """Return a small random transformers model whose logits differ clearly."""
+    return random_model(config_of(name))
+
+
+def random_model(config: Any) -> Any:
+    """Return a random transformers model of a configuration."""
     torch.manual_seed(0)
-    config = config_of(name)
     model: Any = class_of(config)(config)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -138,8 +152,10 @@ def logits_of(model: Any, token_ids: list[int]) -> NDArray[np.float32]:
     return logits
 
 
-def _is_of_experts(module_name: str, plan: DecoderPlan) -> bool:
-    """Return whether a module belongs to experts, a router or a shared expert."""
+def _is_fixed(module_name: str, plan: DecoderPlan) -> bool:
+    """Return whether a module belongs to experts, a router, a shared expert or the coefficients of residuals."""
+    if ".altup." in module_name:
+        return True
     number = re.search(r"layers\.(\d+)\.", module_name)
     if number is None:
         return False
@@ -151,12 +167,12 @@ def _is_of_experts(module_name: str, plan: DecoderPlan) -> bool:
 
 
 def adapter_of(model: Any) -> Adapter:
-    """Return a random adapter that changes each linear layer but those of experts."""
+    """Return a random adapter that changes each linear layer but those of experts and of several residuals."""
     generator, plan = torch.Generator().manual_seed(1), plan_of(model.config)
     modules = {}
     for name, module in model.named_modules():
         is_in_layer = "layers." in name.replace(".h.", ".layers.")
-        if isinstance(module, torch.nn.Linear) and is_in_layer and not _is_of_experts(name, plan):
+        if isinstance(module, torch.nn.Linear) and is_in_layer and not _is_fixed(name, plan):
             down = torch.randn(3, module.in_features, generator=generator) * 0.1
             up = torch.randn(module.out_features, 3, generator=generator) * 0.1
             modules[name] = LowRank(down.numpy(), up.numpy())

@@ -18,7 +18,10 @@ from tests.models.shapes import small
 
 # Architectures by the backend of their decoder; a common decoder does not need transformers.
 SERVED = {
-    "gemma3": "transformers",
+    "aya_vision": "native",
+    "gemma3": "native",
+    "gemma4": "native",
+    "lfm2_vl": "native",
     "llava": "native",
     "mistral3": "native",
     "qwen2_5_vl": "native",
@@ -55,6 +58,20 @@ async def test_a_tied_head_is_the_one_of_the_whole(kind: str, tmp_path: Path) ->
     """Tying is set by the whole model's configuration; the decoder's part is ignored."""
     model = made(kind, tmp_path, tie_word_embeddings=True)
     assert (await compare(model, tmp_path)).message == ""
+
+
+async def test_the_decoder_of_gemma_3n_is_native(tmp_path: Path) -> None:
+    """The folder of a whole model, which transformers makes only with timm, is made from a decoder's."""
+    model = made("gemma3n_text", tmp_path)
+    file, said = tmp_path / "model.safetensors", tmp_path / "config.json"
+    tensors = load_file(file)
+    renamed = {name.replace("model.", "model.language_model.", 1): tensor for name, tensor in tensors.items()}
+    save_file(renamed | {"model.vision_tower.weight": tensors["model.norm.weight"].clone()}, file, {"format": "pt"})
+    text = json.loads(said.read_text())
+    whole = {"model_type": "gemma3n", "text_config": text, "eos_token_id": 1, "tie_word_embeddings": True}
+    said.write_text(json.dumps(whole))
+    outcome = await compare(model, tmp_path)
+    assert (outcome.backend, outcome.message) == ("native", "")
 
 
 async def test_names_of_older_files_are_known(tmp_path: Path) -> None:

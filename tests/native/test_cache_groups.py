@@ -11,9 +11,9 @@ import sluice_native
 from numpy.typing import NDArray
 
 from service.engine.interface.cache_group import max_blocks
-from service.engine.models.native.cache_groups import LayerGroups, group_layers
+from service.engine.models.native.cache_groups import LayerGroups, group_layers, group_plan
 from service.engine.models.plans.families.table import plan_of
-from tests.models.shapes import VOCAB_SIZE, small
+from tests.models.shapes import MAX_POSITIONS, VOCAB_SIZE, small
 from tests.native.decoders import ints
 
 BLOCK_SIZE = 16
@@ -73,7 +73,7 @@ def models(kind: str, weight_type: str) -> tuple[sluice_native.Model, sluice_nat
         tensor = draw.normal(1.0 if "norm" in name else 0.0, 0.2, shape).astype(np.float32)
         for model in both:
             model.load(name, tensor)
-    groups = group_layers([layer.heads.window for layer in plan.layers], both[1].bytes_per_slot)
+    groups = group_plan(plan, MAX_POSITIONS, both[1].bytes_per_slot)
     both[0].allocate(64, BLOCK_SIZE)
     both[1].allocate(64, BLOCK_SIZE, groups.of_layer)
     return both[0], both[1], groups
@@ -89,7 +89,7 @@ def compute(model: sluice_native.Model, token_ids: list[int], start: int, tables
 
 
 @pytest.mark.parametrize("weight_type", ["float32", "bfloat16"])
-@pytest.mark.parametrize("kind", ["gemma3_text", "gpt_oss", "olmo3", "mistral"])
+@pytest.mark.parametrize("kind", ["gemma3_text", "gemma3n_text", "gemma4_text", "gpt_oss", "olmo3", "mistral"])
 def test_blocks_outside_of_a_window_have_no_effect(kind: str, weight_type: str) -> None:
     """Logits have the same bits if sliding layers lose each block that no later token attends to.
 
@@ -117,6 +117,14 @@ def test_blocks_outside_of_a_window_have_no_effect(kind: str, weight_type: str) 
         start = end
     held = sum(block >= 0 for table in tables for block in table)
     assert held < len(groups) * len(tables[0])
+
+
+def test_a_layer_that_reads_the_keys_of_another_has_no_cache_but_its_group() -> None:
+    _, model, made = models("gemma4_text", "float32")
+    assert [size > 0 for size in model.bytes_per_slot] == [True, True, False, False]
+    assert list(made.of_layer[:2]) == list(made.of_layer[2:])
+    with pytest.raises(ValueError, match=r"groups\[2\] must be that of the layer whose keys the layer reads, 0"):
+        model.allocate(4, BLOCK_SIZE, [0, 1, 1, 1])
 
 
 INVALID: dict[str, tuple[list[int], str]] = {

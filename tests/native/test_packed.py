@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from transformers import LlamaConfig, PreTrainedModel
 
 from bench.engine.random_blocks import SCALES, numbers_of, random_blocks
+from service.engine.models.checkpoint.packed.number_blocks import TABLES
 from service.engine.models.plans.families.table import FAMILIES
 from service.engine.models.plans.sources import origin_of
 from tests.native.decoders import SMALL, Sequence, exact_plan, native, reference, rope, step
@@ -168,18 +169,30 @@ def codes_with_zeros(bits: int, size: int, dtype: str) -> tuple[NDArray[np.uint8
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("bits", [2, 3, 4, 8])
 def test_codes_with_scales_and_zero_points(bits: int, size: int, dtype: str) -> None:
-    """The head of a model without layers' effect shows the products of each format."""
-    plan = exact_plan(LlamaConfig(**SMALL | {"hidden_size": 256, "vocab_size": 64}, rope_parameters=rope()))
     blocks, numbers = codes_with_zeros(bits, size, dtype)
+    found, expected = head_products(f"u{bits}.g{size}.{dtype}", blocks, numbers, "auto")
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * numbers.std() * 16)
+
+
+def head_products(
+    kind: str, blocks: NDArray[np.uint8], numbers: NDArray[np.float32], instruction_set: str
+) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Return the logits of two tokens of a model whose layers add nothing, and what they should be.
+
+    `blocks` are those of the head, `numbers` the numbers that they mean.
+    """
+    plan = exact_plan(LlamaConfig(**SMALL | {"hidden_size": 256, "vocab_size": 64}, rope_parameters=rope()))
     head = "lm_head.weight"
-    kind = f"u{bits}.g{size}.{dtype}"
     model = sluice_native.Model(
-        plan.to_native(), weight_type="packed", kinds=lambda name: kind if name == head else "float32"
+        plan.to_native(),
+        weight_type="packed",
+        kinds=lambda name: kind if name == head else "float32",
+        instruction_set=instruction_set,
     )
     for name, shape in model.tensors().items():
         weight = np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)
         if "proj" in name:
-            weight[:] = 0  # layers add nothing
+            weight[:] = 0
         if name == head:
             model.load_blocks(name, blocks)
         elif len(shape) == 2:
@@ -192,7 +205,31 @@ def test_codes_with_scales_and_zero_points(bits: int, size: int, dtype: str) -> 
     found = step(model, [(Sequence([5, 9], [0]), 2)])[0]
     x = embedding[[5, 9]].astype(np.float64)
     x /= np.sqrt((x**2).mean(-1, keepdims=True) + plan.norm_epsilon)
-    np.testing.assert_allclose(found, x @ numbers.T.astype(np.float64), rtol=0, atol=1e-4 * numbers.std() * 16)
+    return found, x @ numbers.T.astype(np.float64)
+
+
+def numbers_with_scales(kind: str, size: int) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    """Return blocks [64, 256] of every code with a scale for each `size` columns, and their numbers."""
+    rng = np.random.default_rng(0)
+    scales = rng.uniform(0.01, 0.02, (64, 256 // size, 1)).astype(np.float32)
+    codes = rng.permuted(np.tile(np.arange(256), (64, 1)), axis=1).astype(np.uint8)
+    if kind == "f8":
+        codes[codes & 127 == 127] = 0  # these are no numbers
+        numbers = torch.from_numpy(codes).view(torch.float8_e4m3fn).float().numpy()
+        stored = codes
+    else:
+        numbers = TABLES[kind][codes & 15]
+        stored = (codes[:, 0::2] & 15 | codes[:, 1::2] << 4).astype(np.uint8)
+    blocks = np.concatenate([scales.view(np.uint8), stored.reshape(64, 256 // size, -1)], axis=-1)
+    return blocks.reshape(64, -1), (numbers.reshape(64, -1, size) * scales).reshape(64, 256)
+
+
+@pytest.mark.parametrize("instruction_set", sluice_native.instruction_sets())
+@pytest.mark.parametrize(("kind", "size"), [("f8", 128), ("f8", 16), ("nf4", 64), ("nf4", 16), ("fp4", 64)])
+def test_numbers_with_scales(kind: str, size: int, instruction_set: str) -> None:
+    blocks, numbers = numbers_with_scales(kind, size)
+    found, expected = head_products(f"{kind}.g{size}", blocks, numbers, instruction_set)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * numbers.std() * 16)
 
 
 def test_tied_head_may_have_a_bias() -> None:

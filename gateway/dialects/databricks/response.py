@@ -26,9 +26,11 @@ class DatabricksResponseTranslator(DatabricksErrors, ResponseReader):
     default_effort = DEFAULT_EFFORT
 
     def check(self, body: ResponseBody) -> None:
-        """Raise Failure for `background`, and for more tools or parameters of one tool than the documented limits."""
+        """Raise Failure for what this API lacks, and for more tools or parameters of one tool than the limits."""
         if body.background:
             raise Failure.of_field("background", "must be false in this API", Reason.UNSUPPORTED_FIELD)
+        if body.conversation is not None:
+            raise Failure.of_field("conversation", "not supported in this API", Reason.UNSUPPORTED_FIELD)
         check_tools(
             [
                 (f"tools.{i}.parameters", tool.parameters)

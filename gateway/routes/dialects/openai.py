@@ -26,6 +26,7 @@ from gateway.dialects.openai.tokens import (
     parse_tokenize,
 )
 from gateway.dialects.openai_family.responses.body import ResponseBody
+from gateway.routes.dialects.conversations import conversations
 from gateway.routes.dialects.stored_responses import stored_responses
 from gateway.routes.examples.example import (
     BY_EMBEDDER,
@@ -50,13 +51,14 @@ def _post(route: str, summary: str, handler: Generation | Inquiry, body: Body, *
 
 
 def _responses(base: str) -> tuple[Operation, ...]:
-    """Return the operations of responses below a path."""
+    """Return the operations of responses and conversations below a path."""
     counted = Body(ResponseBody, BY_MODEL | {"input": "Hello!"}, InputTokensAnswer)
     return (
         _post(f"{base}/responses", "Creates a response.", Generation(OpenAIResponseTranslator), RESPONSE, streams=True),
         _post(f"{base}/responses/input_tokens", "Counts the tokens of a response's input.",
               Inquiry(parse_input_tokens), counted),
         *stored_responses(base),
+        *conversations(base),
     )  # fmt: skip
 
 

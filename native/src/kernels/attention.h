@@ -43,6 +43,7 @@ struct HeadRows {
   int out_dim, out_head_stride;  // results of a head; those that are not values are zeros
   int num_heads;                 // of a unit
   int num_units;                 // of a piece
+  const Piece* pieces;
 };
 
 // A unit of work: the new tokens of a piece with some query heads of one kv head. Row r is a token's query head.
@@ -52,8 +53,8 @@ struct Unit {
   int dim, width, value_width;  // of a query, and padded: of a query and of a value
 
   template <class Out>
-  Unit(const Step& step, const Layer& layer, int number, const HeadRows<Out>& heads)
-      : piece(step.pieces[number / heads.num_units]) {
+  Unit(const Layer& layer, int number, const HeadRows<Out>& heads)
+      : piece(heads.pieces[number / heads.num_units]) {
     const AttentionPlan& plan = layer.plan.attention;
     first_head = number % heads.num_units * heads.num_heads;
     kv_head = first_head / plan.group_size();
@@ -65,7 +66,7 @@ struct Unit {
     value_width = layer.latent != nullptr ? (heads.out_dim + 15) / 16 * 16 : width;
   }
 
-  int token(int row) const { return piece.first_token + row / group_size; }
+  int row_of(int row) const { return piece.first_row + row / group_size; }  // of queries and results
   int head(int row) const { return first_head + row % group_size; }
 };
 
@@ -75,7 +76,7 @@ SLUICE_INLINE void begin_rows(const Rows<Format>& rows, const Unit& unit, const 
                               const float* sinks) {
   const int width = unit.width, dim = unit.dim, value_width = unit.value_width;
   for (int row = 0; row < unit.num_rows; ++row) {
-    const float* from = heads.queries + static_cast<size_t>(unit.token(row)) * heads.query_stride + unit.head(row) * dim;
+    const float* from = heads.queries + static_cast<size_t>(unit.row_of(row)) * heads.query_stride + unit.head(row) * dim;
     for (int d = 0; d < width; d += 16)
       store_input(rows.queries + static_cast<size_t>(row) * width + d, load_some(from + d, dim - d));
     for (int d = 0; d < value_width; d += 16) store16(rows.sums + static_cast<size_t>(row) * value_width + d, all16(0));
@@ -96,14 +97,14 @@ SLUICE_INLINE void end_rows(const Rows<Format>& rows, const Unit& unit, const He
   const AttentionPlan& plan = layer.plan.attention;
   const int dim = unit.dim;
   for (int row = 0; row < unit.num_rows; ++row) {
-    const size_t token = static_cast<size_t>(unit.token(row));
+    const size_t to_row = static_cast<size_t>(unit.row_of(row));
     const int head = unit.head(row);
-    Out* to = heads.out + token * heads.out_stride + head * heads.out_head_stride;
+    Out* to = heads.out + to_row * heads.out_stride + head * heads.out_head_stride;
     const float* sums = rows.sums + static_cast<size_t>(row) * unit.value_width;
     const float factor = 1.0f / sum_of(load16(rows.totals + static_cast<size_t>(row) * 16));
     int d = 0;
     if (plan.has_gate) {
-      const float* gates = step.wide + token * step.wide_stride + plan.gate_column() + head * dim;
+      const float* gates = step.wide + to_row * step.wide_stride + plan.gate_column() + head * dim;
       for (; d < dim; d += 16) {
         const Lanes gate = map(load_some(gates + d, dim - d), [](V x) __attribute__((always_inline)) { return sigmoid(x); });
         store_some(to + d, load16(sums + d) * all16(factor) * gate, dim - d);
@@ -121,7 +122,7 @@ void attend(const Step& step, int layer, int number, int after, uint8_t* scratch
   const Layer& weights = step.weights->layers[layer];
   const AttentionPlan& plan = weights.plan.attention;
   const bool is_latent = weights.latent != nullptr;
-  const Unit unit(step, weights, number, heads);
+  const Unit unit(weights, number, heads);
   const int num_rows = unit.num_rows, width = unit.width, value_width = unit.value_width;
   const int length = step.batch.context_lengths[unit.piece.sequence];
 #if defined(SLUICE_SET_amx)
@@ -141,7 +142,7 @@ void attend(const Step& step, int layer, int number, int after, uint8_t* scratch
     if (!is_last) {
       next = slots_of(head, base + kKeys, span.earliest, span.last);
     } else if (after >= 0) {
-      const Unit then(step, weights, after, heads);
+      const Unit then(weights, after, heads);
       const Span its = span_of(step, layer, then.piece);
       next = slots_of(head_of(step, layer, then.piece.sequence, then.kv_head), its.earliest / kKeys * kKeys,
                       its.earliest, its.last);

@@ -186,7 +186,8 @@ struct LatentPhases {
                                 plan.kv_rank,
                                 latent.value_up.padded_cols,
                                 num_heads,
-                                num_units};
+                                num_units,
+                                step.pieces};
     thread.phase(count, [&](int unit) {
       with_cached(*step.cache, [&](auto format) {
         attend<decltype(format)>(step, index, unit, unit + 1 < count ? unit + 1 : -1, thread.scratch(), heads);

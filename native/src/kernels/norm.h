@@ -70,6 +70,13 @@ void normalize_row(const DecoderPlan& plan, const float* x, const Norm& norm, In
   }
 }
 
+// Divide a row of any width by its root mean square.
+inline void head_norm(float* x, int width, float epsilon) {
+  const float mean = sum_each(x, width, [](float v) { return v * v; }) / static_cast<float>(width);
+  const float factor = 1.0f / __builtin_sqrtf(mean + epsilon);
+  for (int i = 0; i < width; ++i) x[i] *= factor;
+}
+
 // Normalize one head, or all heads together, in place. The weights begin at `first`.
 inline void head_norm(const DecoderPlan& plan, float* x, const Norm& norm, int first, int width) {
   const float* weight = norm.weight + first;

@@ -10,12 +10,13 @@ namespace SLUICE_SET {
 SLUICE_INLINE VI low_bytes(VI v) { return and_int(v, set1_int(0x00ff00ff)); }
 SLUICE_INLINE VI high_bytes(VI v) { return and_int(shift_right<8>(v), set1_int(0x00ff00ff)); }
 
-// Add the sums of the products of adjacent 16-bit numbers, which must fit 32 bits.
-SLUICE_INLINE VI add_pairs(VI sum, VI a, VI b) {
+// Add the sums of the products of adjacent codes and inputs, which must fit 32 bits: of four bytes, of which the inputs'
+// are signed and half of an input, or of pairs of 16-bit numbers.
+SLUICE_INLINE VI add_products(VI sum, VI codes, VI inputs) {
 #if defined(SLUICE_SET_avx512bf16)
-  return _mm512_dpwssd_epi32(sum, a, b);
+  return _mm512_dpbusd_epi32(sum, codes, inputs);
 #else
-  return add_int(sum, multiply_pairs(a, b));
+  return add_int(sum, multiply_pairs(codes, inputs));
 #endif
 }
 
@@ -35,16 +36,17 @@ SLUICE_INLINE VI look_up(VI bytes, const uint8_t* table) {
 #endif
 }
 
-// Convert as many bytes or signed bytes as a register has lanes.
-SLUICE_INLINE V load_bytes(const uint8_t* p) {
+// Load as many bytes or signed bytes as a register has lanes, as integers or floats.
+SLUICE_INLINE VI load_byte_ints(const uint8_t* p) {
 #if defined(SLUICE_SET_avx512) || defined(SLUICE_SET_avx512bf16)
-  return to_float(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 #elif defined(SLUICE_SET_avx2)
-  return to_float(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+  return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
 #else
-  return to_float(VI{p[0], p[1], p[2], p[3]});
+  return VI{p[0], p[1], p[2], p[3]};
 #endif
 }
+SLUICE_INLINE V load_bytes(const uint8_t* p) { return to_float(load_byte_ints(p)); }
 SLUICE_INLINE V load_signed_bytes(const uint8_t* p) {
 #if defined(SLUICE_SET_avx512) || defined(SLUICE_SET_avx512bf16)
   return to_float(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));

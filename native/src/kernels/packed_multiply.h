@@ -1,192 +1,174 @@
-// Products of rows with packed weights. A span of a group is widened once for up to 64 rows. Inputs are integers of 16
-// bits with a scale for 32 columns, so the products of a step are exact, and each sum is one chain along the steps.
+// Products of rows with packed weights. The codes of 32 columns are unpacked once for up to 64 rows. Inputs are integers
+// with a scale for 32 columns, so the sums of a step are exact, and each result is one chain along the steps. Hence its
+// bits don't depend on which rows and groups are multiplied together.
 #pragma once
 
-#include "packed_widen.h"
+#include "packed_codes.h"
+#include "packed_inputs.h"
+#include "packed_numbers.h"
+#include "packed_scales.h"
 
 namespace sluice {
 namespace SLUICE_SET {
 
-// The format of packed weights. Rows of inputs are spans, whose sizes are counted in floats.
-struct PackedFormat {
-  using Weight = uint8_t;
-  using Input = float;
+// A span of N groups of the same kind, and the rows of inputs, a span each, that are multiplied with it. Sums are added
+// to out [rows][N][16].
+template <int N>
+struct SpanProduct {
+  const uint8_t* codes[N];
+  const SpanScales* scales[N];
+  int steps;
+  const PackedInputs* x;
+  size_t x_stride;  // in spans
+  int num_rows;
+  float* out;
+  size_t out_stride;
 };
 
-// The place in a span's inputs of a column.
-SLUICE_INLINE constexpr int input_at(int column) { return column / 4 * 4 + column % 2 * 2 + column % 4 / 2; }
+#if defined(SLUICE_SET_avx512bf16)
+SLUICE_INLINE VI broadcast4(const uint8_t* p) {
+  int four;
+  std::memcpy(&four, p, sizeof four);
+  return set1_int(four);
+}
 
-// Store 16 integers, which are the lowest bits of floats, as inputs, and return their sum.
-SLUICE_INLINE int store_values(const Lanes& shifted, int16_t* to) {
-#if defined(SLUICE_SET_avx512) || defined(SLUICE_SET_avx512bf16)
-  const __m256i words = _mm512_cvtepi32_epi16(as_int(shifted.v[0]));
-  const __m256i low = _mm256_shufflelo_epi16(words, _MM_SHUFFLE(3, 1, 2, 0));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_shufflehi_epi16(low, _MM_SHUFFLE(3, 1, 2, 0)));
-  return _mm512_reduce_add_epi32(_mm512_cvtepi16_epi32(words));
-#else
-  int32_t whole[16];
-  unroll<kRegisters>([&](auto r)
-                         __attribute__((always_inline)) { store_int(whole + r * kLanes, as_int(shifted.v[r])); });
-  int sum = 0;
-  for (int j = 0; j < 16; ++j) {
-    to[input_at(j)] = static_cast<int16_t>(whole[j]);
-    sum += static_cast<int16_t>(whole[j]);
+// Add the products of a run. Codes are multiplied with the low and with the high bytes of inputs.
+template <Codes kCodes, int kStep, int N>
+SLUICE_INLINE void multiply_run(const SpanProduct<N>& span, int run) {
+  constexpr int kQuads = kStep / 4, kSteps = kCodeRun / kStep;
+  VI quads[N][8];
+  unroll<N>([&](auto n) __attribute__((always_inline)) {
+    load_codes<kCodes>(span.codes[n] + run * kRunBytes<kCodes>, quads[n]);
+  });
+  for (int m = 0; m < span.num_rows; ++m) {
+    const PackedInputs& input = span.x[m * span.x_stride];
+    const uint8_t* low = run_of(input, run);
+    float* out = span.out + m * span.out_stride;
+    unroll<kSteps>([&](auto s) __attribute__((always_inline)) {
+      const int step = run * kSteps + s;
+      if (kSteps > 1 && step >= span.steps) return;
+      VI lows[N], highs[N];
+      unroll<N>([&](auto n) __attribute__((always_inline)) { lows[n] = highs[n] = set1_int(0); });
+      unroll<kQuads>([&](auto q) __attribute__((always_inline)) {
+        constexpr int kQuad = s * kQuads + q;
+        const VI low_four = broadcast4(low + kQuad * 4), high_four = broadcast4(low + kCodeRun + kQuad * 4);
+        unroll<N>([&](auto n) __attribute__((always_inline)) {
+          lows[n] = add_products(lows[n], quads[n][kQuad], low_four);
+          highs[n] = add_products(highs[n], quads[n][kQuad], high_four);
+        });
+      });
+      const V input_scale = set1(input.scales[run]);
+      const V input_sum = set1(kStep == 16 ? input.sums16[step] : input.sums32[step]);
+      unroll<N>([&](auto n) __attribute__((always_inline)) {
+        const V scale = load(span.scales[n]->scales + step * kRows), addend = load(span.scales[n]->addends + step * kRows);
+        const V product = to_float(add_int(lows[n], shift_left<8>(highs[n]))) * input_scale;
+        store(out + n * kRows, fma(input_sum, addend, fma(product, scale, load(out + n * kRows))));
+      });
+    });
   }
-  return sum;
-#endif
 }
-
-SLUICE_INLINE float largest_of(const Lanes& x) {
-#if defined(SLUICE_SET_avx512) || defined(SLUICE_SET_avx512bf16)
-  return _mm512_reduce_max_ps(x.v[0]);
 #else
-  return max_of(x);
-#endif
-}
-
-// The sum of the lanes, of which only matters whether it is NaN.
-SLUICE_INLINE float any_broken(const Lanes& x) {
-#if defined(SLUICE_SET_avx512) || defined(SLUICE_SET_avx512bf16)
-  return _mm512_reduce_add_ps(x.v[0]);
-#else
-  return sum_of(x);
-#endif
-}
-
-// Quantize 32 numbers. The scale is NaN if one of them is not finite.
-SLUICE_INLINE void quantize_run(const float* x, PackedInputs* out, int run) {
-  const Lanes low = load16(x), high = load16(x + 16), minus = all16(-1);
-  const float highest = largest_of(max16(max16(low, low * minus), max16(high, high * minus)));
-  const Lanes inverse = all16(highest > 1e-30f ? 32767 / highest : 0), middle = all16(12582912.0f);
-  int16_t* to = out->values + run * kCodeRun;
-  const int low_sum = store_values(fma16(low, inverse, middle), to);
-  const int high_sum = store_values(fma16(high, inverse, middle), to + 16);
-  const Lanes broken = fma16(low, all16(0), high * all16(0));
-  const float scale = highest / 32767 + any_broken(broken);
-  out->scales[run] = scale;
-  out->sums16[2 * run] = static_cast<float>(low_sum) * scale;
-  out->sums16[2 * run + 1] = static_cast<float>(high_sum) * scale;
-  out->sums32[run] = static_cast<float>(low_sum + high_sum) * scale;
-}
-
-// Quantize a row [width] to spans of inputs.
-inline void quantize(const float* x, int width, PackedInputs* out) {
-  for (int first = 0; first < width; first += kSpan, ++out)
-    for (int run = 0; run < kSpan / kCodeRun; ++run) {
-      const int at = first + run * kCodeRun, count = width - at < kCodeRun ? width - at : kCodeRun;
-      if (count == kCodeRun) {
-        quantize_run(x + at, out, run);
-      } else {
-        alignas(64) float values[kCodeRun] = {};
-        if (count > 0) std::memcpy(values, x + at, static_cast<size_t>(count) * sizeof(float));
-        quantize_run(values, out, run);
-      }
-    }
-}
-
-// Return one input of a row.
-SLUICE_INLINE float input_of(const PackedInputs* x, int column) {
-  const PackedInputs& span = x[column / kSpan];
-  return static_cast<float>(span.values[input_at(column % kSpan)]) * span.scales[column % kSpan / kCodeRun];
-}
-
-// Add the products of M rows with a widened span to out [M][16]; a row's inputs are `x_stride` spans after another's.
+// Add the products of M rows with `steps` steps of a run, whose codes are pairs of even and of odd columns.
 template <int M, int kStep>
-void multiply_codes(const Widened& span, int steps, const PackedInputs* x, size_t x_stride, float* out,
-                    size_t out_stride) {
+SLUICE_INLINE void multiply_pairs_of(const uint8_t* pairs, const SpanProduct<1>& span, int run, int first_row) {
   constexpr int kSums = M == 1 ? 4 : M <= 4 && kLanes == 16 ? 2 : 1;  // as many chains of additions hide their latency
+  constexpr int kSteps = kCodeRun / kStep;
+  const PackedInputs* x = span.x + first_row * span.x_stride;
   for (int lane = 0; lane < kRows; lane += kLanes) {
+    float* out = span.out + first_row * span.out_stride + lane;
     V total[M];
-    unroll<M>([&](auto m) __attribute__((always_inline)) { total[m] = load(out + m * out_stride + lane); });
-    const uint8_t* weights = span.weights + lane * 4;
-    for (int step = 0; step < steps; ++step, weights += kStep * kRows * 2) {
+    unroll<M>([&](auto m) __attribute__((always_inline)) { total[m] = load(out + m * span.out_stride); });
+    for (int s = 0; s < kSteps && run * kSteps + s < span.steps; ++s) {
+      const int step = run * kSteps + s;
+      const uint8_t* weights = pairs + s * kStep * kRows * 2 + lane * 4;
       VI sums[M][kSums];
       unroll<M * kSums>([&](auto i) __attribute__((always_inline)) { sums[i / kSums][i % kSums] = set1_int(0); });
       unroll<kStep / 2>([&](auto pair) __attribute__((always_inline)) {
         const VI weight = load_int(weights + pair * 64);
         unroll<M>([&](auto m) __attribute__((always_inline)) {
           int both;
-          std::memcpy(&both, x[m * x_stride].values + step * kStep + pair * 2, sizeof both);
-          sums[m][pair % kSums] = add_pairs(sums[m][pair % kSums], weight, set1_int(both));
+          std::memcpy(&both, run_of(x[m * span.x_stride], run) + (s * kStep + pair * 2) * 2, sizeof both);
+          VI& sum = sums[m][pair % kSums];
+          sum = add_products(sum, weight, set1_int(both));
         });
       });
-      const V scale = load(span.scales + step * kRows + lane), addend = load(span.addends + step * kRows + lane);
+      const V scale = load(span.scales[0]->scales + step * kRows + lane);
+      const V addend = load(span.scales[0]->addends + step * kRows + lane);
       unroll<M>([&](auto m) __attribute__((always_inline)) {
         VI sum = sums[m][0];
         unroll<kSums - 1>([&](auto i) __attribute__((always_inline)) { sum = add_int(sum, sums[m][i + 1]); });
-        const PackedInputs& input = x[m * x_stride];
+        const PackedInputs& input = x[m * span.x_stride];
         const float input_sum = kStep == 16 ? input.sums16[step] : input.sums32[step];
-        const V product = to_float(sum) * set1(input.scales[step * kStep / kCodeRun]);
+        const V product = to_float(sum) * set1(input.scales[run]);
         total[m] = fma(set1(input_sum), addend, fma(product, scale, total[m]));
       });
     }
-    unroll<M>([&](auto m) __attribute__((always_inline)) { store(out + m * out_stride + lane, total[m]); });
+    unroll<M>([&](auto m) __attribute__((always_inline)) { store(out + m * span.out_stride, total[m]); });
   }
 }
 
-// The same product with numbers instead of codes. A sum of a span is four chains, which hide the latency of additions.
-template <int M>
-void multiply_numbers(const Widened& span, int columns, const PackedInputs* x, size_t x_stride, float* out,
-                      size_t out_stride) {
-  constexpr int kChains = 4;
-  alignas(64) float inputs[M][kSpan];
-  for (int m = 0; m < M; ++m)
-    for (int run = 0; run < kSpan / kCodeRun; ++run) {
-      const PackedInputs& input = x[m * x_stride];
-      const float scale = input.scales[run];
-      for (int i = run * kCodeRun; i < (run + 1) * kCodeRun; ++i)
-        inputs[m][i] = static_cast<float>(input.values[i]) * scale;
-    }
-  for (int lane = 0; lane < kRows; lane += kLanes) {
-    V total[M][kChains];
-    unroll<M * kChains>([&](auto i) __attribute__((always_inline)) { total[i / kChains][i % kChains] = set1(0); });
-    const float* weights = reinterpret_cast<const float*>(span.weights) + lane;
-    for (int i = 0; i < columns; i += kChains)
-      unroll<kChains>([&](auto c) __attribute__((always_inline)) {
-        const V weight = load(weights + (i + c) * kRows);
-        unroll<M>([&](auto m) __attribute__((always_inline)) {
-          total[m][c] = fma(weight, set1(inputs[m][i + c]), total[m][c]);
-        });
-      });
-    unroll<M>([&](auto m) __attribute__((always_inline)) {
-      float* to = out + m * out_stride + lane;
-      store(to, load(to) + ((total[m][0] + total[m][1]) + (total[m][2] + total[m][3])));
-    });
-  }
-}
-
-template <int M>
-void multiply_rows(const PackedKind& kind, const Widened& span, int columns, const PackedInputs* x, size_t x_stride,
-                   float* out, size_t out_stride) {
-  const int steps = columns / kind.step;
-  if (kind.step == 16) return multiply_codes<M, 16>(span, steps, x, x_stride, out, out_stride);
-  multiply_codes<M, 32>(span, steps, x, x_stride, out, out_stride);
-}
-
-// Multiply any number of rows, as many at a time as there are registers for.
-inline void multiply_span(const PackedKind& kind, const Widened& span, int columns, const PackedInputs* x,
-                          size_t x_stride, int num_rows, float* out, size_t out_stride) {
+// Add the products of a run, as many rows at a time as there are registers for.
+template <Codes kCodes, int kStep, int N>
+SLUICE_INLINE void multiply_run(const SpanProduct<N>& span, int run) {
   constexpr int kMost = kLanes == 16 ? 12 : 4;
-  if (kind.is_float()) {
-    constexpr int kMostOfNumbers = kLanes == 16 ? 4 : 2;
-    for (int row = 0; row < num_rows;) {
-      const int rows = num_rows - row >= kMostOfNumbers ? kMostOfNumbers : 1;
-      const auto multiply = rows == 1 ? multiply_numbers<1> : multiply_numbers<kMostOfNumbers>;
-      multiply(span, (columns + 3) / 4 * 4, x + row * x_stride, x_stride, out + row * out_stride, out_stride);
-      row += rows;
-    }
-    return;
-  }
-  for (int row = 0; row < num_rows;) {
-    const int left = num_rows - row, rows = left >= kMost ? kMost : left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-    const auto multiply = rows == kMost ? multiply_rows<kMost>
-                          : rows == 8   ? multiply_rows<kMost < 8 ? kMost : 8>
-                          : rows == 4   ? multiply_rows<4>
-                          : rows == 2   ? multiply_rows<2>
-                                        : multiply_rows<1>;
-    multiply(kind, span, columns, x + row * x_stride, x_stride, out + row * out_stride, out_stride);
+  alignas(64) uint8_t pairs[kCodeRun * kRows * 2];
+  unroll<kRegisters>([&](auto r) __attribute__((always_inline)) {
+    constexpr int kAt = r * kLanes * 4;
+    VI quads[8];
+    load_codes<kCodes>(span.codes[0] + run * kRunBytes<kCodes> + kAt, quads);
+    unroll<8>([&](auto i) __attribute__((always_inline)) {
+      store_int(pairs + i * 128 + kAt, low_bytes(quads[i]));
+      store_int(pairs + i * 128 + 64 + kAt, high_bytes(quads[i]));
+    });
+  });
+  for (int row = 0; row < span.num_rows;) {
+    const int left = span.num_rows - row;
+    const int rows = left >= kMost ? kMost : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+    if (rows == kMost)
+      multiply_pairs_of<kMost, kStep>(pairs, span, run, row);
+    else if (rows == 4)
+      multiply_pairs_of<4, kStep>(pairs, span, run, row);
+    else if (rows == 2)
+      multiply_pairs_of<2, kStep>(pairs, span, run, row);
+    else
+      multiply_pairs_of<1, kStep>(pairs, span, run, row);
     row += rows;
   }
+}
+#endif
+
+template <Codes kCodes, int kStep, int N>
+void multiply_codes(const SpanProduct<N>& span) {
+  constexpr int kSteps = kCodeRun / kStep;
+  for (int run = 0; run * kSteps < span.steps; ++run) {
+    // The next span's codes are read soon.
+    for (int n = 0; n < N; ++n)
+      for (size_t at = 0; at < kRunBytes<kCodes>; at += 64)
+        __builtin_prefetch(span.codes[n] + (kSpan / kCodeRun + run) * kRunBytes<kCodes> + at, 0, 3);
+    multiply_run<kCodes, kStep, N>(span, run);
+  }
+}
+
+// Multiply rows with a span of N groups of a kind, which begins at spans[n].
+template <int N>
+void multiply_span(const PackedKind& kind, const uint8_t* const (&spans)[N], int columns, const PackedInputs* x,
+                   size_t x_stride, int num_rows, float* out, size_t out_stride) {
+  if (kind.is_float()) {
+    for (int n = 0; n < N; ++n)
+      multiply_number_span(kind, spans[n], columns, x, x_stride, num_rows, out + n * kRows, out_stride);
+    return;
+  }
+  SpanScales scales[N];
+  SpanProduct<N> span{{}, {}, columns / kind.step, x, x_stride, num_rows, out, out_stride};
+  for (int n = 0; n < N; ++n) {
+    widen_scales(kind, spans[n], columns, scales[n]);
+    span.codes[n] = spans[n] + scale_bytes(kind, columns);
+    span.scales[n] = &scales[n];
+  }
+  with_codes(kind.codes, [&](auto codes) {
+    constexpr Codes kCodes = decltype(codes)::value;
+    kind.step == 16 ? multiply_codes<kCodes, 16, N>(span) : multiply_codes<kCodes, 32, N>(span);
+  });
 }
 
 // multiply_block of linear.h for packed weights. `x` are rows of spans.
@@ -195,26 +177,37 @@ void multiply_packed(const Matrix& matrix, const float* x, size_t stride, int nu
                      const Finish& finish) {
   constexpr int kRowsAtOnce = 64, kFewRows = 8;
   alignas(64) float out[kRowsAtOnce * kMostGroups * 16];
-  Widened widened;
   const int count = to - from, num_spans = spans_of(matrix.cols);
   const size_t out_stride = static_cast<size_t>(count) * 16, x_stride = stride * sizeof(float) / sizeof(PackedInputs);
   for (int row = 0; row < num_rows; row += kRowsAtOnce) {
     const int rows = num_rows - row < kRowsAtOnce ? num_rows - row : kRowsAtOnce;
     const auto* inputs = reinterpret_cast<const PackedInputs*>(x) + static_cast<size_t>(row) * x_stride;
     std::memset(out, 0, static_cast<size_t>(rows) * out_stride * sizeof(float));
-    const auto multiply_one = [&](int group, int index) {
-      const PackedGroup& packed = matrix.packed[from + group];
-      const int columns = matrix.cols - index * kSpan < kSpan ? matrix.cols - index * kSpan : kSpan;
-      widen_span(*packed.kind, packed.data + static_cast<size_t>(index) * span_bytes(*packed.kind, kSpan), columns,
-                 widened);
-      multiply_span(*packed.kind, widened, columns, inputs + index, x_stride, rows, out + group * 16, out_stride);
+    // Multiply the spans [first, end) of a group, or of two groups; return their number. Two share the loads of inputs,
+    // but one row is limited by memory, which prefers one stream of weights.
+    const auto multiply_some = [&](int group, int first, int end) {
+      const PackedGroup* packed = matrix.packed + from + group;
+      const PackedKind& kind = *packed->kind;
+      const bool is_pair = kInBytes && rows > 2 && group + 1 < count && packed[1].kind == &kind;
+      for (int index = first; index < end; ++index) {
+        const int columns = matrix.cols - index * kSpan < kSpan ? matrix.cols - index * kSpan : kSpan;
+        const size_t at = static_cast<size_t>(index) * span_bytes(kind, kSpan);
+        if constexpr (kInBytes)
+          if (is_pair) {
+            multiply_span<2>(kind, {packed[0].data + at, packed[1].data + at}, columns, inputs + index, x_stride, rows,
+                             out + group * 16, out_stride);
+            continue;
+          }
+        multiply_span<1>(kind, {packed->data + at}, columns, inputs + index, x_stride, rows, out + group * 16,
+                         out_stride);
+      }
+      return is_pair ? 2 : 1;
     };
     if (rows <= kFewRows) {  // weights are read in the order of memory
-      for (int group = 0; group < count; ++group)
-        for (int index = 0; index < num_spans; ++index) multiply_one(group, index);
+      for (int group = 0; group < count;) group += multiply_some(group, 0, num_spans);
     } else {  // a span's inputs stay in the L1 cache
       for (int index = 0; index < num_spans; ++index)
-        for (int group = 0; group < count; ++group) multiply_one(group, index);
+        for (int group = 0; group < count;) group += multiply_some(group, index, index + 1);
     }
     for (int m = 0; m < rows; ++m) finish(row + m, from, out + m * out_stride, count);
   }
@@ -225,21 +218,27 @@ inline void unpack_packed(const Matrix& matrix, int row, float* out) {
   const PackedGroup& group = matrix.packed[row / kRows];
   const PackedKind& kind = *group.kind;
   const int lane = row % kRows;
-  Widened span;
   for (int first = 0; first < matrix.cols; first += kSpan) {
     const int columns = matrix.cols - first < kSpan ? matrix.cols - first : kSpan;
-    widen_span(kind, group.data + static_cast<size_t>(first / kSpan) * span_bytes(kind, kSpan), columns, span);
+    const uint8_t* span = group.data + static_cast<size_t>(first / kSpan) * span_bytes(kind, kSpan);
+    if (kind.is_float()) {
+      alignas(64) float numbers[kSpan * kRows];
+      widen_numbers(kind, span, columns, numbers);
+      for (int i = 0; i < columns; ++i) out[first + i] = numbers[i * kRows + lane];
+      continue;
+    }
+    SpanScales scales;
+    alignas(64) uint8_t codes[kSpan * kRows];
+    widen_scales(kind, span, columns, scales);
+    with_codes(kind.codes, [&](auto kinds) {
+      constexpr Codes kCodes = decltype(kinds)::value;
+      for (int run = 0; run * kCodeRun < columns; ++run)
+        store_run<kCodes>(span + scale_bytes(kind, columns) + run * kRunBytes<kCodes>, codes + run * kCodeRun * kRows);
+    });
     for (int i = 0; i < columns; ++i) {
-      const int at = input_at(i);
-      if (kind.is_float()) {
-        std::memcpy(out + first + i, span.weights + (at * kRows + lane) * sizeof(float), sizeof(float));
-        continue;
-      }
-      int16_t code;
-      std::memcpy(&code, span.weights + (at / 2 * kRows + lane) * 4 + at % 2 * 2, sizeof code);
-      const int scale_at = i / kind.step * kRows + lane;
-      out[first + i] = kind.zero > 0 ? static_cast<float>(code - kind.zero) * span.scales[scale_at]
-                                     : static_cast<float>(code) * span.scales[scale_at] + span.addends[scale_at];
+      const int code = codes[i / 4 * 64 + lane * 4 + i % 4], at = i / kind.step * kRows + lane;
+      out[first + i] = kind.zero > 0 ? static_cast<float>(code - kind.zero) * scales.scales[at]
+                                     : static_cast<float>(code) * scales.scales[at] + scales.addends[at];
     }
   }
 }

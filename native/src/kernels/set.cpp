@@ -63,14 +63,14 @@ uint64_t multiply_many(const uint8_t* numbers, int rounds, float* sum) {
   return static_cast<uint64_t>(rounds) * kSums * 16 * Format::kColumns;
 }
 
-uint64_t multiply_pairs_many(const uint8_t* numbers, int rounds, float* sum) {
+uint64_t multiply_codes_many(const uint8_t* numbers, int rounds, float* sum) {
   constexpr int kSums = 12;
   const VI weight = low_bytes(load_int(numbers));
   VI sums[kSums];
   unroll<kSums>([&](auto n) __attribute__((always_inline)) { sums[n] = load_int(numbers + n * 64); });
   for (int round = 0; round < rounds; ++round) {
     const VI input = set1_int(numbers[round % 8 * 64]);
-    unroll<kSums>([&](auto n) __attribute__((always_inline)) { sums[n] = add_pairs(sums[n], weight, input); });
+    unroll<kSums>([&](auto n) __attribute__((always_inline)) { sums[n] = add_products(sums[n], weight, input); });
   }
   VI total = set1_int(0);
   unroll<kSums>([&](auto n) __attribute__((always_inline)) { total = add_int(total, sums[n]); });
@@ -106,7 +106,7 @@ uint64_t multiply_registers(Type type, const uint8_t* numbers, int rounds, float
     case Type::Int8:
       return multiply_many<Int8Format>(numbers, rounds, sum);
     case Type::Packed:
-      return multiply_pairs_many(numbers, rounds, sum);
+      return multiply_codes_many(numbers, rounds, sum);
   }
   return 0;
 }

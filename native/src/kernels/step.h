@@ -4,6 +4,7 @@
 #include "activation.h"
 #include "attention.h"
 #include "experts.h"
+#include "gemma.h"
 #include "latent.h"
 #include "recurrent.h"
 #include "thread.h"
@@ -54,6 +55,7 @@ struct ThreadStep : Thread<Weight> {
   }
 
   void gate_and_up(const Layer& layer, const Added& added) {
+    if (layer.plan.feed_forward.is_sparse) return SparseGates<Weight>{*this, layer}.run(added);
     const Matrix& matrix = layer.gate_up;
     const DensePlan& dense = layer.plan.feed_forward;
     const auto with_bias = [&](const float* sums, int group) {
@@ -91,12 +93,17 @@ struct ThreadStep : Thread<Weight> {
     const AttentionPlan& attention = layer.plan.attention;
     if (attention.head_norm == HeadNorm::Whole) norm_whole(layer);
     const int group_size = attention.group_size(), dim = attention.head_dim;
-    this->each_row(batch.num_tokens * attention.num_kv_heads, [&](int unit) {
-      const int token = unit / attention.num_kv_heads, kv_head = unit % attention.num_kv_heads;
-      float* heads = wide_row(token);
+    this->each_row(this->num_rows * attention.num_kv_heads, [&](int unit) {
+      const int row = unit / attention.num_kv_heads, kv_head = unit % attention.num_kv_heads;
+      const int token = this->token_of(row);
+      float* heads = wide_row(row);
       if constexpr (!kQuantizes)
-        if (kv_head == 0) this->clear_padding(this->input_row(token), attention.query_width());
+        if (kv_head == 0) this->clear_padding(this->input_row(row), attention.query_width());
       for (int g = 0; g < group_size; ++g) turn_head(layer, token, kv_head * group_size + g, heads);
+      if (attention.keys_back > 0) return;
+      float* value = heads + attention.query_width() + attention.key_width() + kv_head * dim;
+      if (attention.values_are_keys) std::memcpy(value, value - attention.key_width(), dim * sizeof(float));
+      if (attention.norms_values) head_norm(value, dim, plan.norm_epsilon);
       turn_head(layer, token, attention.num_heads + kv_head, heads);
       const int sequence = step.sequence_of[token], end = batch.row_offsets[sequence + 1];
       const int slot = batch.context_lengths[sequence] - end + token;
@@ -104,7 +111,7 @@ struct ThreadStep : Thread<Weight> {
       const float* key = heads + (attention.num_heads + kv_head) * dim;
       const auto head = head_of(step, index, sequence, kv_head);
       with_cached(*step.cache, [&](auto format) {
-        write_slot<decltype(format)>(head, slot, key, key + attention.key_width(), dim, clears);
+        write_slot<decltype(format)>(head, slot, key, value, dim, clears);
       });
     });
   }
@@ -133,9 +140,10 @@ struct ThreadStep : Thread<Weight> {
   // Normalize the queries of all heads together, and the keys.
   void norm_whole(const Layer& layer) {
     const AttentionPlan& attention = layer.plan.attention;
-    this->each_row(batch.num_tokens, [&](int token) {
-      head_norm(plan, wide_row(token), layer.query_norm, 0, attention.query_width());
-      head_norm(plan, wide_row(token) + attention.query_width(), layer.key_norm, 0, attention.key_width());
+    this->each_row(this->num_rows, [&](int row) {
+      head_norm(plan, wide_row(row), layer.query_norm, 0, attention.query_width());
+      if (attention.keys_back == 0)
+        head_norm(plan, wide_row(row) + attention.query_width(), layer.key_norm, 0, attention.key_width());
     });
   }
 
@@ -155,9 +163,17 @@ struct ThreadStep : Thread<Weight> {
   template <class Out>
   void attend_to(int index, Out* out, int out_stride) {
     const AttentionPlan& attention = weights.layers[index].plan.attention;
-    const int count = step.num_pieces * attention.num_kv_heads, dim = attention.head_dim;
-    const HeadRows<Out> heads{step.wide, static_cast<size_t>(step.wide_stride), out, static_cast<size_t>(out_stride),
-                              dim,       dim, attention.group_size(), attention.num_kv_heads};
+    const int num_pieces = this->has_kept() ? batch.num_rows : step.num_pieces;
+    const int count = num_pieces * attention.num_kv_heads, dim = attention.head_dim;
+    const HeadRows<Out> heads{step.wide,
+                              static_cast<size_t>(step.wide_stride),
+                              out,
+                              static_cast<size_t>(out_stride),
+                              dim,
+                              dim,
+                              attention.group_size(),
+                              attention.num_kv_heads,
+                              this->has_kept() ? step.kept_pieces : step.pieces};
     this->phase(count, [&](int unit) {
       with_cached(*step.cache, [&](auto format) {
         attend<decltype(format)>(step, index, unit, unit + 1 < count ? unit + 1 : -1, this->scratch(), heads);
@@ -165,10 +181,11 @@ struct ThreadStep : Thread<Weight> {
     });
   }
 
-  // The results of a mixer, the inputs of its output's product; after the last one, only those of the output rows.
+  // The results of a mixer, the inputs of its output's product; after the last layer that stores anything, only those of
+  // the output rows.
   Inputs mixed(int index) {
     const LayerPlan& parts = weights.layers[index].plan;
-    if (index != weights.last_mixer) return this->inputs();
+    if (index != weights.last_stored) return this->inputs();
     return this->keep_output_rows(parts.has_attention() && parts.has_recurrent());
   }
 
@@ -188,6 +205,7 @@ struct ThreadStep : Thread<Weight> {
     if (!parts.is_parallel && !parts.has_attention_output_norm && !parts.has_recurrent())
       return this->add_to_residual(layer.output, attended, to_output, parts.attention.output_multiplier);
     this->to_branch(layer.output, attended, to_output, parts.attention.output_multiplier);
+    if (parts.laurel_rank > 0) return LaurelPhases<Weight>{*this, index}.add_with_branch();
     if (parts.has_attention_output_norm) this->add_normalized_branch(layer.attention_output_norm);
   }
 
@@ -210,10 +228,20 @@ struct ThreadStep : Thread<Weight> {
   void layer(int index) {
     const Layer& layer = weights.layers[index];
     const LayerPlan& parts = layer.plan;
+    StreamPhases<Weight> streams{*this};
+    if (plan.num_extra_streams > 0) streams.predict(layer.streams);
     if (parts.has_attention()) run_attention(index);
     if (parts.has_recurrent()) run_recurrent(index);
     if (parts.has_attention_sum_norm) this->normalize_residual(layer.attention_sum_norm);
-    if (!parts.has_feed_forward()) return;
+    if (parts.has_feed_forward()) run_feed_forward(index);
+    if (plan.num_extra_streams > 0) streams.correct(layer.streams);
+    if (plan.layer_input_width > 0) LayerInputPhases<Weight>{*this}.add(index);
+    if (parts.has_scale) this->scale_residual(layer.scale[0]);
+  }
+
+  void run_feed_forward(int index) {
+    const Layer& layer = weights.layers[index];
+    const LayerPlan& parts = layer.plan;
     if (layer.experts != nullptr) {
       run_experts(layer);
     } else {
@@ -286,7 +314,10 @@ void run(const Step& step, int thread) {
   ThreadStep<Weight, Head> mine{{step, *step.plan, *step.weights, step.batch, thread, step.batch.num_tokens,
                                  step.residual, step.adapted == nullptr ? nullptr : &step.adapted->tokens}};
   mine.begin();
+  if (step.plan->layer_input_width > 0) LayerInputPhases<Weight>{mine}.begin();
+  if (step.plan->num_extra_streams > 0) StreamPhases<Weight>{mine}.begin();
   for (int index = 0; index < step.plan->num_layers; ++index) mine.layer(index);
+  if (step.plan->num_extra_streams > 0) StreamPhases<Weight>{mine}.end();
   if (!step.plan->has_head)
     mine.states();
   else if (step.batch.num_rows > 0)

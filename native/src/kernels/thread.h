@@ -29,9 +29,10 @@ struct Thread {
   const Weights& weights;
   const Batch& batch;
   const int thread;
-  int num_rows;  // rows of the residual; after the last attention, only the output rows
+  int num_rows;  // rows of the residual; after the last layer that stores anything, only the output rows
   float* residual;
   const AdaptedRows* adapted;  // the rows that adapters change; null: none
+  float* streams = step.streams;  // all residuals of the rows
   uint32_t num_phases = 0;
 
   // Run body(0) … body(count - 1), shared among the threads, and return when all are done.
@@ -91,6 +92,9 @@ struct Thread {
   size_t row_offset(int row) const { return static_cast<size_t>(row) * step.residual_stride; }
   float* residual_row(int row) const { return residual + row_offset(row); }
   float* branch_row(int row) const { return residual_row(row) + (step.branch - step.residual); }
+  bool has_kept() const { return residual != step.residual; }
+  int token_of(int row) const { return has_kept() ? batch.output_rows[row] : row; }
+  float* streams_row(int row) const { return streams + row_offset(row) * static_cast<size_t>(plan.num_streams()); }
   float* wide_row(int row) const { return step.wide + static_cast<size_t>(row) * step.wide_stride; }
   Input* input_row(int row) const {
     return static_cast<Input*>(step.input) + static_cast<size_t>(row) * step.input_stride;
@@ -137,6 +141,12 @@ struct Thread {
 
   void normalize_residual(const Norm& norm) {
     each_row(num_rows, [&](int row) { normalize_row(plan, residual_row(row), norm, residual_row(row)); });
+  }
+
+  void scale_residual(float factor) {
+    each_row(num_rows, [&](int row) {
+      for (int i = 0; i < padded(plan.hidden_size); ++i) residual_row(row)[i] *= factor;
+    });
   }
 
   // Convert the first `width` columns of each row of step.wide to inputs, normalized if the norm has a weight.
@@ -208,8 +218,8 @@ struct Thread {
         [&](float* to, const Lanes& sum) { store16(to, (sum * own + load16(to + offset)) * factor + load16(to)); });
   }
 
-  // Copy the output rows behind the tokens' rows; after the last mixer, only these are needed. `keeps_branch` is true if
-  // the branch has results of the layer.
+  // Copy the output rows behind the tokens' rows; after the last layer that stores anything, only these are needed.
+  // `keeps_branch` is true if the branch has results of the layer.
   Inputs keep_output_rows(bool keeps_branch) {
     float* kept = residual_row(batch.num_tokens);
     const Inputs to{input_row(batch.num_tokens), inputs().stride, step.input_scales + batch.num_tokens};
@@ -217,9 +227,12 @@ struct Thread {
       const int token = batch.output_rows[row];
       copy(kept + row_offset(row), residual_row(token), step.residual_stride);
       if (keeps_branch) copy(kept + row_offset(row) + (step.branch - step.residual), branch_row(token), step.residual_stride);
+      if (streams != nullptr)
+        copy(streams_row(batch.num_tokens + row), streams_row(token), step.residual_stride * plan.num_streams());
       copy(static_cast<Input*>(to.rows) + static_cast<size_t>(row) * to.stride, input_row(token), step.input_stride);
       to.scales[row] = step.input_scales[token];
     });
+    if (streams != nullptr) streams = streams_row(batch.num_tokens);
     residual = kept;
     num_rows = batch.num_rows;
     if (adapted != nullptr) adapted = &step.adapted->outputs;

@@ -70,6 +70,8 @@ class BackgroundResponses:
         separated = response_pb2.CreateResponseRequest()
         separated.CopyFrom(request)
         separated.serving.separate_tokens = True  # so that the events don't depend on the time
+        if request.conversation and not request.HasField("conversation_until"):
+            separated.conversation_until = await self._stored.last_item(request.conversation)  # others may add more
         kind = continuing(await self._stored.history(separated))
         answer_id = _answer_id(caller.id, request.serving.request_id)
         stream, begin = await self._answering.plan(kind, separated, deadline_of(context), answer_id)
@@ -86,7 +88,7 @@ class BackgroundResponses:
         self._runner.wake()
         if existing is None:
             return response
-        if existing.request != job.record.request:
+        if _given(existing.request) != _given(job.record.request):
             raise InvalidRequest("serving.request_id", "is the id of another request")
         return Response.FromString(existing.response)
 
@@ -177,6 +179,13 @@ def _answer_id(owner: str, request_id: str) -> str:
     if not request_id:
         return uuid.uuid4().hex
     return hashlib.blake2b(f"{owner}\0{request_id}".encode(), digest_size=_ID_SIZE).hexdigest()
+
+
+def _given(stored: bytes) -> response_pb2.CreateResponseRequest:
+    """Return a stored request without what depends on the time."""
+    request = response_pb2.CreateResponseRequest.FromString(stored)
+    request.ClearField("conversation_until")
+    return request
 
 
 def _unavailable(error: Exception) -> StoreUnavailable:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Final, TypeAlias
 
-from sluice.v1 import error_pb2
+from sluice.v1 import error_pb2, response_pb2
 
 from service.answering.background.caller_snapshot import to_caller
 from service.answering.background.job_generation import TEMPORARY, generate
@@ -18,6 +18,7 @@ from service.answering.generation import Answering
 from service.answering.stored_responses import StoredResponses
 from service.calls.call import Call, enter_call
 from service.contract.responses.background import NUM_OPENING, Response, failed, packed, terminal
+from service.contract.responses.conversation import addition_of
 from service.contract.responses.stored_response import with_response
 from service.generation.errors import EngineFailed, ServiceError
 from service.storage.responses.port import Job, JobKey, StoreFailed, StoreLimit
@@ -164,10 +165,11 @@ class JobRunner:
     async def _finish(self, job: Job, live: LiveEvents, ended: Response) -> None:
         """Store the final response, then send it to the clients that follow it."""
         kept = live.serialized
+        request = response_pb2.CreateResponseRequest.FromString(job.record.request)
         while True:
             last = terminal(ended, len(live.serialized))
             events = packed([*kept, last.SerializeToString()])
-            record = with_response(job.record, ended, events)
+            record = with_response(job.record, ended, events, addition_of(request, ended))
             try:
                 is_stored = await self._store.run(lambda store: store.jobs.finish(record, self._holder))  # noqa: B023  awaited here
             except StoreLimit as limit:

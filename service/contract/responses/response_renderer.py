@@ -41,6 +41,7 @@ class ResponseRenderer:
             previous_response_id=request.previous_response_id,
             stored=request.store,
             background=request.background,
+            conversation=request.conversation,
         )
         self._open: OpenItem | None = None
         self._early_logprobs: list[logprobs_pb2.TokenLogprob] = []  # of a message without text yet

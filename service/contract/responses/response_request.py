@@ -108,7 +108,7 @@ def _to_messages(
     if request.instructions:
         _add_system(turns, [TextPart(request.instructions)], "instructions")
     for item in history:
-        _add(turns, item, "previous_response_id")
+        _add(turns, item, "conversation" if request.conversation else "previous_response_id")
     for index, item in enumerate(request.input):
         _add(turns, item, f"input[{index}]")
     return tuple(turn.to_message() for turn in turns)

@@ -9,7 +9,7 @@ from typing import Final
 from sluice.v1 import content_pb2, response_item_pb2, response_pb2, stored_response_pb2
 
 from service.generation.errors import InvalidRequest
-from service.storage.responses.port import ResponseRecord
+from service.storage.responses.port import Addition, ResponseRecord
 
 _PAGE_SIZE: Final = 20  # the default
 _UNUSABLE: Final = {
@@ -22,9 +22,12 @@ _PREFIXES: Final = {"message": "msg", "function_call": "fc", "function_call_outp
 
 
 def to_record(
-    owner: str, request: response_pb2.CreateResponseRequest, response: response_item_pb2.Response
+    owner: str,
+    request: response_pb2.CreateResponseRequest,
+    response: response_item_pb2.Response,
+    addition: Addition | None = None,
 ) -> ResponseRecord:
-    """Return the record of a response that has ended."""
+    """Return the record of a response, with what it adds to its conversation."""
     kept = response_pb2.CreateResponseRequest()
     kept.CopyFrom(request)
     for name in ("client_data", "resume"):
@@ -37,12 +40,18 @@ def to_record(
         request=kept.SerializeToString(deterministic=True),
         response=response.SerializeToString(),
         client_data=request.client_data,
+        addition=addition,
     )
 
 
-def with_response(record: ResponseRecord, response: response_item_pb2.Response, events: bytes = b"") -> ResponseRecord:
+def with_response(
+    record: ResponseRecord,
+    response: response_item_pb2.Response,
+    events: bytes = b"",
+    addition: Addition | None = None,
+) -> ResponseRecord:
     """Return the record of a response in the background in another state."""
-    return replace(record, response=response.SerializeToString(), events=events)
+    return replace(record, response=response.SerializeToString(), events=events, addition=addition)
 
 
 def to_history(records: Sequence[ResponseRecord]) -> list[response_item_pb2.InputItem]:
@@ -59,10 +68,11 @@ def _items(record: ResponseRecord) -> Iterator[response_item_pb2.InputItem]:
     """Yield the items of one response's input, and those of its output as input."""
     yield from response_pb2.CreateResponseRequest.FromString(record.request).input
     for item in response_item_pb2.Response.FromString(record.response).output:
-        yield _as_input(item)
+        yield as_input(item)
 
 
-def _as_input(item: response_item_pb2.OutputItem) -> response_item_pb2.InputItem:
+def as_input(item: response_item_pb2.OutputItem) -> response_item_pb2.InputItem:
+    """Return an item of an answer as one of a request."""
     match item.WhichOneof("item"):
         case "message":
             parts = [content_pb2.ContentPart(text=part.text) for part in item.message.content]
@@ -72,6 +82,11 @@ def _as_input(item: response_item_pb2.OutputItem) -> response_item_pb2.InputItem
             return response_item_pb2.InputItem(function_call=item.function_call)
         case _:
             return response_item_pb2.InputItem(reasoning=item.reasoning)
+
+
+def input_id(item: response_item_pb2.InputItem, of: str, index: int) -> str:
+    """Return the id of an item, by its index in the request of the response or conversation `of`."""
+    return f"{_PREFIXES[item.WhichOneof('item') or 'message']}_{of}_in{index}"
 
 
 def to_response(record: ResponseRecord) -> stored_response_pb2.GetResponseResponse:
@@ -87,9 +102,7 @@ def to_page(
     """Return a page of the input items of a record. Raise InvalidRequest if `after` is none of them."""
     given = response_pb2.CreateResponseRequest.FromString(record.request).input
     items = [
-        stored_response_pb2.StoredInputItem(
-            id=f"{_PREFIXES[item.WhichOneof('item') or 'message']}_{record.id}_in{index}", item=item
-        )
+        stored_response_pb2.StoredInputItem(id=input_id(item, record.id, index), item=item)
         for index, item in enumerate(given)
     ]
     if request.descending:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import ComputeDtype
@@ -16,6 +17,8 @@ from service.engine.models.interface.model_spec import AUTO, ModelSpec
 from service.engine.models.selection.backends import BackendRow, choose_backend
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
+
+_TEXT_ONLY: Final = ("native", "torch")  # backends that take no images
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, de
     """Plan the load of a model. Raise ModelLoadError if it cannot be loaded."""
     target = choose_device(device)
     folder = find_folder(model)
-    model_config = read_model_config(folder)
+    model_config = read_model_config(folder, keeps_images=config.backend not in _TEXT_ONLY)
     max_model_len = choose_max_model_len(model_config, config.max_model_len, folder)
     tokenizer = FastTokenizer.from_folder(folder)
     vocab_size = getattr(text_config(model_config), "vocab_size", None)

@@ -27,12 +27,48 @@ class TooManyJobs(Exception):  # noqa: N818  the name says what happened
     """The owner has its maximum number of unfinished jobs; the text names it."""
 
 
+class UnknownItem(Exception):  # noqa: N818  the name says what happened
+    """A conversation has no item of that id."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRecord:
+    """One item of a conversation, as bytes, which the store does not interpret."""
+
+    id: str
+    item: bytes
+
+    @property
+    def num_bytes(self) -> int:
+        """The size that counts against the limits."""
+        return len(self.id) + len(self.item)
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """Items to add to a conversation."""
+
+    conversation_id: str
+    items: Sequence[ItemRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationRecord:
+    """One conversation without its items."""
+
+    owner: str
+    id: str
+    created_ns: int
+    metadata: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class ResponseRecord:
     """One stored response: its owner, and the messages as bytes, which the store does not interpret.
 
     `previous_id` is the id of the response that it continues, or empty. `events` are those of a response that was
-    generated in the background, once it has ended.
+    generated in the background, once it has ended. `addition` is added to a conversation, if that exists, in the
+    transaction that stores the response, and is not a part of the stored one.
     """
 
     owner: str
@@ -43,6 +79,7 @@ class ResponseRecord:
     response: bytes
     client_data: bytes = b""
     events: bytes = b""
+    addition: Addition | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -124,8 +161,42 @@ class JobStore(Protocol):
         """
 
 
+class ConversationStore(Protocol):
+    """The conversations of a store. Each method is one transaction, and raises StoreFailed.
+
+    A conversation belongs to its owner: to others it does not exist. Conversations that were not changed for
+    `max_age_s` do not exist for anyone.
+    """
+
+    def create(self, conversation: ConversationRecord, items: Sequence[ItemRecord]) -> None:
+        """Store a new conversation, durably. Raise StoreLimit."""
+
+    def get(self, owner: str, conversation_id: str) -> ConversationRecord | None:
+        """Return a conversation, or None."""
+
+    def update(self, conversation: ConversationRecord) -> bool:
+        """Replace the metadata. Return False if there is no such conversation. Raise StoreLimit."""
+
+    def delete(self, owner: str, conversation_id: str) -> bool:
+        """Delete a conversation and leave nothing of it in the store's files. Return whether there was one."""
+
+    def add(self, owner: str, addition: Addition) -> bool:
+        """Add items to the end. Return False if there is no such conversation. Raise StoreLimit."""
+
+    def items(
+        self, owner: str, conversation_id: str, max_items: int, after: str = "", *, descending: bool = False
+    ) -> Sequence[ItemRecord] | None:
+        """Return the first items, or those after one, or None if there is no such conversation. Raise UnknownItem."""
+
+    def item(self, owner: str, conversation_id: str, item_id: str) -> ItemRecord | None:
+        """Return an item, or None."""
+
+    def delete_item(self, owner: str, conversation_id: str, item_id: str) -> bool:
+        """Delete an item and leave nothing of it in the store's files. Return whether there was one."""
+
+
 class ResponseStore(Protocol):
-    """A store of responses, and of the `jobs` that generate them in the background.
+    """A store of responses, of the `jobs` that generate them in the background, and of `conversations`.
 
     Each method is one transaction: one that raises changes nothing.
 
@@ -134,6 +205,7 @@ class ResponseStore(Protocol):
     """
 
     jobs: JobStore
+    conversations: ConversationStore
 
     def put(self, record: ResponseRecord) -> None:
         """Store a record, durably; it replaces the owner's own one of the same id.
@@ -155,7 +227,7 @@ class ResponseStore(Protocol):
         """Delete a record and leave nothing of it in the store's files. Return whether there was one."""
 
     def purge(self) -> int:
-        """Delete the records that are older than `max_age_s`, and return their number."""
+        """Delete the records and conversations that are older than `max_age_s`, and return their number."""
 
     def close(self) -> None:
         """Release the store's files."""

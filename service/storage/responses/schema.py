@@ -70,6 +70,69 @@ _MIGRATIONS: Final = (
         END
         """,
     ),
+    (
+        # `num_bytes` counts ids, too, so that empty conversations are limited.
+        """
+        CREATE TABLE conversations (
+            owner TEXT NOT NULL,
+            id TEXT NOT NULL,
+            created_ns INTEGER NOT NULL,
+            updated_ns INTEGER NOT NULL,
+            num_bytes INTEGER NOT NULL,
+            metadata BLOB NOT NULL,
+            PRIMARY KEY (owner, id)
+        )
+        """,
+        "CREATE INDEX conversations_by_age ON conversations (updated_ns)",
+        """
+        CREATE TABLE items (
+            position INTEGER PRIMARY KEY AUTOINCREMENT,
+            owner TEXT NOT NULL,
+            conversation TEXT NOT NULL,
+            id TEXT NOT NULL,
+            num_bytes INTEGER NOT NULL,
+            item BLOB NOT NULL,
+            UNIQUE (owner, conversation, id)
+        )
+        """,
+        "CREATE INDEX items_in_order ON items (owner, conversation, position)",
+        """
+        CREATE TRIGGER count_added_conversations AFTER INSERT ON conversations BEGIN
+            INSERT INTO usage VALUES (new.owner, new.num_bytes)
+            ON CONFLICT (owner) DO UPDATE SET num_bytes = num_bytes + new.num_bytes;
+        END
+        """,
+        """
+        CREATE TRIGGER count_removed_conversations AFTER DELETE ON conversations BEGIN
+            UPDATE usage SET num_bytes = num_bytes - old.num_bytes WHERE owner = old.owner;
+            DELETE FROM usage WHERE owner = old.owner AND num_bytes = 0;
+        END
+        """,
+        """
+        CREATE TRIGGER count_added_items AFTER INSERT ON items BEGIN
+            INSERT INTO usage VALUES (new.owner, new.num_bytes)
+            ON CONFLICT (owner) DO UPDATE SET num_bytes = num_bytes + new.num_bytes;
+        END
+        """,
+        """
+        CREATE TRIGGER count_removed_items AFTER DELETE ON items BEGIN
+            UPDATE usage SET num_bytes = num_bytes - old.num_bytes WHERE owner = old.owner;
+            DELETE FROM usage WHERE owner = old.owner AND num_bytes = 0;
+        END
+        """,
+        """
+        CREATE TRIGGER count_changed_conversations AFTER UPDATE OF num_bytes ON conversations BEGIN
+            UPDATE usage SET num_bytes = num_bytes + new.num_bytes - old.num_bytes WHERE owner = new.owner;
+        END
+        """,
+        """
+        CREATE TRIGGER delete_items AFTER DELETE ON conversations BEGIN
+            DELETE FROM items WHERE owner = old.owner AND conversation = old.id;
+        END
+        """,
+        # One row: the time that the last process had, by which the next one notices a jump of the clock.
+        "CREATE TABLE clock (id INTEGER PRIMARY KEY CHECK (id = 1), seen_ns INTEGER NOT NULL)",
+    ),
 )
 VERSION: Final = len(_MIGRATIONS)
 

@@ -15,6 +15,7 @@ from service.storage.responses.port import (
     StoreFailed,
     TooManyJobs,
 )
+from service.storage.responses.sqlite_conversations import SqliteConversations
 from service.storage.responses.sqlite_file import SqliteFile
 from service.storage.responses.sqlite_records import SqliteRecords
 
@@ -31,9 +32,16 @@ _NEXT: Final = f"""
 class SqliteJobs(JobStore):
     """A `JobStore` in a file."""
 
-    def __init__(self, file: SqliteFile, records: SqliteRecords, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        file: SqliteFile,
+        records: SqliteRecords,
+        conversations: SqliteConversations,
+        now_ns: Callable[[], int],
+    ) -> None:
         self._file = file
         self._records = records
+        self._conversations = conversations
         self._now_ns = now_ns
 
     def add(self, job: Job, max_jobs: int) -> ResponseRecord | None:
@@ -119,6 +127,8 @@ class SqliteJobs(JobStore):
             if row is None or (holder is not None and row[0] != holder):
                 return False
             num_deleted = self._records.change(execute, record)
+            if record.addition is not None:
+                self._conversations.append(execute, record.owner, record.addition)
             if ends:
                 execute("DELETE FROM jobs WHERE owner = ? AND id = ?", key)
         self._empty_log_after(num_deleted)

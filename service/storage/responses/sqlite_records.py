@@ -37,15 +37,15 @@ class SqliteRecords:
             return None
         created_ns, previous_id, *stored = row
         names = ("request", "response", "client_data", "events")
-        content = {
-            name: self._file.opened(value, f"{owner}\0{response_id}\0{name}") if value or name != "events" else b""
+        content = [
+            self._file.opened(value, f"{owner}\0{response_id}\0{name}") if value or name != "events" else b""
             for name, value in zip(names, stored, strict=False)
-        }
-        return ResponseRecord(owner, response_id, created_ns, previous_id, **content)
+        ]
+        return ResponseRecord(owner, response_id, created_ns, previous_id, *content)
 
     def insert(self, execute: Execute, record: ResponseRecord) -> int:
         """Insert a record, and return the number of records that were deleted for it. Raise StoreLimit."""
-        num_deleted = self.make_room(execute, record, record.num_bytes)
+        num_deleted = self.make_room(execute, record.owner, record.id, record.num_bytes, _size(record))
         execute(
             f"INSERT INTO responses (owner, id, {_COLUMNS}, client_data, events, num_bytes) "  # noqa: S608  constants
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -61,22 +61,23 @@ class SqliteRecords:
         """Replace the response and the events of a record, and return the number of deleted ones. Raise StoreLimit."""
         key = (record.owner, record.id)
         (num_before,) = execute("SELECT num_bytes FROM responses WHERE owner = ? AND id = ?", key).fetchone()
-        num_deleted = self.make_room(execute, record, record.num_bytes - num_before)
+        num_new = record.num_bytes - num_before
+        num_deleted = 0
+        if num_new > _ALWAYS_FITS:  # a few bytes more always fit, so that any response can end with an error
+            num_deleted = self.make_room(execute, record.owner, record.id, num_new, _size(record))
         execute(
             "UPDATE responses SET response = ?, events = ?, num_bytes = ? WHERE owner = ? AND id = ?",
             (self._sealed(record, "response"), self._sealed(record, "events"), record.num_bytes, *key),
         )
         return num_deleted
 
-    def make_room(self, execute: Execute, record: ResponseRecord, num_new: int) -> int:
+    def make_room(self, execute: Execute, owner: str, kept_id: str, num_new: int, size: str) -> int:
         """Delete the owner's oldest records until `num_new` bytes more fit, and return the number of deleted ones.
 
-        The record itself and those of unfinished jobs are not deleted. Raise StoreLimit if they don't fit. A few bytes
-        more of a record that is stored always fit, so that any response can end with an error.
+        The record `kept_id` and those of unfinished jobs are not deleted. Raise StoreLimit, with `size` as the
+        beginning of its text, if they don't fit.
         """
-        if num_new <= _ALWAYS_FITS and record.num_bytes > num_new:
-            return 0
-        limits, owner = self._limits, record.owner
+        limits = self._limits
         (total,) = execute("SELECT coalesce(sum(num_bytes), 0) FROM usage").fetchone()
         row = execute("SELECT num_bytes FROM usage WHERE owner = ?", (owner,)).fetchone()
         excess = (row[0] if row is not None else 0) + num_new - limits.max_bytes_per_owner
@@ -86,20 +87,17 @@ class SqliteRecords:
                 "SELECT rowid, num_bytes FROM responses WHERE owner = ? AND id != ? AND NOT EXISTS "
                 "(SELECT 1 FROM jobs WHERE jobs.owner = responses.owner AND jobs.id = responses.id) "
                 "ORDER BY created_ns",
-                (owner, record.id),
+                (owner, kept_id),
             )
-            for rowid, size in oldest:
+            for rowid, num_bytes in oldest:
                 deleted.append((rowid,))
-                excess -= size
-                total -= size
+                excess -= num_bytes
+                total -= num_bytes
                 if excess <= 0:
                     break
             oldest.close()
         if excess > 0:
-            raise StoreLimit(
-                f"the response and its request have {record.num_bytes} bytes; a key may store "
-                f"{limits.max_bytes_per_owner}"
-            )
+            raise StoreLimit(f"{size}; a key may store {limits.max_bytes_per_owner}")
         if total + num_new > limits.max_bytes:
             raise StoreLimit(f"the store of responses is full; its limit is {limits.max_bytes} bytes")
         for rowid in deleted:
@@ -112,3 +110,8 @@ class SqliteRecords:
         if name == "events" and not value:
             return b""
         return self._file.sealed(value, f"{record.owner}\0{record.id}\0{name}")
+
+
+def _size(record: ResponseRecord) -> str:
+    """Return the size of a record as text."""
+    return f"the response and its request have {record.num_bytes} bytes"

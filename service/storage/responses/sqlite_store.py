@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from service.storage.responses.port import ChainTooLong, ResponseRecord, ResponseStore, StoreLimits
+from service.storage.responses.age_clock import AgeClock
+from service.storage.responses.port import ChainTooLong, ResponseRecord, ResponseStore, StoreFailed, StoreLimits
 from service.storage.responses.seal import Seal
+from service.storage.responses.sqlite_conversations import SqliteConversations
 from service.storage.responses.sqlite_file import SqliteFile
 from service.storage.responses.sqlite_jobs import SqliteJobs
 from service.storage.responses.sqlite_records import SqliteRecords
@@ -20,21 +23,32 @@ class SqliteStore(ResponseStore):
     """A `ResponseStore` in a file. It is used by one thread at a time; `now_ns` returns the time since the epoch."""
 
     def __init__(
-        self, path: Path, limits: StoreLimits, now_ns: Callable[[], int] = time.time_ns, seal: Seal | None = None
+        self,
+        path: Path,
+        limits: StoreLimits,
+        now_ns: Callable[[], int] = time.time_ns,
+        seal: Seal | None = None,
+        running_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """Open the file, which is created if it does not exist, for its owner only. Raise StoreFailed.
 
-        `seal` encrypts requests, responses and client data; ids, owners and dates are not encrypted.
+        `seal` encrypts requests, responses and client data; ids, owners and dates are not encrypted. `running_ns` is
+        a clock that is never set.
         """
         self._file = SqliteFile(path, seal)
-        self._records = SqliteRecords(self._file, limits, now_ns)
-        self.jobs = SqliteJobs(self._file, self._records, now_ns)
+        row = self._file.row("SELECT seen_ns FROM clock")
+        self._clock = AgeClock(limits.max_age_s, None if row is None else row[0], now_ns, running_ns)
+        self._records = SqliteRecords(self._file, limits, self._clock)
+        self.conversations = SqliteConversations(self._file, self._records, self._clock)
+        self.jobs = SqliteJobs(self._file, self._records, self.conversations, now_ns)
 
     def put(self, record: ResponseRecord) -> None:
         with self._file.transaction() as execute:
             key = (record.owner, record.id)
             num_deleted = execute("DELETE FROM responses WHERE owner = ? AND id = ?", key).rowcount
             num_deleted += self._records.insert(execute, record)
+            if record.addition is not None:
+                self.conversations.append(execute, record.owner, record.addition)
         if num_deleted:
             self._file.empty_log()
 
@@ -65,21 +79,32 @@ class SqliteStore(ResponseStore):
         return was_there
 
     def purge(self) -> int:
-        num_purged = 0
-        while True:
-            with self._file.transaction() as execute:
-                num_deleted = execute(
-                    "DELETE FROM responses WHERE rowid IN "
-                    "(SELECT rowid FROM responses WHERE created_ns <= ? ORDER BY created_ns LIMIT ?)",
-                    (self._records.oldest_ns(), _BATCH),
-                ).rowcount
-            num_purged += num_deleted
-            if num_deleted < _BATCH:
-                break
+        num_purged = self._purge("responses", "created_ns") + self._purge("conversations", "updated_ns")
+        self._note_time()
         if num_purged:
             self._file.shrink()
             self._file.empty_log()
         return num_purged
 
+    def _purge(self, table: str, dated: str) -> int:
+        """Delete the expired rows of a table, and return their number."""
+        num_purged = 0
+        while True:
+            with self._file.transaction() as execute:
+                num_deleted = execute(
+                    f"DELETE FROM {table} WHERE rowid IN "  # noqa: S608  constants
+                    f"(SELECT rowid FROM {table} WHERE {dated} <= ? ORDER BY {dated} LIMIT ?)",
+                    (self._records.oldest_ns(), _BATCH),
+                ).rowcount
+            num_purged += num_deleted
+            if num_deleted < _BATCH:
+                return num_purged
+
     def close(self) -> None:
+        self._note_time()
         self._file.close()
+
+    def _note_time(self) -> None:
+        """Store the time for the next process, unless the disk is full."""
+        with contextlib.suppress(StoreFailed), self._file.transaction() as execute:
+            execute("INSERT OR REPLACE INTO clock VALUES (1, ?)", (self._clock(),))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
-from service.storage.responses.port import ResponseRecord, ResponseStore, StoreFailed
+from service.storage.responses.port import Addition, ResponseRecord, ResponseStore, StoreFailed
 
 _PURGE_INTERVAL_S: Final = 600.0
 
@@ -59,7 +59,19 @@ class StoreThread:
 
     async def put(self, record: ResponseRecord) -> None:
         """Store a record. Raise StoreLimit, or StoreFailed, after which the record is not stored."""
-        await self.run(lambda store: store.put(record), lambda store: store.delete(record.owner, record.id))
+
+        def undo(store: ResponseStore) -> None:
+            store.delete(record.owner, record.id)
+            if record.addition is not None:
+                _take_away(store, record.owner, record.addition)
+
+        await self.run(lambda store: store.put(record), undo)
+
+    async def add(self, owner: str, addition: Addition) -> bool:
+        """Add items to a conversation, like `ConversationStore.add`. If it raises, they are not added."""
+        return await self.run(
+            lambda store: store.conversations.add(owner, addition), lambda store: _take_away(store, owner, addition)
+        )
 
     async def purge_regularly(self) -> None:
         """Delete expired records, now and every ten minutes, until this is cancelled."""
@@ -83,6 +95,12 @@ class StoreThread:
         while (job := self._jobs.get()) is not None:
             job.run(self._store)
         self._store.close()
+
+
+def _take_away(store: ResponseStore, owner: str, addition: Addition) -> None:
+    """Delete items that were added to a conversation."""
+    for item in addition.items:
+        store.conversations.delete_item(owner, addition.conversation_id, item.id)
 
 
 class _Job:

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from sluice.v1 import conversation_pb2
 
 from tests.e2e.stack import ROOT, Stack
 from tests.waiting import GUARD_S
@@ -58,10 +59,11 @@ OF_ADMINISTRATORS = [
     *(f"ModelService.{name}" for name in ("LoadModel", "UnloadModel", "SleepModel", "WakeModel")),
     *(f"AdapterService.{name}" for name in ("LoadAdapter", "UnloadAdapter")),
 ]
+CONVERSATIONS = conversation_pb2.DESCRIPTOR.services_by_name["ConversationService"]
 OF_STORED_RESPONSES = [
     f"ResponseService.{name}"
     for name in ("GetResponse", "DeleteResponse", "ListInputItems", "FollowResponse", "CancelResponse")
-]
+] + [f"ConversationService.{each.name}" for each in CONVERSATIONS.methods]
 
 
 @pytest.fixture(scope="module")

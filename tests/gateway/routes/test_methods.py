@@ -10,6 +10,7 @@ from google.protobuf.symbol_database import Default
 from sluice.v1 import (
     chat_pb2,
     completion_pb2,
+    conversation_pb2,
     embedding_pb2,
     endpoint_pb2,
     model_pb2,
@@ -41,7 +42,7 @@ async def test_every_rpc_is_in_the_method_table() -> None:
     async with grpc.aio.insecure_channel("127.0.0.1:1") as channel:
         table = MethodTable(channel, settings)
     found = set()
-    for module in [*GENERATING, endpoint_pb2, model_pb2, quota_pb2, token_pb2]:
+    for module in [*GENERATING, conversation_pb2, endpoint_pb2, model_pb2, quota_pb2, token_pb2]:
         for service in module.DESCRIPTOR.services_by_name.values():
             for rpc in service.methods:
                 if rpc.name in OVER_GRPC_ALONE:

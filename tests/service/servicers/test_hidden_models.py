@@ -141,6 +141,7 @@ def test_every_rpc_has_a_case() -> None:
         "ResponseService/ListInputItems",
         "ResponseService/FollowResponse",
         "ResponseService/CancelResponse",
+        *(name.removeprefix("sluice.v1.") for name in RPCS if "ConversationService" in name),
         "ModelService/LoadModel",
         "ModelService/ListModels",
         "ModelService/GetLoad",

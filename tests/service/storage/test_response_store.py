@@ -53,7 +53,7 @@ class Opened:
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Opened]:
     clock = Clock()
-    store = SqliteStore(tmp_path / "responses.sqlite3", LIMITS, clock)
+    store = SqliteStore(tmp_path / "responses.sqlite3", LIMITS, clock, running_ns=clock)
     yield Opened(store, clock, tmp_path)
     store.close()
 
@@ -144,9 +144,8 @@ def test_records_expire(opened: Opened, jump_s: int) -> None:
 def test_a_purge_removes_more_than_one_batch(tmp_path: Path) -> None:
     """All expired records go, however many; the file becomes smaller."""
     clock = Clock()
-    store = SqliteStore(
-        tmp_path / "responses.sqlite3", replace(LIMITS, max_bytes_per_owner=1 << 30, max_bytes=1 << 30), clock
-    )
+    limits = replace(LIMITS, max_bytes_per_owner=1 << 30, max_bytes=1 << 30)
+    store = SqliteStore(tmp_path / "responses.sqlite3", limits, clock, running_ns=clock)
     many = Opened(store, clock, tmp_path)
     for index in range(300):
         many.put(f"r{index}", size=5000)

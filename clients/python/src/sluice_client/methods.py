@@ -14,6 +14,7 @@ from sluice_client.v1 import (
     adapter_pb2,
     chat_pb2,
     completion_pb2,
+    conversation_pb2,
     embedding_pb2,
     endpoint_pb2,
     load_pb2,
@@ -55,6 +56,7 @@ def _declared() -> Iterator[tuple[str, MethodDescriptor]]:
         adapter_pb2,
         chat_pb2,
         completion_pb2,
+        conversation_pb2,
         embedding_pb2,
         endpoint_pb2,
         model_pb2,
@@ -108,6 +110,34 @@ DELETE_RESPONSE: Final = _method(
 )
 LIST_INPUT_ITEMS: Final = _method(
     "ListInputItems", stored_response_pb2.ListInputItemsRequest, stored_response_pb2.ListInputItemsResponse
+)
+CREATE_CONVERSATION: Final = _method(
+    "CreateConversation", conversation_pb2.CreateConversationRequest, conversation_pb2.CreateConversationResponse
+)
+GET_CONVERSATION: Final = _method(
+    "GetConversation", conversation_pb2.GetConversationRequest, conversation_pb2.GetConversationResponse
+)
+UPDATE_CONVERSATION: Final = _method(
+    "UpdateConversation", conversation_pb2.UpdateConversationRequest, conversation_pb2.UpdateConversationResponse
+)
+DELETE_CONVERSATION: Final = _method(
+    "DeleteConversation", conversation_pb2.DeleteConversationRequest, conversation_pb2.DeleteConversationResponse
+)
+ADD_CONVERSATION_ITEMS: Final = _method(
+    "AddConversationItems", conversation_pb2.AddConversationItemsRequest, conversation_pb2.AddConversationItemsResponse
+)
+LIST_CONVERSATION_ITEMS: Final = _method(
+    "ListConversationItems",
+    conversation_pb2.ListConversationItemsRequest,
+    conversation_pb2.ListConversationItemsResponse,
+)
+GET_CONVERSATION_ITEM: Final = _method(
+    "GetConversationItem", conversation_pb2.GetConversationItemRequest, conversation_pb2.GetConversationItemResponse
+)
+DELETE_CONVERSATION_ITEM: Final = _method(
+    "DeleteConversationItem",
+    conversation_pb2.DeleteConversationItemRequest,
+    conversation_pb2.DeleteConversationItemResponse,
 )
 GENERATE_TEXT: Final = _method(
     "GenerateText", text_generation_pb2.GenerateTextRequest, text_generation_pb2.GenerateTextResponse

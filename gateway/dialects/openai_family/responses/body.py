@@ -16,7 +16,7 @@ from gateway.dialects.openai_family.chat.body import EFFORTS
 from gateway.dialects.openai_family.parameters.sampling import CALLER_NAMES, DrawingBody
 from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, separate_tokens, streamed_usage
 from gateway.dialects.openai_family.responses.item import Input, item_name, to_items
-from gateway.dialects.openai_family.responses.response_id import to_id
+from gateway.dialects.openai_family.responses.response_id import to_conversation_id, to_id
 from gateway.dialects.openai_family.responses.tool import (
     Format,
     NamedTool,
@@ -38,7 +38,6 @@ from gateway.dialects.seam.model_name import ModelName
 
 _REJECTED: Final = {
     "context_management": "context compaction is not available",
-    "conversation": "conversations are not stored; send the items in input",
     "moderation": "moderation is not available",
     "prompt": "prompts are not stored; use instructions and input",
     "service_tier": "service tiers are not available",
@@ -73,6 +72,12 @@ class ReasoningConfig(msgspec.Struct, forbid_unknown_fields=True):
     summary: Literal["auto", "concise", "detailed"] | None = None
     generate_summary: Literal["auto", "concise", "detailed"] | None = None
     encrypted_content: str | None = None
+
+
+class NamedConversation(msgspec.Struct, forbid_unknown_fields=True):
+    """A conversation as an object."""
+
+    id: str
 
 
 class ResponseBody(DrawingBody, kw_only=True):
@@ -111,12 +116,12 @@ class ResponseBody(DrawingBody, kw_only=True):
     stream_options: StreamOptions | None = None
     store: bool | None = None
     previous_response_id: str | None = None
+    conversation: str | NamedConversation | None = None
     background: bool | None = None
     prompt_cache_retention: Literal["in_memory", "24h"] | None = None
     safety_identifier: str | None = None
     user: str | None = None
     context_management: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-    conversation: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     moderation: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     prompt: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     prompt_cache_options: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
@@ -130,6 +135,11 @@ class ResponseBody(DrawingBody, kw_only=True):
         if self.background and self.store is False:
             raise Failure.of_field("background", "needs store: true, which is its default then")
         streamed_usage(self.stream_options, stream=self.stream)
+
+    @property
+    def _conversation_id(self) -> str:
+        """The caller's id of the conversation, or empty."""
+        return self.conversation.id if isinstance(self.conversation, NamedConversation) else self.conversation or ""
 
     @property
     def is_stored(self) -> bool:
@@ -153,6 +163,7 @@ class ResponseBody(DrawingBody, kw_only=True):
             store=self.is_stored,
             background=self.background or False,
             previous_response_id=to_id(self.previous_response_id or ""),
+            conversation=to_conversation_id(self._conversation_id),
         )
         self.set_drawing(request)
         put(request, "max_output_tokens", self.max_output_tokens, "max_output_tokens")
@@ -177,8 +188,9 @@ class ResponseBody(DrawingBody, kw_only=True):
     def caller_name(self, field: str) -> str:
         """Return the caller's name of a field: `serving.priority` → `priority`, `input[0].message` → `input.0`."""
         path = dotted(field)
-        if path.startswith("previous_response_id."):
-            return "previous_response_id"  # an item of an earlier request
+        for earlier in ("previous_response_id", "conversation"):
+            if path.startswith(f"{earlier}."):
+                return earlier  # one of its items
         if (name := item_name(self.input, path)) is not None:
             return name
         if (tool := _TOOL.match(path)) and self.tools and self.tools[int(tool[1])].function is None:

@@ -14,7 +14,7 @@ from gateway.dialects.openai_family.answers.token_list import to_token_list
 from gateway.dialects.openai_family.chat.body import EFFORT_NAMES
 from gateway.dialects.openai_family.parameters.sampling import OpenAINumbers
 from gateway.dialects.openai_family.responses.body import ResponseBody
-from gateway.dialects.openai_family.responses.response_id import written_id
+from gateway.dialects.openai_family.responses.response_id import written_conversation_id, written_id
 
 _STATUSES: Final = {
     response_item_pb2.RESPONSE_STATUS_IN_PROGRESS: "in_progress",
@@ -38,7 +38,7 @@ _INCOMPLETE_REASONS: Final = {
 
 
 _ABSENT: Final = {  # fields that clients expect, but this server doesn't have
-    "conversation": None,
+    "conversation": None,  # unless the response continues one
     "moderation": None,
     "previous_response_id": None,  # unless the response continues one
     "prompt": None,
@@ -90,7 +90,8 @@ class ResponseObject:
         sampling = response.sampling
         numbers = {name: _decimal(getattr(sampling, name)) if it is None else it for name, it in self.given.items()}
         effort = EFFORT_NAMES.get(response.reasoning_effort, self.echo["reasoning"]["effort"])
-        reason, previous_id = _INCOMPLETE_REASONS.get(response.incomplete_reason), response.previous_response_id
+        reason = _INCOMPLETE_REASONS.get(response.incomplete_reason)
+        conversation, previous_id = response.conversation, response.previous_response_id
         return {
             "id": written_id(response.id),
             "object": "response",
@@ -109,6 +110,7 @@ class ResponseObject:
             "reasoning": self.echo["reasoning"] | {"effort": effort},
             **_ABSENT,
             "background": response.background,
+            **({"conversation": {"id": written_conversation_id(conversation)}} if conversation else {}),
             "previous_response_id": written_id(previous_id) if previous_id else None,
             "store": response.stored,
             **({"store_error": response.store_error} if response.store_error else {}),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 import orjson
-from sluice.v1 import content_pb2, response_item_pb2, stored_response_pb2
+from sluice.v1 import content_pb2, conversation_pb2, response_item_pb2, stored_response_pb2
 
 from gateway.dialects.openai_family.responses.part import image_answer
 from gateway.dialects.openai_family.responses.response_id import to_id, written_id
@@ -14,6 +14,7 @@ from gateway.dialects.openai_family.responses.response_object import ResponseObj
 from gateway.dialects.seam.contract_limit import put
 from gateway.dialects.seam.failure import Failure, Reason
 
+Paged = TypeVar("Paged", stored_response_pb2.ListInputItemsRequest, conversation_pb2.ListConversationItemsRequest)
 PARAMETER: Final = "response_id"  # of the path
 
 _STREAM: Final = frozenset({"true", "1"})
@@ -66,12 +67,15 @@ def to_delete(path: Mapping[str, str]) -> stored_response_pb2.DeleteResponseRequ
 
 def to_list(path: Mapping[str, str], query: Mapping[str, str]) -> stored_response_pb2.ListInputItemsRequest:
     """Return the contract's request for a page of input items, by default the last 20. Raise Failure."""
+    return page_of(stored_response_pb2.ListInputItemsRequest(id=to_id(path[PARAMETER])), query)
+
+
+def page_of(request: Paged, query: Mapping[str, str]) -> Paged:
+    """Return a request for a page with what the query says, by default the last 20. Raise Failure."""
     order, limit = query.get("order", "desc"), query.get("limit")
     if order not in _ORDERS:
         raise Failure.of_field("order", "must be asc or desc")
-    request = stored_response_pb2.ListInputItemsRequest(
-        id=to_id(path[PARAMETER]), after=query.get("after", ""), descending=_ORDERS[order]
-    )
+    request.after, request.descending = query.get("after", ""), _ORDERS[order]
     if limit is not None:
         put(request, "page_size", _to_number("limit", limit), "limit")
     return request
@@ -98,19 +102,24 @@ def to_deleted(request: stored_response_pb2.DeleteResponseRequest) -> bytes:
 
 def to_page(answer: stored_response_pb2.ListInputItemsResponse) -> bytes:
     """Return the body of `GET /v1/responses/{response_id}/input_items`."""
-    items = [_to_item(each) for each in answer.items]
+    return item_list(answer.items, has_more=answer.has_more)
+
+
+def item_list(stored: Iterable[stored_response_pb2.StoredInputItem], *, has_more: bool) -> bytes:
+    """Return a list of items."""
+    items = [to_input_item(each) for each in stored]
     return orjson.dumps(
         {
             "object": "list",
             "data": items,
             "first_id": items[0]["id"] if items else None,
             "last_id": items[-1]["id"] if items else None,
-            "has_more": answer.has_more,
+            "has_more": has_more,
         }
     )
 
 
-def _to_item(stored: stored_response_pb2.StoredInputItem) -> dict[str, Any]:
+def to_input_item(stored: stored_response_pb2.StoredInputItem) -> dict[str, Any]:
     """Return an input item, which can be sent again unchanged."""
     item = stored.item
     kind = item.WhichOneof("item")

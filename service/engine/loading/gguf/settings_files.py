@@ -20,8 +20,6 @@ def write_settings(header: GgufHeader, folder: Path, dtype: str) -> None:
     """Write the configuration, the tokenizer and the chat template of a file. Raise ModelLoadError."""
     settings = GgufSettings(header)
     config = settings.config(dtype)
-    config["tie_word_embeddings"] = "output.weight" not in header.tensors
-    config["attention_bias"] = settings.kind == "llama" and "blk.0.attn_q.bias" in header.tensors
     check_splitter(header.file, *settings.word_splitter)
     _write_tokenizer(header.file, folder)
     set_splitter(folder, *settings.word_splitter)
@@ -34,11 +32,11 @@ def _write_tokenizer(file: Path, folder: Path) -> None:
     """Write the tokenizer that transformers builds from a GGUF file."""
     if find_spec("gguf") is None:
         raise ModelLoadError("GGUF files are read by a package that is not installed: pip install gguf")
-    from transformers import AutoTokenizer, logging  # noqa: PLC0415  it takes seconds
+    from transformers import PreTrainedTokenizerFast, logging  # noqa: PLC0415  it takes seconds
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+        tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(file.parent, gguf_file=file.name)
         tokenizer.save_pretrained(folder)
     except Exception as error:  # many types, which need no different handling
         raise ModelLoadError(f"{file}: its tokenizer can't be converted: {error}") from error

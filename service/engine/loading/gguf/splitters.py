@@ -1,6 +1,6 @@
 """Word splitters of GGUF tokenizers, which `tokenizer.ggml.pre` names; bytes are merged within words.
 
-Transformers has the patterns of some splitters; this module has further ones of the Llama and Qwen families. An unknown
+Transformers has the patterns of some splitters; this module has further ones. An unknown
 splitter is rejected, because a different split yields tokens that the model was not trained with.
 """
 
@@ -39,13 +39,33 @@ def _deepseek_coder() -> Any:
     return _split(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", digits=True)
 
 
+def _deepseek_v3() -> Any:
+    return _split(
+        r"\p{N}{1,3}",
+        "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+        r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+        r"""| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+""",
+    )
+
+
+def _seed_coder() -> Any:
+    return _split(
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}"
+        r"| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+
+
 _OWN: Final[dict[str, Callable[[], Any]]] = {
     **dict.fromkeys(("gpt-2", "phi-2", "olmo", "exaone4", "gigachat", "mellum", "a.x-4.0", "trillion"), _plain),
     **dict.fromkeys(
         ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"), _single_digits
     ),
     "deepseek-coder": _deepseek_coder,
+    **dict.fromkeys(("deepseek-v3", "hunyuan-dense"), _deepseek_v3),
+    "seed-coder": _seed_coder,
 }
+# Splitters whose patterns are those of another one that transformers has.
+_ALIKE: Final = {"chatglm-bpe": "llama-bpe", "glm4": "llama-bpe", "hunyuan": "qwen2", "stablelm2": "qwen2"}
 # Splitters whose words are one token if the vocabulary has them, regardless of the merges.
 _WHOLE_WORDS: Final = frozenset(
     {
@@ -61,13 +81,13 @@ def check_splitter(file: Path, kind: str, name: str) -> None:
 
     `kind` is the file's `tokenizer.ggml.model`, `name` its `tokenizer.ggml.pre`, empty if it has none.
     """
-    if kind != _MERGED or name in _OWN or name in _of_transformers():
+    if kind != _MERGED or name in _OWN or name in _ALIKE or name in _of_transformers():
         return
     if name in {"", "default"}:
         raise ModelLoadError(
             f"{file}: its pre-tokenizer is unknown (tokenizer.ggml.pre); convert the model with a newer llama.cpp"
         )
-    known = ", ".join(sorted({*_OWN, *_of_transformers()}))
+    known = ", ".join(sorted({*_OWN, *_ALIKE, *_of_transformers()}))
     raise ModelLoadError(f"{file}: unsupported pre-tokenizer {name!r} (tokenizer.ggml.pre); supported are {known}")
 
 
@@ -78,7 +98,7 @@ def set_splitter(folder: Path, kind: str, name: str) -> None:
     file = str(folder / "tokenizer.json")
     tokenizer: Any = tokenizers.Tokenizer.from_file(file)
     splitter = _OWN.get(name)
-    tokenizer.pre_tokenizer = splitter() if splitter else _split(_of_transformers()[name])
+    tokenizer.pre_tokenizer = splitter() if splitter else _split(_of_transformers()[_ALIKE.get(name, name)])
     if name in _WHOLE_WORDS:
         tokenizer.model.ignore_merges = True
     if name in _COMPOSED:

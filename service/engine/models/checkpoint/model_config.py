@@ -13,11 +13,10 @@ from typing import Any
 
 from service.engine.models.checkpoint.families.family_config import FamilyConfig, family_config
 from service.engine.models.checkpoint.packed.packed_checkpoint import check_packing, quantization_in
-from service.engine.models.checkpoint.text_part import text_part, text_part_of
+from service.engine.models.checkpoint.text_part import takes_images, text_part, text_part_of
 from service.generation.errors import ModelLoadError
 
 _TYPES = ("llama", "mistral", "qwen2", "qwen3")
-_PART_TYPES = ("ministral3",)  # of decoders of multimodal models, in addition to these
 _ROPES = {"default", "linear", "llama3", "yarn"}
 _STATED = {  # fields that a file must have, because their defaults depend on the type
     "vocab_size": int,
@@ -89,11 +88,12 @@ class BertConfig:
     hidden_act: str = "gelu"
 
 
-def read_model_config(folder: Path) -> Any:
+def read_model_config(folder: Path, *, keeps_images: bool = False) -> Any:
     """Return a `DecoderConfig`, a `FamilyConfig`, a `BertConfig` or, for other models, transformers' own.
 
-    For a multimodal model with a common decoder, the result is the configuration of the decoder. It does not include
-    the quantization of the weights, which the checkpoint handles. Raise ModelLoadError.
+    For a multimodal model with a common decoder, the result is the configuration of the decoder; with `keeps_images`,
+    it is that of the whole model if a backend takes its images. It does not include the quantization of the weights,
+    which the checkpoint handles. Raise ModelLoadError.
     """
     try:
         text = (folder / "config.json").read_text(encoding="utf-8")
@@ -102,11 +102,14 @@ def read_model_config(folder: Path) -> Any:
         raise ModelLoadError(f"{folder / 'config.json'} can't be used: {error}") from error
     if isinstance(raw, dict) and (quantization := quantization_in(raw)) is not None:
         check_packing(folder, quantization)
-    if isinstance(raw, dict):
+    is_whole = keeps_images and isinstance(raw, dict) and takes_images(raw, folder)
+    if isinstance(raw, dict) and not is_whole:
         config = _decoder_config(raw) or family_config(raw) or _bert_config(raw) or _text_part(raw)
         if config is not None:
             return config
     config = read_transformers_config(folder)
+    if is_whole:
+        return config
     return _text_part({"eos_token_id": None, **config.to_dict()}) or text_part_of(config) or config
 
 
@@ -178,8 +181,7 @@ def _text_part(raw: dict[str, Any]) -> DecoderConfig | FamilyConfig | None:
         return None
     if (config := _decoder_config(text)) is not None:
         return replace(config, is_part=True)
-    family = family_config(text) if text.get("model_type") in _PART_TYPES else None
-    if family is not None:
+    if (family := family_config(text)) is not None:
         family.is_part = True
     return family
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,23 +11,47 @@ from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.gguf.gguf_checkpoint import open_gguf
 from service.engine.models.checkpoint.packed.packed_checkpoint import PackedCheckpoint, quantization_of
 
-# Models whose text is computed exactly as by the decoder of the second type; None: the type in `text_config`. For pure
-# text, rotary positions of several axes equal the usual ones.
-_DECODERS: Final[dict[str, str | None]] = {
-    "aya_vision": None,
-    "got_ocr2": None,
-    "idefics3": None,
-    "internvl": None,
-    "lighton_ocr": None,
-    "llava": None,
-    "llava_next": None,
-    "llava_onevision": None,
-    "mistral3": None,
-    "qwen2_5_vl": "qwen2",
-    "qwen2_vl": "qwen2",
-    "qwen3_vl": "qwen3",
-    "smolvlm": None,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decoder:
+    """The decoder that computes the text of a type of multimodal models exactly as the whole model does."""
+
+    kind: str | None = None  # its type; None: the type in `text_config`
+    kinds: tuple[str, ...] = ()  # types in `text_config` that were tested, in addition to the common ones
+    fields: Mapping[str, Any] = field(default_factory=dict)  # values that the whole model computes with
+
+
+_COMMON: Final = ("llama", "mistral", "qwen2", "qwen3")
+_UNSCALED: Final = _Decoder(kinds=("cohere2",), fields={"logit_scale": 1.0})  # the whole models don't scale logits
+# For pure text, rotary positions of several axes equal the usual ones.
+_DECODERS: Final[dict[str, _Decoder]] = {
+    "aya_vision": _UNSCALED,
+    "cohere2_vision": _UNSCALED,
+    "exaone4_5": _Decoder(kinds=("exaone4",)),
+    "gemma3": _Decoder(kinds=("gemma3_text",), fields={"final_logit_softcapping": None}),
+    "gemma3n": _Decoder(kinds=("gemma3n_text",)),
+    "gemma4": _Decoder(kinds=("gemma4_text",)),
+    "got_ocr2": _Decoder(),
+    "idefics2": _Decoder(),
+    "idefics3": _Decoder(),
+    "internvl": _Decoder(),
+    "lfm2_vl": _Decoder(kinds=("lfm2",)),
+    "lighton_ocr": _Decoder(),
+    "llava": _Decoder(),
+    "llava_next": _Decoder(),
+    "llava_next_video": _Decoder(),
+    "llava_onevision": _Decoder(),
+    "mistral3": _Decoder(kinds=("ministral3",)),
+    "ovis2": _Decoder(),
+    "qwen2_5_vl": _Decoder(kind="qwen2"),
+    "qwen2_vl": _Decoder(kind="qwen2"),
+    "qwen3_vl": _Decoder(kind="qwen3"),
+    "smolvlm": _Decoder(),
+    "video_llava": _Decoder(),
+    "vipllava": _Decoder(),
 }
+IMAGE_TYPES: Final = ("gemma3",)  # that the vision backend serves with images
+_PROCESSORS: Final = ("preprocessor_config.json", "processor_config.json")
 # Models whose text is computed as by the decoder of their `text_config`, which transformers reads.
 _READ_BY_TRANSFORMERS: Final = ("qwen3_5", "qwen3_5_moe")
 _AXES: Final = ("mrope_section", "mrope_interleaved")
@@ -38,20 +64,34 @@ _PLAIN_PREFIXES: Final = ("model.embed_tokens.", "model.layers.", "model.norm.")
 
 def text_part(raw: dict[str, Any]) -> dict[str, Any] | None:
     """Return the decoder's configuration from a multimodal model's config.json, or None for other models."""
-    kind = raw.get("model_type")
-    if kind not in _DECODERS:
+    decoder = _DECODERS.get(raw.get("model_type", ""))
+    if decoder is None:
         return None
     nested = raw.get("text_config")
     text = dict(nested if isinstance(nested, dict) else raw)
+    if decoder.kind is not None:
+        text["model_type"] = decoder.kind
+    elif text.get("model_type") not in (*_COMMON, *decoder.kinds):
+        return None
     text.pop("tie_word_embeddings", None)  # the value of the whole model is used
     text |= {name: raw[name] for name in _FROM_WHOLE if raw.get(name) is not None}
     if "eos_token_id" in raw:
         text.setdefault("eos_token_id", None)
-    text["model_type"] = _DECODERS[kind] or text.get("model_type")
+    text |= decoder.fields
     for name in ("rope_parameters", "rope_scaling"):
         if isinstance(text.get(name), dict):
             text[name] = _of_one_axis(text[name])
     return text
+
+
+def takes_images(raw: dict[str, Any], folder: Path) -> bool:
+    """Return whether the vision backend serves a model with images."""
+    return raw.get("model_type") in IMAGE_TYPES and has_image_processor(folder)
+
+
+def has_image_processor(folder: Path) -> bool:
+    """Return whether a folder describes how images are prepared for its model."""
+    return any((folder / name).is_file() for name in _PROCESSORS)
 
 
 def text_part_of(config: Any) -> Any:

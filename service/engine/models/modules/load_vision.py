@@ -9,21 +9,19 @@ import torch
 from transformers import AutoImageProcessor, AutoModelForImageTextToText
 
 from service.engine.models.checkpoint.packed.packed_checkpoint import quantization_of
+from service.engine.models.checkpoint.text_part import IMAGE_TYPES, has_image_processor
 from service.engine.models.modules.load_modules import check_report
 from service.engine.models.modules.paged_attention import ATTENTION, register_attention
 from service.engine.models.modules.vision_backend import VisionBackend
 from service.generation.errors import ModelLoadError
 
-VISION_TYPES = ("gemma3",)
-_PROCESSORS = ("preprocessor_config.json", "processor_config.json")
-
 
 def vision_unsupported_reason(config: Any, folder: Path) -> str | None:
     """Return why a model is not supported with images, or None if it is."""
     reasons = (
-        (config.model_type not in VISION_TYPES, f"it takes no images, or is none of {', '.join(VISION_TYPES)}"),
+        (config.model_type not in IMAGE_TYPES, f"it takes no images, or is none of {', '.join(IMAGE_TYPES)}"),
         (quantization_of(folder) is not None, "its weights are quantised"),
-        (not any((folder / name).is_file() for name in _PROCESSORS), f"its folder has no {' or '.join(_PROCESSORS)}"),
+        (not has_image_processor(folder), "its folder has no preprocessor_config.json or processor_config.json"),
     )
     return next((reason for applies, reason in reasons if applies), None)
 

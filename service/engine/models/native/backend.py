@@ -38,6 +38,7 @@ _SLOTS = 16  # the block size must be a multiple of it
 # The multiplications of weights and tokens per thread, about 30 µs. With less work, synchronization costs more.
 _WORK_OF_A_THREAD = 2.5e6
 _PACKED = "packed"
+_LAYER_INPUTS = "model.embed_tokens_per_layer.weight"  # a table of which a token reads one row
 _DERIVED = ("rotary_emb.inv_freq",)  # some old checkpoints store tensors that the configuration implies
 
 
@@ -129,6 +130,8 @@ def _weights_a_token(shapes: dict[str, tuple[int, ...]], plan: DecoderPlan) -> f
     """Return the number of weights that a token is multiplied with: of experts, only those of the chosen ones."""
     num_weights = 0.0
     for name, shape in shapes.items():
+        if name == _LAYER_INPUTS:
+            continue
         share = 1.0
         if is_expert_tensor(name):
             experts = plan.layers[int(name.split(".")[2])].feed_forward

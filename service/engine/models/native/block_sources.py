@@ -39,9 +39,10 @@ class BlockSources:
 def has_blocks(checkpoint: Checkpoint, plan: DecoderPlan, tensors: Tensors) -> bool:
     """Return whether a model can be computed in the checkpoint's blocks, whose rows must be those of the step.
 
-    Those of latents and of recurrent layers are not.
+    Those of latents, of recurrent layers, and of decoders with inputs of layers or several residuals are not.
     """
     experts = tensors.experts
     is_turned = experts is not None and experts.is_fused and experts.is_transposed
     is_plain = all(isinstance(layer.attention, AttentionPlan) and layer.recurrent is None for layer in plan.layers)
-    return checkpoint.block_type is not None and is_plain and not is_turned
+    has_tables = plan.layer_input_width > 0 or plan.num_extra_streams > 0
+    return checkpoint.block_type is not None and is_plain and not (is_turned or has_tables)

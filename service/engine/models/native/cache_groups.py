@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from service.engine.interface.cache_group import ONE_GROUP, CacheGroup, max_blocks
-from service.engine.models.plans.plan import DecoderPlan
+from service.engine.models.plans.plan import AttentionPlan, DecoderPlan, LayerPlan
 
 _MOST_GROUPS: Final = 8  # each has its own block tables, which take time in each step
 
@@ -38,12 +38,20 @@ def one_group(num_layers: int) -> LayerGroups:
 def group_plan(plan: DecoderPlan, max_positions: int, sizes: Sequence[int]) -> LayerGroups:
     """Return the groups of a plan's layers for sequences of at most `max_positions` tokens, see `group_layers`.
 
+    A layer that reads the keys of another one is in its group.
     A model with recurrent layers has one group, since a sequence can return to an earlier state, before drafts.
     """
     if any(layer.recurrent is not None or layer.attention is None for layer in plan.layers):
         return one_group(len(plan.layers))
-    windows = [layer.window for layer in plan.layers]
-    return group_layers([window if window < max_positions else 0 for window in windows], sizes)
+    own = [i for i, layer in enumerate(plan.layers) if _keys_back(layer) == 0]
+    windows = [plan.layers[i].window for i in own]
+    made = group_layers([window if window < max_positions else 0 for window in windows], [sizes[i] for i in own])
+    group_of = dict(zip(own, made.of_layer, strict=True))
+    return LayerGroups(made.groups, [group_of[i - _keys_back(layer)] for i, layer in enumerate(plan.layers)])
+
+
+def _keys_back(layer: LayerPlan) -> int:
+    return layer.attention.keys_back if isinstance(layer.attention, AttentionPlan) else 0
 
 
 def max_cache_bytes(plan: DecoderPlan, num_tokens: int, max_chunk: int, block_size: int, number_bytes: float) -> int:

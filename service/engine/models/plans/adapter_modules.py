@@ -16,6 +16,7 @@ Modules = list[tuple[str, np.ndarray, np.ndarray]]  # (name, down matrix, up mat
 _WEIGHT = ".weight"
 _LAYERS = "model.layers."
 _MIXERS = ("self_attn.", "recurrent.")
+_COEFFICIENTS = ".altup."
 
 
 def to_step_modules(adapter: Adapter, shapes: Mapping[str, Shape], plan: DecoderPlan, tensors: Tensors) -> Modules:
@@ -24,9 +25,7 @@ def to_step_modules(adapter: Adapter, shapes: Mapping[str, Shape], plan: Decoder
     `shapes` are the shapes of the step's tensors by name. A module that the step divides is divided likewise.
     """
     matrices = [
-        name
-        for name in shapes
-        if name.startswith(_LAYERS) and name.endswith(_WEIGHT) and not _belongs_to_experts(name, plan)
+        name for name in shapes if name.startswith(_LAYERS) and name.endswith(_WEIGHT) and not _is_fixed(name, plan)
     ]
     origins = {name: origin_of(name, plan, tensors) for name in matrices if len(shapes[name]) > 1}
     parts: dict[str, list[tuple[str, Origin]]] = defaultdict(list)
@@ -47,6 +46,11 @@ def to_step_modules(adapter: Adapter, shapes: Mapping[str, Shape], plan: Decoder
             for part, origin in parts[name]
         ]
     return modules
+
+
+def _is_fixed(name: str, plan: DecoderPlan) -> bool:
+    """Return whether a tensor or module belongs to a layer's experts, or to the coefficients of several residuals."""
+    return _COEFFICIENTS in name or _belongs_to_experts(name, plan)
 
 
 def _belongs_to_experts(name: str, plan: DecoderPlan) -> bool:

@@ -46,6 +46,9 @@ class AttentionPlan:
     growth: float = 0.0
     growth_period: int = 1
     is_causal: bool = True  # a token attends to no later one
+    norms_values: bool = False  # the values of each head are divided by their root mean square
+    values_are_keys: bool = False  # values are the projected keys, before their norm and rotation
+    keys_back: int = 0  # keys and values are those of the layer this many before; 0: the layer has its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +116,8 @@ class DensePlan:
     has_bias: bool = False
     gate_multiplier: float = 1.0
     output_multiplier: float = 1.0
+    is_sparse: bool = False  # a gate becomes relu(gate - mean - cutoff * deviation), both of all gates of a token
+    cutoff: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +167,10 @@ class LayerPlan:
     is_parallel: bool = (
         False  # both parts read the same residual; without a norm of its own, the second uses the first's
     )
+    # Gemma 3n: the attention's inputs and the normalized results of two products with this inner size are added to the
+    # residual as well, which is then divided by sqrt(2). 0: none.
+    laurel_rank: int = 0
+    has_scale: bool = False  # the residual after the layer is multiplied by a stored number
 
     @property
     def is_causal(self) -> bool:
@@ -178,7 +187,7 @@ class LayerPlan:
         """The numbers of keys and values that the native step caches per token; those of a head are padded to 16."""
         if isinstance(self.attention, LatentPlan):
             return _padded(self.attention.kv_rank + self.attention.rotated_dim)
-        if self.attention is None:
+        if self.attention is None or self.attention.keys_back > 0:
             return 0
         return 2 * self.attention.num_kv_heads * _padded(self.attention.head_dim)
 
@@ -234,6 +243,16 @@ class DecoderPlan:
     num_positions: int = 0  # rows of the table of learned positions, which are added to the embedding; 0: none
     first_position: int = 0  # the row of a text's first token
     num_types: int = 0  # rows of the table of token types; 0: none
+    # Gemma 3n's and 4's inputs of layers: each token has a vector of this width for each layer, made of its embedding
+    # and of a row of a table. It gates a product of the residual after the layer, whose normalized second product is
+    # added to the residual. 0: none.
+    layer_input_width: int = 0
+    num_layer_inputs: int = 0  # rows of the table; a token beyond it has row 0
+    layer_input_activation: Activation = "silu"
+    # Gemma 3n's residuals of a token in addition to the one that layers compute. Before a layer all are predicted from
+    # all, and after it they are corrected by what it changed: Baykal et al., Alternating Updates (2023).
+    num_extra_streams: int = 0
+    scales_corrected: bool = False  # the corrected residual is multiplied by weights before it meets layers' inputs
 
     def to_native(self) -> dict[str, Any]:
         """Return the plan as `sluice_native.Model` takes it."""

@@ -59,6 +59,27 @@ FILES: dict[str, tuple[str, dict[str, Any]]] = {
             "sliding_window": 17,
         },
     ),
+    "gemma3n_text": (
+        "gemma3n_text",
+        {
+            "intermediate_size": [96] * 6 + [64],
+            "activation_sparsity_pattern": [0.95, 0.5] + [0.0] * 5,
+            "num_kv_shared_layers": 1,
+            "rope_local_base_freq": 2e4,
+            "rope_theta": 2e6,
+        },
+    ),
+    "gemma4_text": (
+        "gemma4_text",
+        {
+            "num_kv_shared_layers": 1,
+            "attention_k_eq_v": True,
+            "global_head_dim": 64,
+            "num_global_key_value_heads": 2,
+            "layer_types": ["full_attention", "sliding_attention"] * 3 + ["sliding_attention"],
+        },
+    ),
+    "gemma4_text, without inputs of layers": ("gemma4_text", {"hidden_size_per_layer_input": 0}),
     "glm, no share": ("glm", {"partial_rotary_factor": 1.0, "eos_token_id": [1, 2]}),
     "gpt_neox, old rotation": ("gpt_neox", {"rotary_pct": 0.5, "rotary_emb_base": 5e4, "rope_theta": 7.0}),
     "gpt_oss, layers": ("gpt_oss", {"layer_types": ["full_attention"] * 7, "rope_scaling": {"rope_type": "default"}}),
@@ -70,6 +91,7 @@ FILES: dict[str, tuple[str, dict[str, Any]]] = {
     "hunyuan_v1_moe": ("hunyuan_v1_moe", {"num_experts_per_tok": 2, "num_experts": 4}),
     "hyperclovax": ("hyperclovax", {"attention_multiplier": None, "head_dim": 32}),
     "internlm3, old names": ("internlm3", {"qkv_bias": True, "bias": True, "head_dim": None}),
+    "minimax_m2, first files": ("minimax_m2", {"rotary_dim": 64, "num_local_experts": 8, "num_experts_per_tok": 2}),
     "jamba, periods": ("jamba", {"attn_layer_period": 3, "attn_layer_offset": 1, "num_experts": 1}),
     "lfm2, old names": (
         "lfm2",

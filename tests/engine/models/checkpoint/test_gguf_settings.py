@@ -45,7 +45,7 @@ def test_settings_are_those_of_the_metadata() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("general.architecture", "bert", "general.architecture is bert; supported are llama, qwen2, qwen3"),
+        ("general.architecture", "bert", "general.architecture is bert; supported are arcee, "),
         ("qwen2.block_count", 1 << 31, "qwen2.block_count must be an integer from 1 to 4096"),
         ("qwen2.block_count", 0, "qwen2.block_count must be an integer from 1 to 4096"),
         ("qwen2.embedding_length", 1 << 40, "qwen2.embedding_length must be an integer from 1 to 1048576"),
@@ -54,7 +54,8 @@ def test_settings_are_those_of_the_metadata() -> None:
         ("qwen2.feed_forward_length", "96", "qwen2.feed_forward_length must be an integer from 1"),
         ("qwen2.attention.layer_norm_rms_epsilon", float("nan"), "layer_norm_rms_epsilon must be a number above 0"),
         ("qwen2.rope.freq_base", float("inf"), "qwen2.rope.freq_base must be a number above 0"),
-        ("qwen2.rope.scaling.type", "yarn", "qwen2.rope.scaling.type yarn is not supported"),
+        ("qwen2.rope.scaling.type", "yarn", "it has no qwen2.rope.scaling.factor"),
+        ("qwen2.rope.scaling.type", "ntk", "qwen2.rope.scaling.type ntk is not supported"),
         ("qwen2.rope.dimension_count", 8, "partial rotary positions are not supported"),
         ("tokenizer.ggml.tokens", "abc", "tokenizer.ggml.tokens must be a list of texts"),
         ("tokenizer.ggml.eos_token_id", 3, "tokenizer.ggml.eos_token_id must be an integer below 3"),

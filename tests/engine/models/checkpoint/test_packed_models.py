@@ -95,9 +95,28 @@ def test_packed_weights_are_computed_as_what_they_mean(kind: str, backend: str, 
     assert divergences.sum(-1).max() <= 1e-5
 
 
+BLOCKS: dict[str, str | None] = {
+    "gptq": "u4.g16.float16",
+    "gptq, groups by activation": None,
+    "fp8 in blocks": "f8.g32",
+    "fp8 with one scale": "f8.g64",
+    "fp8 by rows": "f8.g64",
+    "bitsandbytes of 4 bits": "nf4.g32",
+    "bitsandbytes, packed twice": "nf4.g32",
+}
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_packed_weights_have_blocks_that_the_native_step_multiplies(kind: str, tmp_path: Path) -> None:
+    packer, quantization = PACKINGS[kind]
+    save("qwen3", tmp_path)
+    pack_folder(tmp_path, packer, quantization)
+    assert open_checkpoint(tmp_path, read_model_config(tmp_path)).block_type == BLOCKS[kind]
+
+
 @pytest.mark.parametrize("backend", [backend for backend in BACKENDS if backend != "torch"])
-def test_experts_of_four_bits_are_widened(backend: str, tmp_path: Path) -> None:
-    """The blocks of gpt-oss, 32 numbers with one exponent, are widened as by transformers, also expert by expert."""
+def test_experts_of_four_bits_are_computed_as_what_they_mean(backend: str, tmp_path: Path) -> None:
+    """The blocks of gpt-oss, 32 numbers with one exponent, are read as by transformers, also expert by expert."""
     sizes: Any = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 16, "vocab_size": 101}
     heads: Any = {"num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2}
     model = random_model(GptOssConfig(**sizes, **heads, max_position_embeddings=128))
@@ -113,6 +132,7 @@ def test_experts_of_four_bits_are_widened(backend: str, tmp_path: Path) -> None:
     said = json.loads((tmp_path / "config.json").read_text()) | {"quantization_config": {"quant_method": "mxfp4"}}
     (tmp_path / "config.json").write_text(json.dumps(said))
     token_ids = tokens(20)
+    assert open_checkpoint(tmp_path, read_model_config(tmp_path)).block_type == "mxfp4"
     computed = logits(load_packed(tmp_path, backend), backend, token_ids)
     assert_close(computed, reference(model, token_ids), rtol=1e-4, atol=1e-4)
 

@@ -89,7 +89,7 @@ def test_tokenized_conversation_includes_tools_and_template_variables() -> None:
         (tokens.parse_detokenize, {"tokens": [2**32]}, "tokens.0"),
         (tokens.parse_detokenize, {"tokens": [1] * 450_000 * 3}, None),
         (tokens.parse_input_tokens, {}, "input"),
-        (tokens.parse_input_tokens, {"input": "a", "conversation": "x"}, "conversation"),
+        (tokens.parse_input_tokens, {"input": "a", "service_tier": "x"}, "service_tier"),
     ],
 )
 def test_invalid_fields_are_rejected_by_name(parse: Any, fields: dict[str, Any], field: str | None) -> None:

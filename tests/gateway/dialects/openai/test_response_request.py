@@ -100,6 +100,8 @@ def test_items(item: dict[str, Any], expected: dict[str, Any]) -> None:
         ({"truncation": "auto"}, {"serving": {"error_behavior": "ERROR_BEHAVIOR_TRUNCATE"}}),
         ({"truncation": "disabled"}, {}),
         ({"store": False, "background": False, "user": "u", "safety_identifier": "s"}, {}),
+        ({"conversation": "conv_0af3"}, {"conversation": "0af3"}),
+        ({"conversation": {"id": "conv_0af3"}}, {"conversation": "0af3"}),
         ({"previous_response_id": "resp_0af3"}, {"previous_response_id": "0af3"}),
     ],
 )  # fmt: skip

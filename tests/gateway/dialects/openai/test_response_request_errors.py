@@ -24,8 +24,8 @@ def rejection(**fields: Any) -> Failure:
     ("fields", "field", "reason"),
     [
         ({"background": True, "store": False}, "background", Reason.INVALID_FIELD),
-        ({"conversation": "conv_1"}, "conversation", Reason.UNSUPPORTED_FIELD),
-        ({"conversation": {"id": "conv_1"}}, "conversation", Reason.UNSUPPORTED_FIELD),
+        ({"conversation": 1}, "conversation", Reason.INVALID_TYPE),
+        ({"conversation": {"name": "conv_1"}}, "conversation.name", Reason.UNKNOWN_FIELD),
         ({"service_tier": "auto"}, "service_tier", Reason.UNSUPPORTED_FIELD),
         ({"previous_response_id": {}}, "previous_response_id", Reason.INVALID_TYPE),
         ({"prompt": {"id": "pmpt_1"}}, "prompt", Reason.UNSUPPORTED_FIELD),

@@ -209,6 +209,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_STORE_UNAVAILABLE: _ErrorReason.ValueType  # 62
     """UNAVAILABLE. The store of responses does not answer. Retry after the delay in RetryInfo."""
+    ERROR_REASON_CONVERSATION_NOT_FOUND: _ErrorReason.ValueType  # 63
+    """NOT_FOUND. The client's API key has stored no conversation with this id, or no item of it: it was never stored, was
+    deleted, has expired, or is another key's. Create a conversation.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The reason of a failed call, finer than its gRPC status. A status carries it as the `reason` of its
@@ -404,4 +408,8 @@ items in `input`.
 """
 ERROR_REASON_STORE_UNAVAILABLE: ErrorReason.ValueType  # 62
 """UNAVAILABLE. The store of responses does not answer. Retry after the delay in RetryInfo."""
+ERROR_REASON_CONVERSATION_NOT_FOUND: ErrorReason.ValueType  # 63
+"""NOT_FOUND. The client's API key has stored no conversation with this id, or no item of it: it was never stored, was
+deleted, has expired, or is another key's. Create a conversation.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -262,6 +262,7 @@ class Response(_message.Message):
     STORE_ERROR_FIELD_NUMBER: _builtins.int
     BACKGROUND_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    CONVERSATION_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The unique id of the response."""
     model: _builtins.str
@@ -283,9 +284,13 @@ class Response(_message.Message):
     stored: _builtins.bool
     """Whether the response is stored; while it is in progress, whether it will be."""
     store_error: _builtins.str
-    """The reason why the response could not be stored although the request has `store: true`. Empty if it is stored."""
+    """The reason why the response could not be stored although the request has `store: true`, or not added to its
+    conversation. Empty if nothing failed.
+    """
     background: _builtins.bool
     """Whether the response is generated in the background."""
+    conversation: _builtins.str
+    """The id of the conversation that the response continues, if any."""
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
         """The time at which the request was admitted."""
@@ -339,10 +344,11 @@ class Response(_message.Message):
         store_error: _builtins.str = ...,
         background: _builtins.bool = ...,
         error: Global___ResponseError | None = ...,
+        conversation: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "created", b"created", "error", b"error", "sampling", b"sampling", "stopping", b"stopping", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["background", b"background", "completed", b"completed", "created", b"created", "error", b"error", "id", b"id", "incomplete_reason", b"incomplete_reason", "metadata", b"metadata", "model", b"model", "output", b"output", "previous_response_id", b"previous_response_id", "reasoning_effort", b"reasoning_effort", "sampling", b"sampling", "status", b"status", "stopping", b"stopping", "store_error", b"store_error", "stored", b"stored", "system_fingerprint", b"system_fingerprint", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["background", b"background", "completed", b"completed", "conversation", b"conversation", "created", b"created", "error", b"error", "id", b"id", "incomplete_reason", b"incomplete_reason", "metadata", b"metadata", "model", b"model", "output", b"output", "previous_response_id", b"previous_response_id", "reasoning_effort", b"reasoning_effort", "sampling", b"sampling", "status", b"status", "stopping", b"stopping", "store_error", b"store_error", "stored", b"stored", "system_fingerprint", b"system_fingerprint", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -72,6 +72,8 @@ class CreateResponseRequest(_message.Message):
     PREVIOUS_RESPONSE_ID_FIELD_NUMBER: _builtins.int
     CLIENT_DATA_FIELD_NUMBER: _builtins.int
     BACKGROUND_FIELD_NUMBER: _builtins.int
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    CONVERSATION_UNTIL_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The name of a served model or endpoint, 1 to 256 characters. Required."""
     instructions: _builtins.str
@@ -115,6 +117,15 @@ class CreateResponseRequest(_message.Message):
     """Generates the response in the background: the call does not wait for it, and the client reads it with GetResponse or
     FollowResponse. The server completes it also after a restart, with the same content. Requires `store`, and a model
     whose backend computes the same tokens again. The call's deadline does not apply. Default: false.
+    """
+    conversation: _builtins.str
+    """The id of a stored conversation that the response continues, at most 256 characters: its items precede `input`, and
+    when the response is complete, or cut off by a limit, `input` and the response's items are added to it. Default:
+    none.
+    """
+    conversation_until: _builtins.str
+    """The id of the last item of the conversation that precedes `input`, at most 256 characters; empty for none. Default:
+    not set, all items precede it.
     """
     @_builtins.property
     def input(self) -> _containers.RepeatedCompositeFieldContainer[_response_item_pb2.InputItem]:
@@ -180,11 +191,15 @@ class CreateResponseRequest(_message.Message):
         previous_response_id: _builtins.str = ...,
         client_data: _builtins.bytes = ...,
         background: _builtins.bool = ...,
+        conversation: _builtins.str = ...,
+        conversation_until: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_instructions", b"_instructions", "_max_output_tokens", b"_max_output_tokens", "_max_tool_calls", b"_max_tool_calls", "_parallel_tool_calls", b"_parallel_tool_calls", "instructions", b"instructions", "logprobs", b"logprobs", "max_output_tokens", b"max_output_tokens", "max_tool_calls", b"max_tool_calls", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "tool_choice", b"tool_choice"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_conversation_until", b"_conversation_until", "_instructions", b"_instructions", "_max_output_tokens", b"_max_output_tokens", "_max_tool_calls", b"_max_tool_calls", "_parallel_tool_calls", b"_parallel_tool_calls", "conversation_until", b"conversation_until", "instructions", b"instructions", "logprobs", b"logprobs", "max_output_tokens", b"max_output_tokens", "max_tool_calls", b"max_tool_calls", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "tool_choice", b"tool_choice"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_instructions", b"_instructions", "_max_output_tokens", b"_max_output_tokens", "_max_tool_calls", b"_max_tool_calls", "_parallel_tool_calls", b"_parallel_tool_calls", "background", b"background", "chat_template_kwargs", b"chat_template_kwargs", "client_data", b"client_data", "default_reasoning_effort", b"default_reasoning_effort", "input", b"input", "instructions", b"instructions", "logprobs", b"logprobs", "max_output_tokens", b"max_output_tokens", "max_tool_calls", b"max_tool_calls", "metadata", b"metadata", "model", b"model", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "previous_response_id", b"previous_response_id", "reasoning_effort", b"reasoning_effort", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "store", b"store", "tool_choice", b"tool_choice", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_conversation_until", b"_conversation_until", "_instructions", b"_instructions", "_max_output_tokens", b"_max_output_tokens", "_max_tool_calls", b"_max_tool_calls", "_parallel_tool_calls", b"_parallel_tool_calls", "background", b"background", "chat_template_kwargs", b"chat_template_kwargs", "client_data", b"client_data", "conversation", b"conversation", "conversation_until", b"conversation_until", "default_reasoning_effort", b"default_reasoning_effort", "input", b"input", "instructions", b"instructions", "logprobs", b"logprobs", "max_output_tokens", b"max_output_tokens", "max_tool_calls", b"max_tool_calls", "metadata", b"metadata", "model", b"model", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "previous_response_id", b"previous_response_id", "reasoning_effort", b"reasoning_effort", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "store", b"store", "tool_choice", b"tool_choice", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__conversation_until: _TypeAlias = _typing.Literal["conversation_until"]  # noqa: Y015
+    _WhichOneofArgType__conversation_until: _TypeAlias = _typing.Literal["_conversation_until", b"_conversation_until"]  # noqa: Y015
     _WhichOneofReturnType__instructions: _TypeAlias = _typing.Literal["instructions"]  # noqa: Y015
     _WhichOneofArgType__instructions: _TypeAlias = _typing.Literal["_instructions", b"_instructions"]  # noqa: Y015
     _WhichOneofReturnType__max_output_tokens: _TypeAlias = _typing.Literal["max_output_tokens"]  # noqa: Y015
@@ -193,6 +208,8 @@ class CreateResponseRequest(_message.Message):
     _WhichOneofArgType__max_tool_calls: _TypeAlias = _typing.Literal["_max_tool_calls", b"_max_tool_calls"]  # noqa: Y015
     _WhichOneofReturnType__parallel_tool_calls: _TypeAlias = _typing.Literal["parallel_tool_calls"]  # noqa: Y015
     _WhichOneofArgType__parallel_tool_calls: _TypeAlias = _typing.Literal["_parallel_tool_calls", b"_parallel_tool_calls"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__conversation_until) -> _WhichOneofReturnType__conversation_until | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__instructions) -> _WhichOneofReturnType__instructions | None: ...
     @_typing.overload

@@ -64,6 +64,13 @@ def _qwen3(fields: Fields) -> None:
         fields["sliding_window"] = None
 
 
+def _minimax_m2(fields: Fields) -> None:
+    if (rotated := fields.get("rotary_dim")) is not None:  # in the first files
+        rope = fields["rope_parameters"]
+        if rope["partial_rotary_factor"] == 1:
+            rope["partial_rotary_factor"] = rotated / fields["head_dim"]
+
+
 EXPERTS: Final = {
     "dots1": FamilyDefaults(
         fields=LLAMA
@@ -185,6 +192,20 @@ EXPERTS: Final = {
     "hunyuan_v1_moe": FamilyDefaults(
         fields=LLAMA | {"head_dim": None, "rms_norm_eps": 1e-5, "num_experts": 1, "moe_topk": 1},
         aliases={"num_local_experts": "num_experts", "num_experts_per_tok": "moe_topk"},
+    ),
+    "minimax_m2": FamilyDefaults(
+        fields=_WITHOUT_BIAS
+        | {
+            "head_dim": 128,
+            "num_key_value_heads": 8,
+            "eos_token_id": 200_020,
+            "num_local_experts": 256,
+            "num_experts_per_tok": 8,
+        },
+        aliases={"num_experts": "num_local_experts"},
+        complete=_minimax_m2,
+        rope_theta=5_000_000.0,
+        rotated_share=1.0,
     ),
     "mixtral": FamilyDefaults(
         fields=_WITHOUT_BIAS

@@ -9,12 +9,13 @@ from service.engine.models.checkpoint.families.dense import DENSE
 from service.engine.models.checkpoint.families.experts import EXPERTS
 from service.engine.models.checkpoint.families.family_defaults import FamilyDefaults, Fields, UncommonConfigError
 from service.engine.models.checkpoint.families.gemma import GEMMA
+from service.engine.models.checkpoint.families.gemma4 import GEMMA4
 from service.engine.models.checkpoint.families.latents import LATENTS
 from service.engine.models.checkpoint.families.layer_norms import LAYER_NORMS
 from service.engine.models.checkpoint.families.mamba import MAMBA
 from service.engine.models.checkpoint.families.recurrent import RECURRENT
 
-FAMILY_DEFAULTS: Final = DENSE | LAYER_NORMS | GEMMA | EXPERTS | LATENTS | RECURRENT | MAMBA
+FAMILY_DEFAULTS: Final = DENSE | LAYER_NORMS | GEMMA | EXPERTS | LATENTS | RECURRENT | MAMBA | GEMMA4
 _KINDS: Final = ("full_attention", "sliding_attention")
 _SCALED: Final = ("llama3", "yarn", "longrope")  # kinds of rotation with a trained length
 _TRAINED: Final = "original_max_position_embeddings"
@@ -30,9 +31,11 @@ class FamilyConfig(SimpleNamespace):
 def family_config(raw: dict[str, Any]) -> FamilyConfig | None:
     """Return the configuration, or None if the type is unknown or a value is missing, uncommon or of a wrong type."""
     kind = raw.get("model_type")
-    if kind not in FAMILY_DEFAULTS or "per_layer_config" in raw:
+    if kind not in FAMILY_DEFAULTS:
         return None
     defaults = FAMILY_DEFAULTS[kind]
+    if "per_layer_config" in raw and not defaults.has_own_sizes:
+        return None
     if not all(type(raw.get(name)) is int and raw[name] > 0 for name in defaults.stated):
         return None
     try:
@@ -90,7 +93,8 @@ def _rope(raw: dict[str, Any], fields: Fields, defaults: FamilyDefaults) -> dict
 
 def _rope_by_kind(raw: dict[str, Any], defaults: FamilyDefaults) -> dict[str, Any]:
     """Return the parameters of each kind of layer."""
-    ropes = {kind: dict((raw.get("rope_parameters") or {}).get(kind) or {"rope_type": "default"}) for kind in _KINDS}
+    given = raw.get("rope_parameters") or defaults.rope
+    ropes = {kind: dict(given.get(kind) or {"rope_type": "default"}) for kind in _KINDS}
     ropes["full_attention"] |= raw.get("rope_scaling") or {}
     full, sliding = (ropes[kind] for kind in _KINDS)
     full.setdefault("rope_theta", raw.get("rope_theta", defaults.rope_theta))

@@ -28,11 +28,12 @@ class FamilyDefaults:
     complete: Callable[[Fields], None] = lambda _: None  # sets the fields that follow from others
     rope_theta: float = 10_000.0
     rotated_share: float | None = None  # of a head; None: not a parameter of the type
-    rope: Mapping[str, Any] = field(default_factory=dict)  # parameters if a file has none
+    rope: Mapping[str, Any] = field(default_factory=dict)  # parameters if a file has none; by kind with local_theta
     theta_name: str = "rope_theta"
     share_name: str = "partial_rotary_factor"
     local_theta: float | None = None  # base of sliding layers, which have parameters of their own; None: one for all
     local_theta_name: str = ""
+    has_own_sizes: bool = False  # `complete` reads per_layer_config
     kinds: tuple[str, ...] = ("full_attention", "sliding_attention")  # of layers, in layer_types
     stated: tuple[str, ...] = STATED  # positive integers that a file must have
 

@@ -7,7 +7,8 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,13 +16,18 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint, TensorSlice, bits_as_floats
+from service.engine.models.checkpoint.gguf.architectures import ARCHITECTURES, architecture_of
 from service.engine.models.checkpoint.gguf.header import GgufHeader, GgufTensor, read_header
-from service.engine.models.checkpoint.gguf.names import FACTORS, checkpoint_name, in_halves
+from service.engine.models.checkpoint.gguf.names import NOT_WEIGHTS, checkpoint_name, in_halves
 from service.generation.errors import ModelLoadError
 
 REFERENCE: Final = "gguf.json"  # in a model's folder: the files that hold its weights
 _NUMBERS: Final = {"float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
 _COMPUTED: Final = frozenset({"float32", "bfloat16"})  # the types whose files are computed like other checkpoints
+_MOST_EXPERTS: Final = 1 << 12
+_NORM: Final = "norm.weight"  # the end of a norm's name
+# The ends of names of vectors that checkpoints store as matrices of one row, and of matrices stored as convolutions.
+_ROW, _CONVOLUTION = "shared_expert_gate.weight", "conv.conv.weight"
 
 
 class GgufCheckpoint(Checkpoint):
@@ -31,19 +37,24 @@ class GgufCheckpoint(Checkpoint):
         """`folder` holds the settings and the tokenizer. Raise ModelLoadError for an unknown tensor."""
         super().__init__(folder, files=[])
         self._files = [header.file for header in headers]
-        self._architecture = str(headers[0].metadata.get("general.architecture"))
-        heads = headers[0].metadata.get(f"{self._architecture}.attention.head_count", 1)
-        self._heads = heads, headers[0].metadata.get(f"{self._architecture}.attention.head_count_kv", heads)
+        metadata = headers[0].metadata
+        kind = str(metadata.get("general.architecture"))
+        self._name = architecture_of(metadata)
+        if self._name not in ARCHITECTURES:
+            raise ModelLoadError(f"{headers[0].file}: general.architecture is {kind}, which is not supported")
+        self._architecture = ARCHITECTURES[self._name]
+        heads = metadata.get(f"{kind}.attention.head_count", 1)
+        self._heads = heads, metadata.get(f"{kind}.attention.head_count_kv", heads)
         self._tensors: dict[str, GgufTensor] = {}
         for header in headers:
             for tensor in header.tensors.values():
-                if tensor.name == FACTORS:
+                if tensor.name in NOT_WEIGHTS:
                     continue
-                if (name := checkpoint_name(tensor.name)) is None:
-                    raise ModelLoadError(f"{header.file}: {self._architecture} has no tensor {tensor.name}")
-                if name in self._tensors:
+                if (name := checkpoint_name(tensor.name, self._architecture)) is None:
+                    raise ModelLoadError(f"{header.file}: {kind} has no tensor {tensor.name}")
+                if name in self._tensors or name.format(0) in self._tensors:
                     raise ModelLoadError(f"{header.file}: the tensor {tensor.name} is in two of the files")
-                self._tensors[name] = tensor
+                self._tensors |= _as_stored(name, tensor)
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
@@ -97,8 +108,11 @@ class GgufCheckpoint(Checkpoint):
         if self.on_read is not None:
             self.on_read(rows.nbytes)
         is_bf16 = tensor.type.kind == "bfloat16"
+        addend = self._architecture.norm_addend if name.endswith(_NORM) and not is_bf16 else 0.0
         stored = rows.view("<u2").reshape(tensor.shape) if is_bf16 else _dequantized(tensor, rows)
         numbers = in_halves(self._architecture, name, stored, *self._heads)
+        if addend:
+            numbers = numbers - np.float32(addend)
         if part is None:
             return numbers
         return np.ascontiguousarray(numbers[(slice(None),) * part.axis + (slice(part.start, part.end),)])
@@ -113,7 +127,7 @@ class GgufCheckpoint(Checkpoint):
 
     def digest(self) -> str:
         """Return a hash of names, shapes, types and samples of each file."""
-        return hashlib.sha256(f"{super().digest()} {self._architecture}".encode()).hexdigest()
+        return hashlib.sha256(f"{super().digest()} {self._name}".encode()).hexdigest()
 
     def _found(self, name: str) -> GgufTensor:
         if name not in self._tensors:
@@ -127,6 +141,29 @@ class GgufCheckpoint(Checkpoint):
                 f"{tensor.file}: {tensor.name} has the shape {list(tensor.shape)}, the metadata requires {list(shape)}"
             )
         return tensor
+
+
+def _as_stored(name: str, tensor: GgufTensor) -> dict[str, GgufTensor]:
+    """Return a file's tensor by its names in checkpoints, which store the experts of a layer separately."""
+    if "{}" in name:
+        return {name.format(index): expert for index, expert in enumerate(_experts(tensor))}
+    if name.endswith(_ROW) and len(tensor.shape) == 1:
+        return {name: replace(tensor, shape=(1, *tensor.shape))}
+    if name.endswith(_CONVOLUTION) and len(tensor.shape) == 2:
+        return {name: replace(tensor, shape=(tensor.shape[0], 1, tensor.shape[1]))}
+    return {name: tensor}
+
+
+def _experts(tensor: GgufTensor) -> Iterator[GgufTensor]:
+    """Yield the part of each expert of a tensor whose first axis is that of experts. Raise ModelLoadError."""
+    if len(tensor.shape) == 1 or tensor.shape[0] > _MOST_EXPERTS:
+        raise ModelLoadError(
+            f"{tensor.file}: {tensor.name} has the shape {list(tensor.shape)}; its first axis must be that of at most "
+            f"{_MOST_EXPERTS} experts"
+        )
+    each = replace(tensor, shape=tensor.shape[1:])
+    for index in range(tensor.shape[0]):
+        yield replace(each, offset=tensor.offset + index * tensor.num_bytes // tensor.shape[0])
 
 
 def read_numbers(tensor: GgufTensor) -> npt.NDArray[np.float32]:

@@ -52,8 +52,8 @@ def dequantize_scaled(tensors: Mapping[str, Array], *, kind: str, block: list[in
     codes = tensors["codes"]
     values = codes.astype(np.float32) if kind == "I8" else _FLOATS_OF_8_BITS[kind][codes.view(np.uint8)]
     if "zeros" in tensors:
-        values -= _expand(tensors["zeros"].astype(np.float32), values.shape, block)
-    values *= _expand(tensors["scales"].astype(np.float32), values.shape, block)
+        values -= expand_scales(tensors["zeros"].astype(np.float32), values.shape, block)
+    values *= expand_scales(tensors["scales"].astype(np.float32), values.shape, block)
     return values
 
 
@@ -96,15 +96,21 @@ def dequantize_codes(tensors: Mapping[str, Array], *, quant_state: Mapping[str, 
     codes = tensors["codes"].reshape(-1)
     values = tensors["values"].astype(np.float32)
     unpacked = np.stack([values[codes >> 4], values[codes & 15]], axis=-1).reshape(-1)
+    scales = scales_of_codes(tensors, quant_state).repeat(int(quant_state["blocksize"]))
+    shape = tuple(quant_state["shape"])
+    num = int(np.prod(shape))
+    found: Floats = (unpacked[:num] * scales[:num]).reshape(shape)
+    return found
+
+
+def scales_of_codes(tensors: Mapping[str, Array], quant_state: Mapping[str, Any]) -> Floats:
+    """Return the scale of each block of bitsandbytes' 4-bit codes, which may be quantized as well."""
     scales = tensors["scales"]
     if "nested_scales" in tensors:
         size = int(quant_state.get("nested_blocksize", _NESTED_BLOCK))
         outer = tensors["nested_scales"].astype(np.float32).repeat(size)[: scales.size]
         scales = tensors["nested_values"].astype(np.float32)[scales] * outer + np.float32(quant_state["nested_offset"])
-    scales = scales.astype(np.float32).repeat(int(quant_state["blocksize"]))
-    shape = tuple(quant_state["shape"])
-    num = int(np.prod(shape))
-    found: Floats = (unpacked[:num] * scales[:num]).reshape(shape)
+    found: Floats = scales.astype(np.float32).reshape(-1)
     return found
 
 
@@ -138,7 +144,7 @@ def _in_order(numbers: Array, bits: int) -> Array:
     return found.reshape(len(numbers), -1)
 
 
-def _expand(factors: Floats, shape: tuple[int, ...], block: list[int] | None) -> Floats:
+def expand_scales(factors: Floats, shape: tuple[int, ...], block: list[int] | None) -> Floats:
     """Expand scales or zero points so that they broadcast to the shape of the weight."""
     if factors.size == 1:
         return factors.reshape((1,) * len(shape))

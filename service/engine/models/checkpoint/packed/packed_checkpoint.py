@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.models.checkpoint.checkpoint import TYPES, Checkpoint, TensorSlice, bits_as_floats
-from service.engine.models.checkpoint.packed.blocks import block_size_of, to_blocks
+from service.engine.models.checkpoint.packed.expert_views import ExpertView, expert_views
 from service.engine.models.checkpoint.packed.weights import (
     PackedWeight,
     Stored,
@@ -43,12 +43,17 @@ class PackedCheckpoint(Checkpoint):
         self._packed = {weight.name: weight for weight in packing.weights}
         parts = {part for weight in packing.weights for part in weight.parts.values()}
         self._hidden = (parts | set(packing.ignored)) - self._packed.keys()
+        of_experts = {weight.name: weight.shape for weight in packing.weights if weight.is_sliceable}
+        others = ((name, each.shape) for name, each in stored.items() if name not in self._hidden) if of_experts else ()
+        self._views = expert_views(of_experts, others)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._packed or (super().__contains__(name) and name not in self._hidden)
+        return name in self._packed or name in self._views or (super().__contains__(name) and name not in self._hidden)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the dequantized shape of a tensor."""
+        if name in self._views:
+            return self._views[name].shape
         return self._packed[name].shape if name in self._packed else super().shape(name)
 
     def describe(self) -> list[tuple[str, tuple[int, ...], str]]:
@@ -64,6 +69,8 @@ class PackedCheckpoint(Checkpoint):
 
         It is read completely, unless its experts are packed one by one and the slice has some of them.
         """
+        if name in self._views:
+            return _cut(self._take_view(self._views[name]), part)
         weight = self._packed.get(name)
         if weight is None:
             return super().take(name, shape, part)
@@ -73,10 +80,14 @@ class PackedCheckpoint(Checkpoint):
             )
         if part is not None and part.axis == 0 and weight.is_sliceable:
             return self._dequantized(weight, part)
-        dequantized = self._dequantized(weight)
-        if part is None:
-            return dequantized
-        return np.ascontiguousarray(dequantized[(slice(None),) * part.axis + (slice(part.start, part.end),)])
+        return _cut(self._dequantized(weight), part)
+
+    def _take_view(self, view: ExpertView) -> npt.NDArray[Any]:
+        """Read an expert's matrix as float32, or its bias as it is stored."""
+        part = TensorSlice(0, view.expert, view.expert + 1)
+        whole = self.take(view.whole, self.shape(view.whole), part)[0]
+        rows = whole.T if whole.ndim > 1 else whole  # a packed matrix is [inputs, rows]
+        return np.ascontiguousarray(rows[view.first :: view.step])
 
     @property
     def block_type(self) -> str | None:
@@ -100,7 +111,7 @@ class PackedCheckpoint(Checkpoint):
 
     def kind(self, name: str) -> str:
         """Return the native step's name of a matrix' block type."""
-        weight = self._packed.get(name)
+        weight = self._packed.get(self._views[name].whole if name in self._views else name)
         if weight is not None and weight.block_kind is not None:
             return weight.block_kind
         if name not in self._locations:
@@ -109,22 +120,27 @@ class PackedCheckpoint(Checkpoint):
 
     def take_blocks(self, name: str, shape: Sequence[int], part: TensorSlice | None = None) -> npt.NDArray[Any]:
         """Read a matrix as the blocks of its rows, uint8 [rows, bytes], and a vector as its numbers."""
-        weight = self._packed.get(name)
-        if weight is None or weight.codes is None:
-            tensor = super().take(name, shape, part)
+        view = self._views.get(name)
+        weight = self._packed.get(name if view is None else view.whole)
+        if weight is None or weight.blocks is None:
+            tensor = self.take(name, shape, part)
             return tensor if tensor.ndim < 2 else tensor.view(np.uint8)
-        if weight.shape != tuple(shape) or part is not None:
-            raise ModelLoadError(f"{self.folder}: {name} has the shape {list(weight.shape)}, not {list(shape)}")
-        tensors = {role: self._read(stored) for role, stored in weight.parts.items()}
+        if self.shape(name) != tuple(shape) or part is not None:
+            raise ModelLoadError(f"{self.folder}: {name} has the shape {list(self.shape(name))}, not {list(shape)}")
+        expert = None if view is None else TensorSlice(0, view.expert, view.expert + 1)
+        tensors = {role: self._read(stored, expert) for role, stored in weight.parts.items()}
         self._taken |= set(weight.parts.values())
         try:
-            codes = weight.codes(tensors)
-            if codes.codes.shape != weight.shape or weight.block_kind is None:
-                raise ValueError("its parts don't fit each other")  # noqa: TRY301
-            scale_type = self._locations[weight.parts["scales"]].kind
-            return to_blocks(codes, block_size_of(weight.shape[1], codes.scales.shape[1]) or 0, scale_type)
+            blocks = weight.blocks(tensors)
         except (KeyError, ValueError, TypeError, IndexError, ZeroDivisionError) as error:
             raise ModelLoadError(f"{self.folder}: {weight.name} can't be read in blocks: {error}") from error
+        if view is not None:
+            blocks = np.ascontiguousarray(blocks[0, view.first :: view.step])
+        if len(blocks) != shape[0]:
+            raise ModelLoadError(
+                f"{self.folder}: {weight.name} can't be read in blocks: its parts don't fit each other"
+            )
+        return blocks
 
     def _dequantized(self, weight: PackedWeight, part: TensorSlice | None = None) -> npt.NDArray[np.float32]:
         """Return a packed weight, or a slice of its first axis, as float32.
@@ -167,6 +183,13 @@ class PackedCheckpoint(Checkpoint):
         if location.kind == "F8_E8M0":  # powers of two
             return np.ldexp(np.float32(1), tensor.astype(np.int32) - 127).astype(np.float32)
         return bits_as_floats(tensor) if location.kind == "BF16" else tensor
+
+
+def _cut(tensor: npt.NDArray[Any], part: TensorSlice | None) -> npt.NDArray[Any]:
+    """Return a slice of a tensor, or the tensor for None."""
+    if part is None:
+        return tensor
+    return np.ascontiguousarray(tensor[(slice(None),) * part.axis + (slice(part.start, part.end),)])
 
 
 def quantization_of(folder: Path) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from service.engine.models.checkpoint.packed.blocks import Codes, block_size_of, kind_of
+from service.engine.models.checkpoint.packed.blocks import Codes, block_size_of, kind_of, to_blocks
 from service.engine.models.checkpoint.packed.dequantize import (
     Array,
     awq_codes,
@@ -26,6 +26,13 @@ from service.engine.models.checkpoint.packed.dequantize import (
     gptq_codes,
     int8_row_codes,
     row_codes,
+)
+from service.engine.models.checkpoint.packed.number_blocks import (
+    float8_block_size,
+    float8_blocks,
+    four_bit_block_size,
+    four_bit_blocks,
+    mxfp4_blocks,
 )
 
 Read: TypeAlias = Callable[[str], Array]  # a stored tensor by its name
@@ -65,7 +72,7 @@ class PackedWeight:
     parts: Mapping[str, str]
     dequantize: Callable[[Mapping[str, Array]], npt.NDArray[np.float32]]
     block_kind: str | None = None  # the native step's name of its blocks; None: it has none
-    codes: Callable[[Mapping[str, Array]], Codes] | None = None  # of the blocks
+    blocks: Callable[[Mapping[str, Array]], npt.NDArray[np.uint8]] | None = None  # its rows in blocks
     is_sliceable: bool = False  # all stored tensors have the weight's first axis, and slices of it are independent
 
 
@@ -126,9 +133,22 @@ class _Integers(NamedTuple):
 def _integers(given: _Integers, stored: Mapping[str, Stored]) -> PackedWeight:
     """Return the weight, with the native step's blocks if it has some for the size of the groups."""
     name, codes = f"{given.base}.weight", given.codes
-    size = block_size_of(given.shape[1], given.num_groups)
-    kind = None if size is None else kind_of(given.bits, size, stored[given.parts["scales"]].kind)
-    return PackedWeight(name, given.shape, given.parts, lambda tensors: codes(tensors).numbers, kind, codes)
+    size, scale_type = block_size_of(given.shape[1], given.num_groups), stored[given.parts["scales"]].kind
+
+    def dequantize(tensors: Mapping[str, Array]) -> npt.NDArray[np.float32]:
+        return codes(tensors).numbers
+
+    if size is None:
+        return PackedWeight(name, given.shape, given.parts, dequantize)
+
+    def blocks(tensors: Mapping[str, Array]) -> npt.NDArray[np.uint8]:
+        found = codes(tensors)
+        if found.codes.shape != given.shape:
+            raise ValueError("its parts don't fit each other")
+        return to_blocks(found, size, scale_type)
+
+    kind = kind_of(given.bits, size, scale_type)
+    return PackedWeight(name, given.shape, given.parts, dequantize, kind, blocks)
 
 
 def _gptq(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) -> Iterator[PackedWeight]:
@@ -167,7 +187,12 @@ def _scaled(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) ->
                     yield _integers(_Integers(base, shape, parts, byte_codes, 8, num_groups), stored)
                     continue
                 dequantize = partial(dequantize_scaled, kind=kind, block=_block(config))
-                yield PackedWeight(f"{base}.weight", shape, parts, dequantize)
+                size = float8_block_size(kind, shape, scales, _block(config)) if "zeros" not in parts else None
+                if size is None:
+                    yield PackedWeight(f"{base}.weight", shape, parts, dequantize)
+                    continue
+                blocks = partial(float8_blocks, block=_block(config), size=size)
+                yield PackedWeight(f"{base}.weight", shape, parts, dequantize, f"f8.g{size}", blocks)
 
 
 def _block(config: Mapping[str, Any]) -> list[int] | None:
@@ -212,14 +237,18 @@ def _bitsandbytes(stored: Mapping[str, Stored], _: Mapping[str, Any], read: Read
         for base, parts in _groups(stored, needed, nested):
             quant_state = json.loads(read(parts["state"]).tobytes())
             dequantize = partial(dequantize_codes, quant_state=quant_state)
-            yield PackedWeight(f"{base}.weight", tuple(quant_state["shape"]), parts, dequantize)
+            shape = tuple(quant_state["shape"])
+            size = four_bit_block_size(state, shape, read(parts["values"]), int(quant_state["blocksize"]))
+            kind = None if size is None else f"{state}.g{size}"
+            blocks = None if size is None else partial(four_bit_blocks, quant_state=quant_state, size=size)
+            yield PackedWeight(f"{base}.weight", shape, parts, dequantize, kind, blocks)
 
 
 def _mxfp4(stored: Mapping[str, Stored], _: Mapping[str, Any], __: Read) -> Iterator[PackedWeight]:
     for base, parts in _groups(stored, {"_blocks": "codes", "_scales": "scales"}):
         experts, rows, groups, size = stored[parts["codes"]].shape
         shape = (experts, groups * size * 2, rows)
-        yield PackedWeight(base, shape, parts, dequantize_mxfp4, is_sliceable=True)
+        yield PackedWeight(base, shape, parts, dequantize_mxfp4, "mxfp4", mxfp4_blocks, is_sliceable=True)
 
 
 def _groups(

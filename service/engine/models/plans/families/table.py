@@ -9,6 +9,7 @@ from service.engine.models.plans.families import (
     ernie,
     exaone4,
     gemma,
+    gemma4,
     glm,
     granite,
     hunyuan,
@@ -32,6 +33,7 @@ from service.engine.models.plans.families.experts import (
     gpt_oss,
     granitemoe,
     hunyuan_v1_moe,
+    minimax_m2,
     mixtral,
     olmoe,
     qwen2_moe,
@@ -44,10 +46,10 @@ from service.engine.models.plans.plan import DecoderPlan, PlanUnsupportedError
 
 _RECURRENT_MODULES: Final = (delta_net, falcon_h1, lfm2, mamba, mamba2)
 _MODULES: Final = (
-    *(cohere, ernie, exaone4, gemma, glm, granite, hunyuan, llama, neox, olmo, phi3, qwen2, qwen3, seed_oss, smollm3),
-    *(stablelm, ungated),
+    *(cohere, ernie, exaone4, gemma, gemma4, glm, granite, hunyuan, llama, neox, olmo, phi3, qwen2, qwen3, seed_oss),
+    *(smollm3, stablelm, ungated),
     *(dots1, ernie4_5_moe, exaone_moe, flex_olmo, glm4_moe, gpt_oss, granitemoe),
-    *(hunyuan_v1_moe, mixtral, olmoe, qwen2_moe, qwen3_moe),
+    *(hunyuan_v1_moe, minimax_m2, mixtral, olmoe, qwen2_moe, qwen3_moe),
     *(deepseek, dense),
     *_RECURRENT_MODULES,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from service.engine.models.plans.expert_sources import FUSED
+from service.engine.models.plans.expert_sources import FUSED, ExpertTensors
 from service.engine.models.plans.families.experts.layers import experts_of, layers_of, sparse_everywhere
 from service.engine.models.plans.family import Family, attention_of, decoder_of, windows_of
 from service.engine.models.plans.plan import DecoderPlan
@@ -27,10 +27,14 @@ def _plan(config: Any) -> DecoderPlan:
     return decoder_of(config, layers_of(config, attention, experts, sparse_everywhere(config)))
 
 
-_EXPERTS: Final = replace(FUSED, is_interleaved=True, is_transposed=True)
+_ROUTER: Final = {"mlp.gate": Source("mlp.router")}
+_STORED: Final = replace(FUSED, is_interleaved=True, is_transposed=True)
 
 FAMILIES: Final = (
     Family(
-        types=("gpt_oss",), plan=_plan, tensors=Tensors(modules={"mlp.gate": Source("mlp.router")}, experts=_EXPERTS)
+        types=("gpt_oss",),
+        plan=_plan,
+        tensors=Tensors(modules=_ROUTER, experts=_STORED),
+        alternatives=(Tensors(modules=_ROUTER, experts=ExpertTensors()),),
     ),
 )

@@ -50,6 +50,7 @@ _STORED: Final = Tensors(
     modules={**SHARED, "mlp.gate": Source("block_sparse_moe.router.layer")}, experts=STORED_EXPERTS
 )
 _LOADED: Final = Tensors(modules={**SHARED, "mlp.gate": Source("block_sparse_moe.router")}, experts=LOADED_EXPERTS)
+_SEPARATE: Final = Tensors(modules={}, experts=ExpertTensors())  # of GGUF files
 
 
 def _granitemoe(config: Any) -> DecoderPlan:
@@ -61,6 +62,11 @@ def _granitemoe_swa(config: Any) -> DecoderPlan:
 
 
 FAMILIES: Final = (
-    Family(types=("granitemoe", "granitemoeshared"), plan=_granitemoe, tensors=_STORED, alternatives=(_LOADED,)),
+    Family(
+        types=("granitemoe", "granitemoeshared"),
+        plan=_granitemoe,
+        tensors=_STORED,
+        alternatives=(_LOADED, _SEPARATE),
+    ),
     Family(types=("granitemoe_swa",), plan=_granitemoe_swa, tensors=_STORED, alternatives=(_LOADED,)),
 )

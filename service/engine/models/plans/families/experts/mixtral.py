@@ -17,7 +17,7 @@ def _plan(config: Any) -> DecoderPlan:
     return decoder_of(config, layers_of(config, attention, experts, sparse_everywhere(config)))
 
 
-_SEPARATE: Final = ExpertTensors(
+SEPARATE: Final = ExpertTensors(
     gate="block_sparse_moe.experts.{}.w1",
     up="block_sparse_moe.experts.{}.w3",
     down="block_sparse_moe.experts.{}.w2",
@@ -26,7 +26,7 @@ FAMILIES: Final = (
     Family(
         types=("mixtral",),
         plan=_plan,
-        tensors=Tensors(modules={"mlp.gate": Source("block_sparse_moe.gate")}, experts=_SEPARATE),
+        tensors=Tensors(modules={"mlp.gate": Source("block_sparse_moe.gate")}, experts=SEPARATE),
         alternatives=(Tensors(modules={}, experts=FUSED),),
     ),
 )

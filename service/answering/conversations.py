@@ -1,0 +1,137 @@
+"""Conversations of the current caller: create, read, change and delete them and their items."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from sluice.v1 import conversation_pb2, stored_response_pb2
+
+from service.answering.errors import ConversationNotFound, StoreFull, StoreUnavailable, StoringOff
+from service.calls.call import current_caller
+from service.contract.parts.answer import timestamp
+from service.contract.responses.conversation import to_conversation, to_item_records, to_record, to_stored_items
+from service.generation.errors import InvalidRequest
+from service.storage.responses.port import Addition, ResponseStore, StoreFailed, StoreLimit, UnknownItem
+from service.storage.responses.store_thread import StoreThread
+
+_PAGE_SIZE: Final = 20  # the default
+
+_log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+Conversation = conversation_pb2.Conversation
+
+
+class Conversations:
+    """The conversations of callers. Each method raises StoreUnavailable; those with an id ConversationNotFound."""
+
+    def __init__(self, store: StoreThread | None) -> None:
+        """Without a store, none is stored."""
+        self._store = store
+
+    async def create(self, request: conversation_pb2.CreateConversationRequest) -> Conversation:
+        """Store a new conversation. Raise StoringOff or StoreFull."""
+        if self._store is None:
+            raise StoringOff("items")
+        conversation = Conversation(id=uuid.uuid4().hex, created=timestamp(time.time_ns()), metadata=request.metadata)
+        owner = current_caller().id
+        record, items = to_record(owner, conversation), to_item_records(request.items, conversation.id)
+        await self._run(
+            lambda store: store.conversations.create(record, items),
+            lambda store: store.conversations.delete(owner, record.id),
+        )
+        return conversation
+
+    async def get(self, conversation_id: str) -> Conversation:
+        """Return a conversation."""
+        owner = current_caller().id
+        record = await self._run(lambda store: store.conversations.get(owner, conversation_id))
+        if record is None:
+            raise ConversationNotFound("id")
+        return to_conversation(record)
+
+    async def update(self, request: conversation_pb2.UpdateConversationRequest) -> Conversation:
+        """Replace the metadata of a conversation. Raise StoreFull."""
+        conversation = await self.get(request.id)
+        conversation.ClearField("metadata")
+        conversation.metadata.update(request.metadata)
+        record = to_record(current_caller().id, conversation)
+        if not await self._run(lambda store: store.conversations.update(record)):
+            raise ConversationNotFound("id")
+        return conversation
+
+    async def delete(self, conversation_id: str) -> None:
+        """Delete a conversation with its items."""
+        owner = current_caller().id
+        if not await self._run(lambda store: store.conversations.delete(owner, conversation_id)):
+            raise ConversationNotFound("id")
+
+    async def add(
+        self, request: conversation_pb2.AddConversationItemsRequest
+    ) -> list[stored_response_pb2.StoredInputItem]:
+        """Add items to a conversation, and return them with their ids. Raise StoreFull."""
+        owner = current_caller().id
+        addition = Addition(request.id, to_item_records(request.items, uuid.uuid4().hex))
+        if self._store is None or not await _translated(self._store.add(owner, addition)):
+            raise ConversationNotFound("id")
+        return to_stored_items(addition.items)
+
+    async def items(
+        self, request: conversation_pb2.ListConversationItemsRequest
+    ) -> conversation_pb2.ListConversationItemsResponse:
+        """Return a page of items. Raise InvalidRequest if `after` is none of them."""
+        owner = current_caller().id
+        size = request.page_size if request.HasField("page_size") else _PAGE_SIZE
+        try:
+            found = await self._run(
+                lambda store: store.conversations.items(
+                    owner, request.id, size + 1, request.after, descending=request.descending
+                )
+            )
+        except UnknownItem as error:
+            raise InvalidRequest("after", "is not the id of an item of this conversation") from error
+        if found is None:
+            raise ConversationNotFound("id")
+        return conversation_pb2.ListConversationItemsResponse(
+            items=to_stored_items(found[:size]), has_more=len(found) > size
+        )
+
+    async def item(self, request: conversation_pb2.GetConversationItemRequest) -> stored_response_pb2.StoredInputItem:
+        """Return one item."""
+        owner = current_caller().id
+        await self.get(request.id)
+        found = await self._run(lambda store: store.conversations.item(owner, request.id, request.item_id))
+        if found is None:
+            raise ConversationNotFound("item_id")
+        return to_stored_items([found])[0]
+
+    async def delete_item(self, request: conversation_pb2.DeleteConversationItemRequest) -> Conversation:
+        """Delete one item, and return its conversation."""
+        owner = current_caller().id
+        conversation = await self.get(request.id)
+        if not await self._run(lambda store: store.conversations.delete_item(owner, request.id, request.item_id)):
+            raise ConversationNotFound("item_id")
+        return conversation
+
+    async def _run(
+        self, work: Callable[[ResponseStore], Result], undo: Callable[[ResponseStore], object] | None = None
+    ) -> Result:
+        """Return what the store returns. Raise ConversationNotFound without a store."""
+        if self._store is None:
+            raise ConversationNotFound("id")
+        return await _translated(self._store.run(work, undo))
+
+
+async def _translated(work: Awaitable[Result]) -> Result:
+    """Await a call of the store. Raise StoreUnavailable or StoreFull."""
+    try:
+        return await work
+    except StoreLimit as limit:
+        raise StoreFull(str(limit)) from limit
+    except StoreFailed as error:
+        _log.warning("the store of conversations failed: %s", error)
+        raise StoreUnavailable from error

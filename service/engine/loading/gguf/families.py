@@ -1,0 +1,278 @@
+"""The families of GGUF files: their types in transformers, and the fields of config.json that only they have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from service.engine.loading.gguf.metadata import GgufMetadata
+from service.engine.loading.gguf.rotary import rope_scaling, rotated_share
+from service.engine.models.checkpoint.gguf.architectures import MIXTRAL
+
+Fields: TypeAlias = dict[str, Any]
+
+_SLIDING: Final = "sliding_attention"
+_FULL: Final = "full_attention"
+_QUERY_BIAS: Final = "blk.*.attn_q.bias"
+_OUTPUT_BIAS: Final = "blk.*.attn_output.bias"
+_UP_BIAS: Final = "blk.*.ffn_up.bias"
+_LARGEST_GEMMA2, _LARGEST_GEMMA3 = 46, 62  # layers of the models whose queries have another scale
+
+
+@dataclass(frozen=True, slots=True)
+class GgufFamily:
+    """A family's type and class in transformers, and a function for its own fields."""
+
+    model_type: str
+    model_class: str
+    fields: Callable[[GgufMetadata], Fields] = lambda _: {}
+    rotates_parts: bool = False  # a head may be rotated in part
+
+
+def head_dim_of(metadata: GgufMetadata) -> int:
+    """Return the width of a head."""
+    return metadata.size(
+        "attention.key_length", metadata.size("embedding_length") // metadata.size("attention.head_count")
+    )
+
+
+def _kinds(metadata: GgufMetadata, period: int) -> list[str]:
+    """Return the kind of each layer's attention: by the file's list, or full in each `period`-th layer."""
+    slides = metadata.layers("attention.sliding_window_pattern")
+    if slides is None:
+        each = metadata.size("attention.sliding_window_pattern", period)
+        slides = [(layer + 1) % each for layer in range(metadata.size("block_count"))]
+    return [_SLIDING if each else _FULL for each in slides]
+
+
+def _windows(metadata: GgufMetadata, period: int) -> Fields:
+    """Return the fields of windows; no layer slides if the file has no window."""
+    window = metadata.optional_size("attention.sliding_window")
+    num_layers = metadata.size("block_count")
+    return {
+        "sliding_window": window,
+        "layer_types": [_FULL] * num_layers if window is None else _kinds(metadata, period),
+    }
+
+
+def _bias(metadata: GgufMetadata) -> Fields:
+    return {"attention_bias": metadata.has(_QUERY_BIAS), "mlp_bias": metadata.has(_UP_BIAS)}
+
+
+def _experts(metadata: GgufMetadata) -> Fields:
+    return {
+        "num_experts": metadata.size("expert_count"),
+        "num_local_experts": metadata.size("expert_count"),
+        "num_experts_per_tok": metadata.size("expert_used_count"),
+    }
+
+
+def _wide_experts(metadata: GgufMetadata) -> Fields:
+    return _experts(metadata) | {"moe_intermediate_size": metadata.width("blk.*.ffn_down_exps.weight")}
+
+
+def _qwen2_moe(metadata: GgufMetadata) -> Fields:
+    return _wide_experts(metadata) | {
+        "qkv_bias": metadata.has(_QUERY_BIAS),
+        "norm_topk_prob": False,
+        "shared_expert_intermediate_size": metadata.width("blk.*.ffn_down_shexp.weight"),
+    }
+
+
+def _qwen3_moe(metadata: GgufMetadata) -> Fields:
+    return _wide_experts(metadata) | {"norm_topk_prob": True, "attention_bias": metadata.has(_QUERY_BIAS)}
+
+
+def _gelu(_: GgufMetadata) -> Fields:
+    return {"hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh"}
+
+
+def _query_scalar(metadata: GgufMetadata, largest: int) -> int:
+    """Return the number whose root divides the scores: the width of a head, but not in the largest model."""
+    if metadata.size("block_count") == largest:
+        return metadata.size("embedding_length") // metadata.size("attention.head_count")
+    return head_dim_of(metadata)
+
+
+def _gemma2(metadata: GgufMetadata) -> Fields:
+    return _gelu(metadata) | {
+        "query_pre_attn_scalar": _query_scalar(metadata, _LARGEST_GEMMA2),
+        "sliding_window": metadata.size("attention.sliding_window", 4096),
+        "layer_types": _kinds(metadata, 2),
+        "attn_logit_softcapping": metadata.number("attn_logit_softcapping", 50.0),
+        "final_logit_softcapping": metadata.number("final_logit_softcapping", 30.0),
+    }
+
+
+def _gemma3(metadata: GgufMetadata) -> Fields:
+    has_cap = metadata.own("final_logit_softcapping", 0) != 0
+    windows = _windows(metadata, 6)
+    return _gelu(metadata) | {
+        "query_pre_attn_scalar": _query_scalar(metadata, _LARGEST_GEMMA3),
+        "rope_local_base_freq": metadata.number("rope.freq_base_swa", 10_000.0),
+        "attn_logit_softcapping": None,
+        "final_logit_softcapping": metadata.number("final_logit_softcapping") if has_cap else None,
+        **windows,
+        "sliding_window": windows["sliding_window"] or 1,  # the field must be a number
+    }
+
+
+def _phi3(metadata: GgufMetadata) -> Fields:
+    trained = metadata.size("rope.scaling.original_context_length", metadata.size("context_length"))
+    return {
+        "sliding_window": metadata.optional_size("attention.sliding_window"),
+        "original_max_position_embeddings": trained,
+        "partial_rotary_factor": rotated_share(metadata, head_dim_of(metadata)),
+        "pad_token_id": None,
+    }
+
+
+def _gpt_oss(metadata: GgufMetadata) -> Fields:
+    rope = rope_scaling(metadata, metadata.number("rope.freq_base"), head_dim_of(metadata))
+    return _experts(metadata) | {
+        "rope_scaling": rope and rope | {"truncate": False},
+        "intermediate_size": metadata.width("blk.*.ffn_down_exps.weight"),
+        "sliding_window": metadata.size("attention.sliding_window"),
+        "layer_types": _kinds(metadata, 2),
+        "attention_bias": metadata.has(_QUERY_BIAS),
+    }
+
+
+def _granite(metadata: GgufMetadata) -> Fields:
+    return _bias(metadata) | {
+        "attention_multiplier": metadata.number("attention.scale", head_dim_of(metadata) ** -0.5),
+        "embedding_multiplier": metadata.number("embedding_scale", 1.0),
+        "residual_multiplier": metadata.number("residual_scale", 1.0),
+        "logits_scaling": metadata.number("logit_scale", 1.0),
+    }
+
+
+def _granite_moe(metadata: GgufMetadata) -> Fields:
+    shared = "blk.*.ffn_down_shexp.weight"
+    width = {"shared_intermediate_size": metadata.width(shared)} if metadata.has(shared) else {}
+    return _granite(metadata) | _experts(metadata) | width
+
+
+def _olmo2(metadata: GgufMetadata) -> Fields:
+    if metadata.optional_size("attention.sliding_window") is None:
+        return _bias(metadata)
+    return (
+        _bias(metadata)
+        | _windows(metadata, 4)
+        | {
+            "model_type": "olmo3",
+            "architectures": ["Olmo3ForCausalLM"],
+        }
+    )
+
+
+def _olmoe(metadata: GgufMetadata) -> Fields:
+    return _experts(metadata) | {"norm_topk_prob": False, "attention_bias": metadata.has(_QUERY_BIAS)}
+
+
+def _part(metadata: GgufMetadata) -> Fields:
+    return {"partial_rotary_factor": rotated_share(metadata, head_dim_of(metadata))}
+
+
+def _layer_norm(metadata: GgufMetadata) -> float:
+    return metadata.number("attention.layer_norm_epsilon")
+
+
+def _glm4(metadata: GgufMetadata) -> Fields:
+    return _bias(metadata) | _part(metadata)
+
+
+def _starcoder2(metadata: GgufMetadata) -> Fields:
+    return {
+        "norm_epsilon": _layer_norm(metadata),
+        "hidden_act": "gelu_pytorch_tanh",
+        "use_bias": metadata.has(_QUERY_BIAS),
+        "sliding_window": None,
+    }
+
+
+def _cohere(metadata: GgufMetadata) -> Fields:
+    return {
+        "layer_norm_eps": _layer_norm(metadata),
+        "logit_scale": metadata.number("logit_scale"),
+        "attention_bias": metadata.has(_QUERY_BIAS),
+        "use_qk_norm": metadata.has("blk.*.attn_q_norm.weight"),
+    }
+
+
+def _cohere2(metadata: GgufMetadata) -> Fields:
+    return {
+        "layer_norm_eps": _layer_norm(metadata),
+        "logit_scale": metadata.number("logit_scale"),
+        **_windows(metadata, 4),
+    }
+
+
+def _ernie(metadata: GgufMetadata) -> Fields:
+    return {"use_bias": metadata.has(_QUERY_BIAS)}
+
+
+def _seed_oss(metadata: GgufMetadata) -> Fields:
+    return _bias(metadata) | {"attention_out_bias": metadata.has(_OUTPUT_BIAS)}
+
+
+def _stablelm(metadata: GgufMetadata) -> Fields:
+    return _part(metadata) | {
+        "layer_norm_eps": _layer_norm(metadata),
+        "use_parallel_residual": bool(metadata.own("use_parallel_residual", False)),
+        "use_qkv_bias": metadata.has(_QUERY_BIAS),
+        "qk_layernorm": metadata.has("blk.*.attn_q_norm.weight"),
+    }
+
+
+def _nemotron(metadata: GgufMetadata) -> Fields:
+    return _bias(metadata) | _part(metadata) | {"norm_eps": _layer_norm(metadata), "hidden_act": "relu2"}
+
+
+def _arcee(metadata: GgufMetadata) -> Fields:
+    return _bias(metadata) | {"hidden_act": "relu2"}
+
+
+def _lfm2(metadata: GgufMetadata) -> Fields:
+    num_kv_heads = metadata.layers("attention.head_count_kv") or []
+    return {
+        "num_key_value_heads": max(num_kv_heads, default=metadata.size("attention.head_count")),
+        "layer_types": [_FULL if each else "conv" for each in num_kv_heads],
+        "norm_eps": metadata.number("attention.layer_norm_rms_epsilon"),
+        "conv_L_cache": metadata.size("shortconv.l_cache"),
+        "conv_bias": False,
+        "block_auto_adjust_ff_dim": False,
+    }
+
+
+FAMILIES: Final[dict[str, GgufFamily]] = {
+    "arcee": GgufFamily("arcee", "ArceeForCausalLM", _arcee),
+    "cohere2": GgufFamily("cohere2", "Cohere2ForCausalLM", _cohere2),
+    "command-r": GgufFamily("cohere", "CohereForCausalLM", _cohere),
+    "ernie4_5": GgufFamily("ernie4_5", "Ernie4_5ForCausalLM", _ernie),
+    "exaone4": GgufFamily("exaone4", "Exaone4ForCausalLM", lambda metadata: _windows(metadata, 4)),
+    "gemma": GgufFamily("gemma", "GemmaForCausalLM", _gelu),
+    "gemma2": GgufFamily("gemma2", "Gemma2ForCausalLM", _gemma2),
+    "gemma3": GgufFamily("gemma3_text", "Gemma3ForCausalLM", _gemma3),
+    "glm4": GgufFamily("glm4", "Glm4ForCausalLM", _glm4, rotates_parts=True),
+    "gpt-oss": GgufFamily("gpt_oss", "GptOssForCausalLM", _gpt_oss),
+    "granite": GgufFamily("granite", "GraniteForCausalLM", _granite),
+    "granitemoe": GgufFamily("granitemoeshared", "GraniteMoeSharedForCausalLM", _granite_moe),
+    "hunyuan-dense": GgufFamily("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", _bias),
+    "lfm2": GgufFamily("lfm2", "Lfm2ForCausalLM", _lfm2),
+    "llama": GgufFamily("llama", "LlamaForCausalLM", _bias),
+    MIXTRAL: GgufFamily("mixtral", "MixtralForCausalLM", _experts),
+    "nemotron": GgufFamily("nemotron", "NemotronForCausalLM", _nemotron, rotates_parts=True),
+    "olmo2": GgufFamily("olmo2", "Olmo2ForCausalLM", _olmo2),
+    "olmoe": GgufFamily("olmoe", "OlmoeForCausalLM", _olmoe),
+    "phi3": GgufFamily("phi3", "Phi3ForCausalLM", _phi3, rotates_parts=True),
+    "qwen2": GgufFamily("qwen2", "Qwen2ForCausalLM"),
+    "qwen2moe": GgufFamily("qwen2_moe", "Qwen2MoeForCausalLM", _qwen2_moe),
+    "qwen3": GgufFamily("qwen3", "Qwen3ForCausalLM"),
+    "qwen3moe": GgufFamily("qwen3_moe", "Qwen3MoeForCausalLM", _qwen3_moe),
+    "seed_oss": GgufFamily("seed_oss", "SeedOssForCausalLM", _seed_oss),
+    "smollm3": GgufFamily("smollm3", "SmolLM3ForCausalLM", _bias),
+    "stablelm": GgufFamily("stablelm", "StableLmForCausalLM", _stablelm, rotates_parts=True),
+    "starcoder2": GgufFamily("starcoder2", "Starcoder2ForCausalLM", _starcoder2),
+}

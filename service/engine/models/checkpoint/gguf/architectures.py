@@ -1,0 +1,123 @@
+"""The architectures of GGUF files: how their tensors are named, ordered and stored.
+
+A name of a file is that of a module and its kind, as in `blk.3.attn_q.weight`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+_OUTSIDE: Final = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+_LAYER: Final = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+# An expert's index stands for `{}`; a file stores all experts of a layer in one tensor.
+_EXPERTS: Final = {
+    "ffn_gate_inp": "mlp.gate",
+    "ffn_gate_exps": "mlp.experts.{}.gate_proj",
+    "ffn_up_exps": "mlp.experts.{}.up_proj",
+    "ffn_down_exps": "mlp.experts.{}.down_proj",
+    "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+    "ffn_gate_shexp": "mlp.shared_expert.gate_proj",
+    "ffn_up_shexp": "mlp.shared_expert.up_proj",
+    "ffn_down_shexp": "mlp.shared_expert.down_proj",
+}
+_MIXTRAL: Final = {
+    "ffn_gate_inp": "block_sparse_moe.gate",
+    "ffn_gate_exps": "block_sparse_moe.experts.{}.w1",
+    "ffn_up_exps": "block_sparse_moe.experts.{}.w3",
+    "ffn_down_exps": "block_sparse_moe.experts.{}.w2",
+}
+_OUTPUT_NORMS: Final = {
+    "post_attention_norm": "post_attention_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
+_FOUR_NORMS: Final = _OUTPUT_NORMS | {"ffn_norm": "pre_feedforward_layernorm"}
+_GLM_NORMS: Final = {"post_attention_norm": "post_self_attn_layernorm", "post_ffw_norm": "post_mlp_layernorm"}
+_LATER_NORM: Final = {"post_attention_norm": "post_attention_layernorm"}
+_LFM2: Final = {
+    "attn_norm": "operator_norm",
+    "attn_q_norm": "self_attn.q_layernorm",
+    "attn_k_norm": "self_attn.k_layernorm",
+    "attn_output": "self_attn.out_proj",
+    "shortconv.in_proj": "conv.in_proj",
+    "shortconv.conv": "conv.conv",
+    "shortconv.out_proj": "conv.out_proj",
+    "ffn_norm": "ffn_norm",
+    "ffn_gate": "feed_forward.w1",
+    "ffn_up": "feed_forward.w3",
+    "ffn_down": "feed_forward.w2",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """How the tensors of an architecture's files differ from those of transformers' checkpoints."""
+
+    layer: Mapping[str, str] = field(default_factory=dict)  # a layer's modules that aren't named like Llama's
+    outside: Mapping[str, str] = field(default_factory=dict)  # the modules outside of layers, likewise
+    is_interleaved: bool = False  # the rows of queries and keys alternate between the halves of their head
+    norm_addend: float = 0.0  # what the file's norms have in addition to the checkpoint's
+
+    def module(self, name: str, *, is_in_layer: bool) -> str | None:
+        """Return the module of a checkpoint that the file names `name`, or None if it is unknown."""
+        usual, own = (_LAYER, self.layer) if is_in_layer else (_OUTSIDE, self.outside)
+        return own.get(name) or usual.get(name)
+
+
+_PLAIN: Final = Architecture()
+_WITH_EXPERTS: Final = Architecture(layer=_EXPERTS)
+_INTERLEAVED: Final = Architecture(is_interleaved=True)
+MIXTRAL: Final = "llama with experts"  # the files themselves say llama
+ARCHITECTURES: Final[dict[str, Architecture]] = {
+    "arcee": _INTERLEAVED,
+    "cohere2": _PLAIN,
+    "command-r": _PLAIN,
+    "ernie4_5": _PLAIN,
+    "exaone4": Architecture(layer=_OUTPUT_NORMS),
+    "gemma": Architecture(norm_addend=1.0),
+    "gemma2": Architecture(layer=_FOUR_NORMS, norm_addend=1.0),
+    "gemma3": Architecture(layer=_FOUR_NORMS, norm_addend=1.0),
+    "glm4": Architecture(layer=_GLM_NORMS | {"ffn_up": "mlp.gate_up_proj"}),
+    "gpt-oss": Architecture(
+        layer=_EXPERTS | _LATER_NORM | {"attn_sinks": "self_attn.sinks", "ffn_gate_inp": "mlp.router"}
+    ),
+    "granite": _INTERLEAVED,
+    "granitemoe": Architecture(layer=_EXPERTS, is_interleaved=True),
+    "hunyuan-dense": Architecture(
+        layer={"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"}
+    ),
+    "lfm2": Architecture(layer=_LFM2, outside={"token_embd_norm": "model.embedding_norm"}),
+    "llama": _INTERLEAVED,
+    MIXTRAL: Architecture(layer=_MIXTRAL, is_interleaved=True),
+    "nemotron": Architecture(norm_addend=1.0),
+    "olmo2": Architecture(layer=_OUTPUT_NORMS),
+    "olmoe": _WITH_EXPERTS,
+    "phi3": Architecture(layer={"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}),
+    "qwen2": _PLAIN,
+    "qwen2moe": _WITH_EXPERTS,
+    "qwen3": _PLAIN,
+    "qwen3moe": _WITH_EXPERTS,
+    "seed_oss": Architecture(layer=_LATER_NORM),
+    "smollm3": _INTERLEAVED,
+    "stablelm": _PLAIN,
+    "starcoder2": Architecture(layer={"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}),
+}
+
+
+def architecture_of(metadata: Mapping[str, object]) -> str:
+    """Return the name in the table of the architecture that a file's metadata state; it may be missing there."""
+    name = str(metadata.get("general.architecture"))
+    return MIXTRAL if name == "llama" and metadata.get("llama.expert_count") else name

@@ -1,0 +1,140 @@
+"""The conversations in a SQLite file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from service.storage.responses.port import (
+    Addition,
+    ConversationRecord,
+    ConversationStore,
+    ItemRecord,
+    UnknownItem,
+)
+from service.storage.responses.sqlite_file import Execute, SqliteFile
+from service.storage.responses.sqlite_records import SqliteRecords
+
+_PRESENT: Final = "conversations WHERE owner = ? AND id = ? AND updated_ns > ?"
+_OF: Final = "owner = ? AND conversation = ?"
+
+
+class SqliteConversations(ConversationStore):
+    """A `ConversationStore` in a file."""
+
+    def __init__(self, file: SqliteFile, records: SqliteRecords, now_ns: Callable[[], int]) -> None:
+        self._file = file
+        self._records = records
+        self._now_ns = now_ns
+
+    def create(self, conversation: ConversationRecord, items: Sequence[ItemRecord]) -> None:
+        owner, conversation_id = conversation.owner, conversation.id
+        num_bytes = len(conversation_id) + len(conversation.metadata)
+        with self._file.transaction() as execute:
+            self._records.make_room(execute, owner, "", num_bytes, f"the conversation has {num_bytes} bytes")
+            execute(
+                "INSERT INTO conversations VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    owner, conversation_id, conversation.created_ns, self._now_ns(), num_bytes,
+                    self._file.sealed(conversation.metadata, f"{owner}\0{conversation_id}\0metadata"),
+                ),
+            )  # fmt: skip
+            self.append(execute, owner, Addition(conversation_id, items))
+
+    def get(self, owner: str, conversation_id: str) -> ConversationRecord | None:
+        row = self._file.row(
+            f"SELECT created_ns, metadata FROM {_PRESENT}",  # noqa: S608  constants
+            (owner, conversation_id, self._records.oldest_ns()),
+        )
+        if row is None:
+            return None
+        metadata = self._file.opened(row[1], f"{owner}\0{conversation_id}\0metadata")
+        return ConversationRecord(owner, conversation_id, row[0], metadata)
+
+    def update(self, conversation: ConversationRecord) -> bool:
+        owner, conversation_id = conversation.owner, conversation.id
+        num_bytes = len(conversation_id) + len(conversation.metadata)
+        with self._file.transaction() as execute:
+            if not self._exists(owner, conversation_id):
+                return False
+            self._records.make_room(execute, owner, "", num_bytes, f"the conversation has {num_bytes} bytes")
+            sealed = self._file.sealed(conversation.metadata, f"{owner}\0{conversation_id}\0metadata")
+            execute(
+                "UPDATE conversations SET metadata = ?, num_bytes = ?, updated_ns = ? WHERE owner = ? AND id = ?",
+                (sealed, num_bytes, self._now_ns(), owner, conversation_id),
+            )
+        return True
+
+    def delete(self, owner: str, conversation_id: str) -> bool:
+        with self._file.transaction() as execute:
+            was_there = self._exists(owner, conversation_id)
+            execute("DELETE FROM conversations WHERE owner = ? AND id = ?", (owner, conversation_id))
+        self._file.empty_log()
+        return was_there
+
+    def add(self, owner: str, addition: Addition) -> bool:
+        with self._file.transaction() as execute:
+            return self.append(execute, owner, addition)
+
+    def append(self, execute: Execute, owner: str, addition: Addition) -> bool:
+        """Add items as a part of a transaction. Return False if there is no such conversation. Raise StoreLimit."""
+        conversation_id = addition.conversation_id
+        if not self._exists(owner, conversation_id):
+            return False
+        num_bytes = sum(item.num_bytes for item in addition.items)
+        self._records.make_room(execute, owner, "", num_bytes, f"the items have {num_bytes} bytes")
+        for item in addition.items:
+            sealed = self._file.sealed(item.item, f"{owner}\0{conversation_id}\0{item.id}")
+            execute(
+                "INSERT INTO items (owner, conversation, id, num_bytes, item) VALUES (?, ?, ?, ?, ?)",
+                (owner, conversation_id, item.id, item.num_bytes, sealed),
+            )
+        execute(
+            "UPDATE conversations SET updated_ns = ? WHERE owner = ? AND id = ?",
+            (self._now_ns(), owner, conversation_id),
+        )
+        return True
+
+    def items(
+        self, owner: str, conversation_id: str, max_items: int, after: str = "", *, descending: bool = False
+    ) -> Sequence[ItemRecord] | None:
+        if not self._exists(owner, conversation_id):
+            return None
+        key = (owner, conversation_id)
+        begin = "" if not after else f"AND position {'<' if descending else '>'} ?"
+        values = key if not after else (*key, self._position(*key, after))
+        rows = self._file.rows(
+            f"SELECT id, item FROM items WHERE {_OF} {begin} "  # noqa: S608  constants
+            f"ORDER BY position {'DESC' if descending else ''} LIMIT ?",
+            (*values, max_items),
+        )
+        return [self._opened(owner, conversation_id, *row) for row in rows]
+
+    def item(self, owner: str, conversation_id: str, item_id: str) -> ItemRecord | None:
+        if not self._exists(owner, conversation_id):
+            return None
+        row = self._file.row(f"SELECT id, item FROM items WHERE {_OF} AND id = ?", (owner, conversation_id, item_id))  # noqa: S608  constants
+        return None if row is None else self._opened(owner, conversation_id, *row)
+
+    def delete_item(self, owner: str, conversation_id: str, item_id: str) -> bool:
+        with self._file.transaction() as execute:
+            was_there = self._exists(owner, conversation_id)
+            deleted = execute(f"DELETE FROM items WHERE {_OF} AND id = ?", (owner, conversation_id, item_id))  # noqa: S608  constants
+        self._file.empty_log()
+        return was_there and deleted.rowcount > 0
+
+    def _exists(self, owner: str, conversation_id: str) -> bool:
+        values = (owner, conversation_id, self._records.oldest_ns())
+        return self._file.row(f"SELECT 1 FROM {_PRESENT}", values) is not None  # noqa: S608  constants
+
+    def _position(self, owner: str, conversation_id: str, item_id: str) -> int:
+        """Return the position of an item. Raise UnknownItem."""
+        query = f"SELECT position FROM items WHERE {_OF} AND id = ?"  # noqa: S608  constants
+        row = self._file.row(query, (owner, conversation_id, item_id))
+        if row is None:
+            raise UnknownItem
+        position: int = row[0]
+        return position
+
+    def _opened(self, owner: str, conversation_id: str, item_id: str, item: bytes) -> ItemRecord:
+        return ItemRecord(item_id, self._file.opened(item, f"{owner}\0{conversation_id}\0{item_id}"))

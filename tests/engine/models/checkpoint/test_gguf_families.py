@@ -1,0 +1,58 @@
+"""The families of GGUF files: a file's model is the one that it was written from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+
+from service.engine.loading.gguf.families import FAMILIES as SETTINGS
+from service.engine.loading.gguf.settings import GgufSettings
+from service.engine.models.checkpoint.gguf.architectures import ARCHITECTURES
+from service.engine.models.checkpoint.gguf.gguf_checkpoint import GgufCheckpoint
+from service.engine.models.checkpoint.gguf.header import read_header
+from service.engine.models.checkpoint.model_config import read_model_config
+from service.engine.models.native.backend import NativeBackend, RecurrentBackend, load_native
+from tests.engine.gguf_families import FAMILIES, model_of, write_family
+from tests.engine.tiny_models import Part, batch_of
+from tests.models.families import some_tokens
+from tests.native.decoders import Sequence, native, step
+
+LENGTH = 40
+BLOCKS = [3, 0, 5]
+
+
+def loaded_from(file: Path, folder: Path) -> NativeBackend:
+    """Load a file with the configuration that its metadata state."""
+    header = read_header(file)
+    (folder / "config.json").write_text(json.dumps(GgufSettings(header).config("float32")))
+    loaded = load_native(read_model_config(folder), GgufCheckpoint(folder, [header]), "float32", 1)
+    loaded.allocate(16, 16)
+    return loaded
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_logits_of_a_file_are_those_of_its_model(name: str, tmp_path: Path) -> None:
+    model, token_ids = model_of(name), some_tokens(0, LENGTH)
+    write_family(name, model, tmp_path / "tiny.gguf")
+    made = native(model)
+    made.allocate(16, 16)
+    expected = step(made, [(Sequence(token_ids, BLOCKS), LENGTH)])[0]
+    loaded = loaded_from(tmp_path / "tiny.gguf", tmp_path)
+    batch = batch_of([Part(token_ids, 0, LENGTH, BLOCKS)], 16)
+    if isinstance(loaded, RecurrentBackend):
+        loaded.allocate_states(1)
+        batch = replace(batch, states=np.array([[0, 0, 0, -1]], np.int32))
+    found = np.asarray(loaded.forward(batch))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
+    assert (found.argmax(-1) == expected.argmax(-1)).all()
+
+
+def test_every_architecture_has_settings_and_a_file() -> None:
+    assert set(ARCHITECTURES) == set(SETTINGS)
+    tested = {gguf.MODEL_ARCH_NAMES[family.arch] for family in FAMILIES.values()}
+    assert tested | {"qwen2", "qwen3", "llama with experts"} == set(ARCHITECTURES)
