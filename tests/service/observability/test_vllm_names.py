@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from sluice.v1 import serving_pb2
 
 from service.observability.vllm_names import TABLE, with_vllm_names
-from tests.service.fakes import MODEL, Running, request, running
+from tests.service.fakes import MODEL, Running, request, rest_of, running
 
 OWN = {"model_name": MODEL, "engine": "0"}
 
@@ -22,8 +23,10 @@ def shown(run: Running) -> list[tuple[str, dict[str, str], float]]:
 @pytest.mark.slow
 async def test_every_vllm_metric_exists() -> None:
     """After one answer, every metric exists with vLLM's labels."""
+    apart = serving_pb2.ServingOptions(separate_tokens=True)  # the time between tokens is measured between outputs
     async with running() as run:
-        await run.chat.Chat(request("tulip", n=2))
+        async for _ in rest_of(run.chat.StreamChat(request("tulip", n=2, serving=apart))):
+            pass
         found = shown(run)
     names = {name for name, *_ in found}
     for row in TABLE:
