@@ -50,6 +50,8 @@ int main(int argc, char** argv) {
     std::shuffle(groups.begin(), groups.end(), random_bits);
     for (size_t i = 0; i < groups.size(); ++i)
       if (groups[i - static_cast<size_t>(model.options().layers[i].attention.keys_back)] != groups[i]) groups.clear();
+    for (size_t i = 0; i < groups.size(); ++i)
+      if (groups[i - static_cast<size_t>(model.options().layers[i].attention.keys_back)] != groups[i]) groups.clear();
     const int num_blocks = between(3, 14), block_size = 16 * between(1, 3);
     const DecoderPlan& plan = model.options().plan;
     const int all_visible = 0;

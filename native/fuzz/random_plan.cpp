@@ -11,12 +11,14 @@ constexpr int kMostTokens = 9 * 48;  // of a sequence
 ExpertsPlan random_experts() {
   const int num_groups = between(1, 3), group_size = between(2, 9), num_chosen_groups = between(1, num_groups);
   const int shared_width = one_in(2) ? between(1, 100) : 0;
+  const bool is_gated = !one_in(3);
   return {num_groups * group_size,
           between(1, num_chosen_groups * group_size),
           between(1, 100),
           static_cast<Activation>(between(0, 4)),
-          one_in(3) ? 7.0f : 0.0f,
+          is_gated && one_in(3) ? 7.0f : 0.0f,
           1.702f,
+          is_gated,
           one_in(3),
           static_cast<Scores>(between(0, 2)),
           one_in(3),
@@ -142,6 +144,49 @@ void pack_weights(Options& options) {
       layer.feed_forward.width = 32 * between(1, 20);
     }
     layer.attention.rotary = -1;
+  }
+}
+
+// Give some layers the keys of earlier ones.
+void share_keys(Options& options) {
+  for (size_t i = 1; i < options.layers.size(); ++i) {
+    const int back = between(1, static_cast<int>(i));
+    const AttentionPlan& other = options.layers[i - static_cast<size_t>(back)].attention;
+    LayerPlan& layer = options.layers[i];
+    if (layer.attention.num_heads == 0 || other.num_heads == 0 || other.keys_back > 0 || !one_in(2)) continue;
+    const bool has_sinks = layer.attention.has_sinks;
+    layer.attention = other;
+    layer.attention.num_heads = other.num_kv_heads * between(1, 5);
+    layer.attention.has_gate = false;
+    layer.attention.has_sinks = has_sinks;
+    layer.attention.keys_back = back;
+  }
+}
+
+// Give a model with a head the parts that Gemma 3n and 4 have.
+void add_gemma_parts(Options& options) {
+  const bool is_rms = options.plan.norm_kind == NormKind::Rms;
+  for (LayerPlan& layer : options.layers) {
+    AttentionPlan& attention = layer.attention;
+    layer.has_scale = one_in(3);
+    attention.norms_values = attention.num_heads > 0 && is_rms && one_in(3);
+    attention.values_are_keys = attention.num_heads > 0 && !attention.has_gate && one_in(3);
+    DensePlan& dense = layer.feed_forward;
+    dense.is_sparse = dense.width > 0 && dense.is_gated && !layer.has_inner_norm && one_in(2);
+    dense.cutoff = one_in(2) ? 1.0f : -0.5f;
+    if (layer.has_attention_output_norm && layer.latent.kv_rank == 0 && is_rms && one_in(2))
+      layer.laurel_rank = between(1, 80);
+  }
+  share_keys(options);
+  if (!is_rms || options.type == Type::Packed) return;
+  if (one_in(2)) {
+    options.plan.layer_input_width = between(1, 40);
+    options.plan.num_layer_inputs = between(1, 100);
+    options.plan.layer_input_activation = static_cast<Activation>(between(0, 4));
+  }
+  if (one_in(2)) {
+    options.plan.num_extra_streams = between(1, 7);
+    options.plan.scales_corrected = one_in(2);
   }
 }
 
