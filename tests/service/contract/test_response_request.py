@@ -31,7 +31,9 @@ from tests.service.contract.fakes import RESUMED, resume_options
 
 Item = dict[str, Any]
 # Fields that concern how a response is resumed, stored and continued, and not the conversation.
-SERVED_BY_OTHERS = {"resume", "store", "previous_response_id", "client_data"}
+SERVED_BY_OTHERS = {
+    "resume", "store", "previous_response_id", "client_data", "background", "conversation", "conversation_until",
+}  # fmt: skip
 
 
 def text(role: str, *texts: str) -> Item:

@@ -4,7 +4,14 @@ from dataclasses import dataclass, field
 
 import grpc
 
-from service.answering.errors import ResponseNotFound, StoreUnavailable, StoringOff
+from service.answering.errors import (
+    ConversationNotFound,
+    ResponseNotFound,
+    StoreFull,
+    StoreUnavailable,
+    StoringOff,
+    TooManyInBackground,
+)
 from service.auth import errors as auth_errors
 from service.calls.errors import (
     Draining,
@@ -111,11 +118,22 @@ CASES = [
         values={"field": "id"},
     ),
     Case(
+        ConversationNotFound("conversation"),
+        Code.NOT_FOUND,
+        "CONVERSATION_NOT_FOUND",
+        ("conversation", "CONVERSATION_NOT_FOUND"),
+        values={"field": "conversation"},
+    ),
+    Case(
         StoringOff("store"),
         Code.FAILED_PRECONDITION,
         "STORING_OFF",
         ("store", "STORING_OFF"),
         values={"field": "store"},
+    ),
+    Case(StoreFull("full"), Code.RESOURCE_EXHAUSTED, "QUEUE_FULL", retry_after_s=60.0),
+    Case(
+        TooManyInBackground("many", 3), Code.RESOURCE_EXHAUSTED, "QUEUE_FULL", retry_after_s=5.0, values={"limit": "3"}
     ),
     Case(StoreUnavailable(), Code.UNAVAILABLE, "STORE_UNAVAILABLE", retry_after_s=1.0),
     Case(ModelNotFound("nobody"), Code.NOT_FOUND, "MODEL_NOT_FOUND", values={"model": "nobody"}),
