@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "chance.h"
-#include "model.h"
+#include "model/model.h"
 #include "random_batch.h"
 #include "random_plan.h"
 #include "random_weights.h"

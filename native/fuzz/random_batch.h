@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "model.h"
+#include "model/model.h"
 
 namespace sluice {
 

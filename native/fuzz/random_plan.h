@@ -1,7 +1,7 @@
 // A random plan of a decoder or an encoder, with the options of its model.
 #pragma once
 
-#include "model.h"
+#include "model/model.h"
 
 namespace sluice {
 

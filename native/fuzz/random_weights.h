@@ -1,7 +1,7 @@
 // Random weights and adapters for the tensors of a model.
 #pragma once
 
-#include "model.h"
+#include "model/model.h"
 
 namespace sluice {
 

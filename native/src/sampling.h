@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "sets.h"
+#include "machine/sets.h"
 
 namespace sluice {
 

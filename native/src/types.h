@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "plan.h"
+#include "plan/plan.h"
 
 namespace sluice {
 

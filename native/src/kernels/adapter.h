@@ -2,9 +2,9 @@
 // complete, this result times upᵀ. Each sum is one chain along the columns, so a row's bits don't depend on other rows.
 #pragma once
 
-#include "../low_rank.h"
-#include "formats.h"
-#include "rows.h"
+#include "kernels/formats.h"
+#include "kernels/rows.h"
+#include "layers/low_rank.h"
 
 namespace sluice {
 namespace SLUICE_SET {

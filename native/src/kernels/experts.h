@@ -2,10 +2,10 @@
 // multiplied with the chosen experts' weights only.
 #pragma once
 
-#include "../experts.h"
-#include "activation.h"
-#include "router.h"
-#include "thread.h"
+#include "kernels/registers/activation.h"
+#include "kernels/router.h"
+#include "kernels/thread.h"
+#include "layers/experts.h"
 
 namespace sluice {
 namespace SLUICE_SET {

@@ -4,7 +4,7 @@
 // of elements of Weight per step of 16 rows; and load, broadcast and add.
 #pragma once
 
-#include "lanes.h"
+#include "kernels/registers/lanes.h"
 
 namespace sluice {
 namespace SLUICE_SET {

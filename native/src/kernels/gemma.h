@@ -3,9 +3,9 @@
 // Everything is computed row by row, or by products that are, so a row's bits don't depend on other rows.
 #pragma once
 
-#include "activation.h"
-#include "cached.h"
-#include "thread.h"
+#include "kernels/attention/cached.h"
+#include "kernels/registers/activation.h"
+#include "kernels/thread.h"
 
 namespace sluice {
 namespace SLUICE_SET {

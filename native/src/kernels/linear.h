@@ -1,11 +1,11 @@
 // Products of rows with a packed weight, computed tile by tile; a function processes each tile's results.
 #pragma once
 
-#include "../types.h"
-#include "formats.h"
-#include "packed_multiply.h"
+#include "kernels/formats.h"
+#include "kernels/packed/packed_multiply.h"
+#include "types.h"
 #if defined(SLUICE_SET_amx)
-#include "tile_unit.h"
+#include "kernels/registers/tile_unit.h"
 #endif
 
 namespace sluice {

@@ -1,8 +1,8 @@
 // Norms of single rows: of the residual, whose rows are padded with zeros, and of heads, which are adjacent.
 #pragma once
 
-#include "../types.h"
-#include "lanes.h"
+#include "kernels/registers/lanes.h"
+#include "types.h"
 
 namespace sluice {
 namespace SLUICE_SET {

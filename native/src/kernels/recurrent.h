@@ -3,9 +3,9 @@
 // A unit of work is some columns of one sequence, which passes over its tokens in their order.
 #pragma once
 
-#include "activation.h"
-#include "scan.h"
-#include "thread.h"
+#include "kernels/registers/activation.h"
+#include "kernels/scan.h"
+#include "kernels/thread.h"
 
 namespace sluice {
 namespace SLUICE_SET {

@@ -1,9 +1,9 @@
 // The choice of experts for a row by its router logits.
 #pragma once
 
-#include "../experts.h"
-#include "../plan_fields.h"
-#include "lanes.h"
+#include "kernels/registers/lanes.h"
+#include "layers/experts.h"
+#include "plan/plan_fields.h"
 
 namespace sluice {
 namespace SLUICE_SET {

@@ -1,8 +1,8 @@
 // Operations on single rows: quantization, rotation, embedding.
 #pragma once
 
-#include "../types.h"
-#include "linear.h"
+#include "kernels/linear.h"
+#include "types.h"
 
 namespace sluice {
 namespace SLUICE_SET {

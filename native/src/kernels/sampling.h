@@ -1,8 +1,8 @@
 // The passes of sampling over a row of logits.
 #pragma once
 
-#include "lanes.h"
-#include "set.h"
+#include "kernels/registers/lanes.h"
+#include "kernels/set.h"
 
 namespace sluice {
 namespace SLUICE_SET {

@@ -2,7 +2,7 @@
 // sequences nor on the steps in which a prompt is computed.
 #pragma once
 
-#include "cached.h"
+#include "kernels/attention/cached.h"
 
 namespace sluice {
 namespace SLUICE_SET {

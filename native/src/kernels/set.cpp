@@ -1,9 +1,9 @@
 // One instruction set: the step's templates, compiled with the flags of the set. Templates of the standard library must
 // not be used here, since the linker would keep one copy of them for all sets.
-#include "set.h"
+#include "kernels/set.h"
 
-#include "sampling.h"
-#include "step.h"
+#include "kernels/sampling.h"
+#include "kernels/step.h"
 
 namespace sluice {
 namespace SLUICE_SET {

@@ -1,7 +1,7 @@
 // The interface of an instruction set: one thread's part of a step, measurements, and the passes of sampling.
 #pragma once
 
-#include "../types.h"
+#include "types.h"
 
 namespace sluice {
 

@@ -1,13 +1,13 @@
 // One thread's part of a step: the phases of all layers, whose chunks are shared by all threads.
 #pragma once
 
-#include "activation.h"
-#include "attention.h"
-#include "experts.h"
-#include "gemma.h"
-#include "latent.h"
-#include "recurrent.h"
-#include "thread.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/latent.h"
+#include "kernels/experts.h"
+#include "kernels/gemma.h"
+#include "kernels/recurrent.h"
+#include "kernels/registers/activation.h"
+#include "kernels/thread.h"
 
 namespace sluice {
 namespace SLUICE_SET {

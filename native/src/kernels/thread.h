@@ -1,11 +1,11 @@
 // One thread's view of a step: phases whose chunks are shared by all threads, the buffers' rows, products and norms.
 #pragma once
 
-#include "adapter.h"
-#include "linear.h"
-#include "norm.h"
-#include "rows.h"
-#include "set.h"
+#include "kernels/adapter.h"
+#include "kernels/linear.h"
+#include "kernels/norm.h"
+#include "kernels/rows.h"
+#include "kernels/set.h"
 
 namespace sluice {
 namespace SLUICE_SET {

@@ -1,4 +1,4 @@
-"""A decoder's or encoder's plan: all that a backend computes. `native/src/plan_fields.h` has the same fields."""
+"""A decoder's or encoder's plan: all that a backend computes. `native/src/plan/plan_fields.h` has the same fields."""
 
 from __future__ import annotations
 

@@ -1,0 +1,301 @@
+// The Python module. It checks the arrays' types, shapes and layouts; an invalid array is a ValueError that names it.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cmath>
+#include <optional>
+#include <sstream>
+
+#include "python/arrays.h"
+#include "python/plan_reader.h"
+#include "sampling.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace sluice {
+namespace {
+
+Stored stored_type(const Array& array) {
+  const auto type = array.dtype();
+  if (type == nb::dtype<float>()) return Stored::Float32;
+  if (type.bits == 16 && type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Bfloat)) return Stored::BFloat16;
+  if (type == nb::dtype<uint16_t>()) return Stored::BFloat16;
+  if (type.bits == 16 && type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Float)) return Stored::Float16;
+  throw BadArgument("tensor must be float32, bfloat16 (or its bits as uint16) or float16");
+}
+
+void load(Model& model, const std::string& name, const Array& tensor) {
+  if (!is_contiguous(tensor)) throw BadArgument("tensor must be contiguous");
+  StoredTensor stored{tensor.data(), stored_type(tensor), {}};
+  for (size_t i = 0; i < tensor.ndim(); ++i) stored.shape.push_back(tensor.shape(i));
+  const nb::gil_scoped_release released;
+  model.load(name, stored);
+}
+
+void load_blocks(Model& model, const std::string& name, const Array& blocks) {
+  if (blocks.dtype() != nb::dtype<uint8_t>()) throw BadArgument("blocks must be uint8");
+  if (blocks.ndim() != 2 || !is_contiguous(blocks)) throw BadArgument("blocks must be contiguous and a matrix");
+  const nb::gil_scoped_release released;
+  model.load_blocks(name, static_cast<const uint8_t*>(blocks.data()), blocks.shape(0), blocks.shape(1));
+}
+
+nb::dict tensors(Model& model) {
+  nb::dict shapes;
+  for (const Tensor& tensor : model.tensors())
+    shapes[tensor.name.c_str()] = nb::tuple(nb::cast(Model::shape_of(tensor.destination)));
+  return shapes;
+}
+
+// Name of the module, down [rank, inputs], up [outputs, rank].
+using GivenModules = std::vector<std::tuple<std::string, Array, Array>>;
+
+const float* matrix_of(const Array& array, const std::string& argument) {
+  if (array.dtype() != nb::dtype<float>()) throw BadArgument(argument + " must be float32");
+  if (array.ndim() != 2 || !is_contiguous(array)) throw BadArgument(argument + " must be contiguous and a matrix");
+  return static_cast<const float*>(array.data());
+}
+
+void put_adapter(Model& model, int slot, const GivenModules& given) {
+  std::vector<GivenLowRank> modules;
+  for (const auto& [name, down, up] : given) {
+    const std::string at = "modules[" + std::to_string(modules.size()) + "]: ";
+    const float *downs = matrix_of(down, at + "down"), *ups = matrix_of(up, at + "up");
+    if (down.shape(0) != up.shape(1) || down.shape(0) > INT32_MAX)
+      throw BadArgument(at + "down must have as many rows as up has columns");
+    modules.push_back({name, static_cast<int>(down.shape(0)), down.shape(1), up.shape(0), downs, ups});
+  }
+  const nb::gil_scoped_release released;
+  model.put_adapter(slot, modules);
+}
+
+// Set `data` to a caller's array of float32 [rows, columns], or to a new one, and return the array.
+nb::object results(const std::optional<WritableArray>& given, const char* name, int num_rows, int num_columns,
+                   float*& data) {
+  const size_t rows = static_cast<size_t>(num_rows), columns = static_cast<size_t>(num_columns);
+  if (given.has_value()) {
+    const std::string argument = name;
+    if (given->dtype() != nb::dtype<float>()) throw BadArgument(argument + " must be float32");
+    if (given->ndim() != 2 || given->shape(0) != rows || given->shape(1) != columns)
+      throw BadArgument(argument + " must have the shape [" + std::to_string(rows) + ", " + std::to_string(columns) +
+                        "]");
+    if (!is_contiguous(*given)) throw BadArgument(argument + " must be contiguous");
+    data = static_cast<float*>(given->data());
+    return nb::cast(*given);
+  }
+  data = new float[std::max<size_t>(rows * columns, 1)];
+  nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<float*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<2>>(data, {rows, columns}, owner));
+}
+
+nb::object step(Model& model, const Array& token_ids, const Array& positions, const Array& row_offsets,
+                const Array& context_lengths, const Array& block_tables, const Array& output_rows,
+                std::optional<WritableArray> logits, int num_threads, const std::optional<Array>& adapters,
+                const std::optional<Array>& states) {
+  Batch batch{};
+  batch.token_ids = ints(token_ids, "token_ids", 1);
+  batch.num_tokens = static_cast<int>(token_ids.shape(0));
+  batch.positions = ints_of_length(positions, "positions", token_ids.shape(0));
+  batch.context_lengths = ints(context_lengths, "context_lengths", 1);
+  batch.num_sequences = static_cast<int>(context_lengths.shape(0));
+  batch.row_offsets = ints_of_length(row_offsets, "row_offsets", context_lengths.shape(0) + 1);
+  const size_t at = block_tables.ndim() == 3 ? 1 : 0;
+  batch.block_tables = ints(block_tables, "block_tables", 2 + at);
+  batch.num_groups = at > 0 ? static_cast<int>(block_tables.shape(0)) : 1;
+  if (block_tables.shape(at) != context_lengths.shape(0))
+    throw BadArgument("block_tables must have a row for each of the " + std::to_string(context_lengths.shape(0)) +
+                      " sequences");
+  batch.max_blocks = static_cast<int>(block_tables.shape(at + 1));
+  batch.output_rows = ints(output_rows, "output_rows", 1);
+  batch.num_rows = static_cast<int>(output_rows.shape(0));
+  if (adapters.has_value()) batch.adapters = ints_of_length(*adapters, "adapters", context_lengths.shape(0));
+  if (states.has_value()) {
+    batch.states = ints(*states, "states", 2);
+    if (states->shape(0) != context_lengths.shape(0) || states->shape(1) != kStateColumns)
+      throw BadArgument("states must have four numbers for each of the " + std::to_string(context_lengths.shape(0)) +
+                        " sequences");
+  }
+  if (num_threads < 0 || num_threads > 1024) throw BadArgument("num_threads must be 0 to 1024");
+
+  const nb::object result = results(logits, "logits", batch.num_rows, model.options().plan.vocab_size, batch.logits);
+  const nb::gil_scoped_release released;
+  model.step(batch, num_threads);
+  return result;
+}
+
+nb::object encode(Model& model, const Array& token_ids, const Array& row_offsets, const Array& output_rows,
+                  const std::optional<Array>& types, int num_threads) {
+  Batch batch{};
+  batch.token_ids = ints(token_ids, "token_ids", 1);
+  batch.num_tokens = static_cast<int>(token_ids.shape(0));
+  batch.row_offsets = ints(row_offsets, "row_offsets", 1);
+  batch.num_sequences = static_cast<int>(row_offsets.shape(0)) - 1;
+  batch.output_rows = ints(output_rows, "output_rows", 1);
+  batch.num_rows = static_cast<int>(output_rows.shape(0));
+  if (types.has_value()) batch.types = ints_of_length(*types, "types", token_ids.shape(0));
+  if (num_threads < 0 || num_threads > 1024) throw BadArgument("num_threads must be 0 to 1024");
+  const nb::object result =
+      results(std::nullopt, "states", batch.num_rows, model.options().plan.hidden_size, batch.logits);
+  const nb::gil_scoped_release released;
+  model.encode(batch, num_threads);
+  return result;
+}
+
+int checked(int value, const char* name, int most) {
+  if (value < 1 || value > most) throw BadArgument(std::string(name) + " must be 1 to " + std::to_string(most));
+  return value;
+}
+
+std::string shown(double value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+
+// Set a field from a Python number, if it is in the field's range.
+template <class Value>
+void set_field(Value& field, const char* name, const nb::handle& given, double least, double most) {
+  using Number = std::conditional_t<std::is_integral_v<Value>, Value, double>;
+  Number value;
+  if (!nb::try_cast(given, value)) throw BadArgument(std::string(name) + " must be a number of the field's type");
+  const double number = static_cast<double>(value);
+  if (!(number >= least && number <= most))
+    throw BadArgument(std::string(name) + " must be " +
+                      (std::isinf(most) ? "at least " + shown(least) : shown(least) + " to " + shown(most)));
+  field = static_cast<Value>(value);
+}
+
+void construct_draw(DrawParams* self, const nb::kwargs& given) {
+  DrawParams params;
+  size_t num_known = 0;
+  for_each_field([&](const char* name, auto member, double least, double most) {
+    if (!given.contains(name)) return;
+    ++num_known;
+    set_field(params.*member, name, given[name], least, most);
+  });
+  if (num_known != given.size()) {
+    std::string names;
+    for_each_field(
+        [&](const char* name, auto, double, double) { names += (names.empty() ? "" : ", ") + std::string(name); });
+    throw nb::type_error(("the fields of DrawParams are " + names).c_str());
+  }
+  new (self) DrawParams(params);
+}
+
+std::vector<int> sample(const Array& logits, const std::vector<int64_t>& rows, const std::vector<DrawParams>& params,
+                        const std::vector<double>& uniforms, int num_threads, const std::string& instruction_set) {
+  if (logits.dtype() != nb::dtype<float>()) throw BadArgument("logits must be float32");
+  if (logits.ndim() != 2 || logits.shape(1) < 1 || logits.shape(1) > INT32_MAX || !is_contiguous(logits))
+    throw BadArgument("logits must be contiguous and have the shape [rows, vocabulary]");
+  const size_t count = rows.size();
+  if (params.size() != count) throw BadArgument("params must have one element per row");
+  if (uniforms.size() != count) throw BadArgument("uniforms must have one element per row");
+  for (size_t i = 0; i < count; ++i) {
+    const std::string at = "[" + std::to_string(i) + "]";
+    if (rows[i] < 0 || rows[i] >= static_cast<int64_t>(logits.shape(0)))
+      throw BadArgument("rows" + at + " must be at least 0 and below " + std::to_string(logits.shape(0)));
+    if (!(uniforms[i] >= 0 && uniforms[i] < 1)) throw BadArgument("uniforms" + at + " must be at least 0 and below 1");
+  }
+  const InstructionSet* set = find_set(instruction_set);
+  if (set == nullptr) throw BadArgument("instruction_set " + instruction_set + " is not supported here");
+  num_threads = std::min(checked(num_threads, "num_threads", 1024), static_cast<int>(std::max<size_t>(count, 1)));
+  const int vocab_size = static_cast<int>(logits.shape(1));
+  const auto* data = static_cast<const float*>(logits.data());
+  std::vector<int> tokens(count);
+  const nb::gil_scoped_release released;
+  std::atomic<size_t> next{0};
+  Pool::shared().run(num_threads, [&](int) {
+    static thread_local SamplingScratch scratch;
+    for (size_t i; (i = next.fetch_add(1)) < count;)
+      tokens[i] = sample_row(*set, data + rows[i] * vocab_size, vocab_size, params[i], uniforms[i], scratch);
+  });
+  return tokens;
+}
+
+std::vector<double> uniforms(const std::vector<uint64_t>& seeds, const std::vector<uint64_t>& indices) {
+  if (seeds.size() != indices.size()) throw BadArgument("indices must have one element per seed");
+  std::vector<double> numbers;
+  for (size_t i = 0; i < seeds.size(); ++i) numbers.push_back(uniform_of(seeds[i], indices[i]));
+  return numbers;
+}
+
+Type weight_type(const std::string& name) {
+  if (name == "float32") return Type::Float32;
+  if (name == "bfloat16") return Type::BFloat16;
+  if (name == "int8") return Type::Int8;
+  if (name == "int4") return Type::Int4;
+  if (name == "packed") return Type::Packed;
+  throw BadArgument("weight_type must be float32, bfloat16, int8, int4 or packed");
+}
+
+Stored cache_type(const std::string& name, Type weights) {
+  if (name == "auto" && weights == Type::Packed) return Stored::Float16;
+  if (name == "auto") return weights == Type::Float32 ? Stored::Float32 : Stored::BFloat16;
+  if (name == "float32") return Stored::Float32;
+  if (name == "bfloat16") return Stored::BFloat16;
+  if (name == "float16") return Stored::Float16;
+  throw BadArgument("cache_type must be auto, float32, bfloat16 or float16");
+}
+
+void construct(Model* self, const nb::dict& plan, const std::string& type, const std::string& cached, int num_threads,
+               const std::string& instruction_set, const std::function<std::string(const std::string&)>& kinds) {
+  Options options;
+  options.type = weight_type(type);
+  options.cache_type = cache_type(cached, options.type);
+  options.num_threads = checked(num_threads, "num_threads", 1024);
+  options.set = find_set(instruction_set);
+  if (options.set == nullptr) throw BadArgument("instruction_set " + instruction_set + " is not supported here");
+  if (options.type == Type::Packed && !kinds) throw BadArgument("kinds is missing");
+  options.kind_of = kinds;
+  read_plan(plan, options);
+  check_plan(options);
+  new (self) Model(options);
+}
+
+}  // namespace
+}  // namespace sluice
+
+NB_MODULE(_native, module) {
+  using namespace sluice;
+  nb::class_<Model>(module, "Model")
+      .def("__init__", &construct, "plan"_a, nb::kw_only(), "weight_type"_a = "float32", "cache_type"_a = "auto",
+           "num_threads"_a = 1, "instruction_set"_a = "auto", "kinds"_a.none() = nb::none())
+      .def("load_blocks", &load_blocks, "name"_a, "blocks"_a)
+      .def("load", &load, "name"_a, "tensor"_a)
+      .def("missing", &Model::missing)
+      .def("tensors", &tensors)
+      .def("allocate", &Model::allocate, "num_blocks"_a, "block_size"_a, "groups"_a = std::vector<int>(),
+           nb::call_guard<nb::gil_scoped_release>())
+      .def("allocate_states", &Model::allocate_states, "num_states"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("step", &step, "token_ids"_a, "positions"_a, "row_offsets"_a, "context_lengths"_a, "block_tables"_a,
+           "output_rows"_a, "logits"_a = nb::none(), "num_threads"_a = 0, "adapters"_a = nb::none(),
+           "states"_a = nb::none())
+      .def("encode", &encode, "token_ids"_a, "row_offsets"_a, "output_rows"_a, "types"_a = nb::none(),
+           "num_threads"_a = 0)
+      .def("put_adapter", &put_adapter, "slot"_a, "modules"_a)
+      .def("drop_adapter", &Model::drop_adapter, "slot"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("read_weights", &Model::read_weights, "num_threads"_a = 0, nb::call_guard<nb::gil_scoped_release>())
+      .def("multiply_rate", &Model::multiply_rate, "num_threads"_a = 0, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("bytes_per_slot", &Model::bytes_per_slot)
+      .def_prop_ro("bytes_per_state", &Model::bytes_per_state)
+      .def_prop_ro("weight_bytes", &Model::weight_bytes)
+      .def_prop_ro("adapter_bytes", &Model::adapter_bytes, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("instruction_set", [](const Model& model) { return std::string(model.options().set->name); });
+  nb::class_<DrawParams> draw_params(module, "DrawParams");
+  draw_params.def("__init__", &construct_draw);
+  for_each_field([&](const char* name, auto member, double, double) { draw_params.def_ro(name, member); });
+  module.def("sample", &sample, "logits"_a, "rows"_a, "params"_a, "uniforms"_a, "num_threads"_a = 1,
+             "instruction_set"_a = "auto");
+  module.def("uniforms", &uniforms, "seeds"_a, "indices"_a);
+  module.def("instruction_sets", [] {
+    std::vector<std::string> names;
+    for (const InstructionSet& set : instruction_sets())
+      if (set.is_runnable) names.push_back(set.name);
+    return names;
+  });
+}

@@ -1,0 +1,187 @@
+// The formats of files by name, and how their blocks are read.
+#include "weights/packed_formats.h"
+
+#include <cstring>
+
+namespace sluice {
+
+namespace {
+
+uint16_t word(const uint8_t* at) { return static_cast<uint16_t>(at[0] | at[1] << 8); }
+
+// The two nibbles of each of 16 bytes: the low ones are the first 16 codes.
+void read_nibbles(const uint8_t* bytes, uint8_t* codes) {
+  for (int i = 0; i < 16; ++i) {
+    codes[i] = bytes[i] & 15;
+    codes[i + 16] = bytes[i] >> 4;
+  }
+}
+
+void read_fifth_bits(const uint8_t* bytes, uint8_t* codes) {
+  for (int i = 0; i < 32; ++i) codes[i] = static_cast<uint8_t>(codes[i] | (bytes[i / 8] >> i % 8 & 1) << 4);
+}
+
+void read_q8_0(const uint8_t* at, int index, PackedRow& row) {
+  row.halves[index] = word(at);
+  for (int i = 0; i < 32; ++i) row.codes[index * 32 + i] = static_cast<uint8_t>(at[2 + i] + 128);
+}
+void read_q4_0(const uint8_t* at, int index, PackedRow& row) {
+  row.halves[index] = word(at);
+  read_nibbles(at + 2, row.codes + index * 32);
+}
+void read_q4_1(const uint8_t* at, int index, PackedRow& row) {
+  row.halves[index] = word(at);
+  row.adds[index] = word(at + 2);
+  read_nibbles(at + 4, row.codes + index * 32);
+}
+void read_q5_0(const uint8_t* at, int index, PackedRow& row) {
+  row.halves[index] = word(at);
+  read_nibbles(at + 6, row.codes + index * 32);
+  read_fifth_bits(at + 2, row.codes + index * 32);
+}
+void read_q5_1(const uint8_t* at, int index, PackedRow& row) {
+  row.halves[index] = word(at);
+  row.adds[index] = word(at + 2);
+  read_nibbles(at + 8, row.codes + index * 32);
+  read_fifth_bits(at + 4, row.codes + index * 32);
+}
+void read_mxfp4(const uint8_t* at, int index, PackedRow& row) {
+  row.small[index] = at[0];
+  read_nibbles(at + 1, row.codes + index * 32);
+}
+
+// The eight scales and eight subtracted numbers of six bits in 12 bytes.
+void read_six_bits(const uint8_t* at, PackedRow& row) {
+  for (int i = 0; i < 4; ++i) {
+    row.small[i] = at[i] & 63;
+    row.offsets[i] = at[i + 4] & 63;
+    row.small[i + 4] = static_cast<uint8_t>((at[i + 8] & 15) | at[i] >> 6 << 4);
+    row.offsets[i + 4] = static_cast<uint8_t>(at[i + 8] >> 4 | at[i + 4] >> 6 << 4);
+  }
+}
+
+void read_q2_k(const uint8_t* at, int, PackedRow& row) {
+  std::memcpy(row.small, at, 16);
+  for (int i = 0; i < kSpan; ++i) row.codes[i] = at[16 + i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
+  row.first = word(at + 80);
+  row.second = word(at + 82);
+}
+void read_q3_k(const uint8_t* at, int, PackedRow& row) {
+  const uint8_t *high = at, *low = at + 32, *scales = at + 96;
+  for (int i = 0; i < 16; ++i) {
+    const int nibble = i < 8 ? scales[i] & 15 : scales[i - 8] >> 4;
+    row.small[i] = static_cast<uint8_t>((nibble | (scales[8 + i % 4] >> i / 4 * 2 & 3) << 4) - 32);
+  }
+  for (int i = 0; i < kSpan; ++i)
+    row.codes[i] = static_cast<uint8_t>((low[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3) |
+                                        (high[i % 32] >> i / 32 & 1) << 2);
+  row.first = word(at + 108);
+}
+void read_q4_k(const uint8_t* at, int, PackedRow& row) {
+  row.first = word(at);
+  row.second = word(at + 2);
+  read_six_bits(at + 4, row);
+  for (int i = 0; i < kSpan; ++i) row.codes[i] = at[16 + i / 64 * 32 + i % 32] >> i % 64 / 32 * 4 & 15;
+}
+void read_q5_k(const uint8_t* at, int, PackedRow& row) {
+  row.first = word(at);
+  row.second = word(at + 2);
+  read_six_bits(at + 4, row);
+  for (int i = 0; i < kSpan; ++i)
+    row.codes[i] = static_cast<uint8_t>((at[48 + i / 64 * 32 + i % 32] >> i % 64 / 32 * 4 & 15) |
+                                        (at[16 + i % 32] >> i / 32 & 1) << 4);
+}
+void read_q6_k(const uint8_t* at, int, PackedRow& row) {
+  for (int i = 0; i < kSpan; ++i) {
+    const int half = i / 128, within = i % 128;
+    row.codes[i] = static_cast<uint8_t>((at[half * 64 + within % 64] >> within / 64 * 4 & 15) |
+                                        (at[128 + half * 32 + within % 32] >> within / 32 * 2 & 3) << 4);
+  }
+  std::memcpy(row.small, at + 192, 16);
+  row.first = word(at + 208);
+}
+void read_iq4_xs(const uint8_t* at, int, PackedRow& row) {
+  row.first = word(at);
+  const int high = word(at + 2);
+  for (int i = 0; i < 8; ++i) {
+    row.small[i] = static_cast<uint8_t>(((at[4 + i / 2] >> i % 2 * 4 & 15) | (high >> 2 * i & 3) << 4) - 32);
+    read_nibbles(at + 8 + i * 16, row.codes + i * 32);
+  }
+}
+
+// Codes of a byte each, after four bytes of a scale, the code that means 0 and three unused bytes.
+template <int kColumns>
+void read_bytes(const uint8_t* at, int index, PackedRow& row) {
+  std::memcpy(&row.scales[index], at, 4);
+  row.offsets[index] = at[4];
+  std::memcpy(row.codes + index * kColumns, at + 8, kColumns);
+}
+
+constexpr PackedKind number_kind(Codes codes) {
+  return {codes, ScaleForm::None, 32, 0, 0, 1, code_bits(codes) / 8};
+}
+
+template <int kColumns>
+constexpr PackedFile bytes_entry(const char* name, Codes codes, Stored stored) {
+  constexpr int kStep = kColumns < kCodeRun ? kColumns : kCodeRun;
+  return {name, {codes, ScaleForm::Zeros, kStep, kColumns, 0, kColumns, 8 + kColumns, stored}, read_bytes<kColumns>};
+}
+
+// Blocks of a float32 scale and then the codes of numbers, those of four bits with the first one in the lower half.
+constexpr PackedFile scaled_entry(const char* name, Codes codes, int columns) {
+  return {name, {codes, ScaleForm::Float, kCodeRun, columns, 0, columns, 4 + columns * code_bits(codes) / 8}, nullptr};
+}
+#define SLUICE_SCALED(name, codes)                                                                                \
+  scaled_entry(name ".g16", codes, 16), scaled_entry(name ".g32", codes, 32), scaled_entry(name ".g64", codes, 64), \
+      scaled_entry(name ".g128", codes, 128), scaled_entry(name ".g256", codes, 256)
+
+#define SLUICE_BYTES(bits, columns)                                                                               \
+  bytes_entry<columns>("u" #bits ".g" #columns ".float32", Codes::Bits##bits, Stored::Float32),                   \
+      bytes_entry<columns>("u" #bits ".g" #columns ".bfloat16", Codes::Bits##bits, Stored::BFloat16),             \
+      bytes_entry<columns>("u" #bits ".g" #columns ".float16", Codes::Bits##bits, Stored::Float16)
+#define SLUICE_ALL_BYTES(bits) \
+  SLUICE_BYTES(bits, 16), SLUICE_BYTES(bits, 32), SLUICE_BYTES(bits, 64), SLUICE_BYTES(bits, 128), \
+      SLUICE_BYTES(bits, 256)
+
+// Fields: codes, form, step, per, zero, block, block bytes.
+constexpr PackedFile kFiles[] = {
+    {"q8_0", {Codes::Bits8, ScaleForm::Half, 32, 32, 128, 32, 34}, read_q8_0},
+    {"q4_0", {Codes::Bits4, ScaleForm::Half, 32, 32, 8, 32, 18}, read_q4_0},
+    {"q4_1", {Codes::Bits4, ScaleForm::HalfMin, 32, 32, 0, 32, 20}, read_q4_1},
+    {"q5_0", {Codes::Bits5, ScaleForm::Half, 32, 32, 16, 32, 22}, read_q5_0},
+    {"q5_1", {Codes::Bits5, ScaleForm::HalfMin, 32, 32, 0, 32, 24}, read_q5_1},
+    {"q2_k", {Codes::Bits2, ScaleForm::SuperPair, 16, 16, 0, 256, 84}, read_q2_k},
+    {"q3_k", {Codes::Bits3, ScaleForm::Super, 16, 16, 4, 256, 110}, read_q3_k},
+    {"q4_k", {Codes::Bits4, ScaleForm::SuperMin, 32, 32, 0, 256, 144}, read_q4_k},
+    {"q5_k", {Codes::Bits5, ScaleForm::SuperMin, 32, 32, 0, 256, 176}, read_q5_k},
+    {"q6_k", {Codes::Bits6, ScaleForm::Super, 16, 16, 32, 256, 210}, read_q6_k},
+    {"iq4_nl", {Codes::Table4, ScaleForm::Half, 32, 32, kTable4Offset, 32, 18}, read_q4_0},
+    {"iq4_xs", {Codes::Table4, ScaleForm::Super, 32, 32, kTable4Offset, 256, 136}, read_iq4_xs},
+    {"mxfp4", {Codes::Float4, ScaleForm::Exponent, 32, 32, kFloat4Offset, 32, 17}, read_mxfp4},
+    {"float32", number_kind(Codes::Float32), nullptr},
+    {"float16", number_kind(Codes::Float16), nullptr},
+    {"bfloat16", number_kind(Codes::BFloat16), nullptr},
+    SLUICE_ALL_BYTES(2),
+    SLUICE_ALL_BYTES(3),
+    SLUICE_ALL_BYTES(4),
+    SLUICE_ALL_BYTES(8),
+    SLUICE_SCALED("f8", Codes::Float8),
+    SLUICE_SCALED("nf4", Codes::Normal4),
+    SLUICE_SCALED("fp4", Codes::Quarter4),
+};
+
+}  // namespace
+
+ReadBlock reader_of(const PackedKind& kind) {
+  for (const PackedFile& file : kFiles)
+    if (&file.kind == &kind) return file.read;
+  return nullptr;
+}
+
+const PackedFile* find_packed_file(const std::string& name) {
+  for (const PackedFile& file : kFiles)
+    if (name == file.name) return &file;
+  return nullptr;
+}
+
+}  // namespace sluice
