@@ -1,4 +1,4 @@
-"""`sluice serve`, `doctor`, `check`, `convert`, `config`, `envoy`, `ray`: commands that become another program.
+"""`sluice serve`, `doctor`, `check`, `convert`, `store`, `config`, `envoy`, `ray`: they become another program.
 
 The process is replaced (exec), so that signals reach the program and its exit code is the command's. The programs
 import settings and model code; other commands start fast without them.
@@ -34,6 +34,11 @@ def convert(context: typer.Context) -> None:
     _exec_module("service.commands.convert_gguf", context.args)
 
 
+def store(context: typer.Context) -> None:
+    """Check, migrate or purge the file of stored responses and conversations."""
+    _exec_module("service.commands.store", context.args)
+
+
 def config(context: typer.Context) -> None:
     """Print the service's settings, or with --gateway the gateway's, and the source of each; takes the same flags."""
     arguments = [argument for argument in context.args if argument != "--gateway"]
@@ -54,7 +59,7 @@ def ray(context: typer.Context) -> None:
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    for command in (serve, doctor, check, convert, config, envoy, ray):
+    for command in (serve, doctor, check, convert, store, config, envoy, ray):
         app.command(context_settings=_CONTEXT)(command)
 
 

@@ -23,6 +23,7 @@ from service.contract.responses.stored_response import (
     unusable_status,
 )
 from service.generation.errors import InvalidRequest
+from service.observability.store_metrics import StoreMetrics
 from service.storage.responses.port import ChainTooLong, ResponseRecord, ResponseStore, StoreFailed, StoreLimit
 from service.storage.responses.store_thread import StoreThread
 
@@ -40,8 +41,9 @@ Result = TypeVar("Result")
 class StoredResponses:
     """The stored responses of callers."""
 
-    def __init__(self, store: StoreThread | None, max_chain_bytes: int) -> None:
+    def __init__(self, store: StoreThread | None, max_chain_bytes: int, metrics: StoreMetrics) -> None:
         """Without a store, none is stored. `max_chain_bytes` limits the responses that a request continues."""
+        self._metrics = metrics
         self._store = store
         self._max_chain_bytes = max_chain_bytes
 
@@ -88,11 +90,14 @@ class StoredResponses:
             elif addition is not None:
                 await self._store.add(owner, addition)
         except StoreLimit as limit:
+            self._metrics.on_rejected()
             reason = str(limit)
         except StoreFailed as error:
             _log.warning("a response could not be stored: %s", error)
+            self._metrics.on_failed()
             reason = str(StoreUnavailable())
         else:
+            self._metrics.on_stored()
             return
         response.stored, response.store_error = False, reason  # neither is it added to its conversation
         if (call := current_call()) is not None:

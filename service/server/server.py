@@ -41,6 +41,7 @@ from service.interceptors.validation import Validation
 from service.observability.engine_metrics import EngineMetrics
 from service.observability.health import Health, ServingPhase
 from service.observability.quota_metrics import observe_endpoints, observe_keys, open_quota
+from service.observability.store_metrics import StoreMetrics
 from service.observability.telemetry import Telemetry
 from service.prompts.preparing.workers import WorkerLimits, Workers
 from service.registry.description import Endpoint, ServedEntity
@@ -115,13 +116,19 @@ class Server:
             capture_content=settings.capture_content,
             max_answer_bytes=settings.max_response_bytes,
         )
-        stored = StoredResponses(self._responses, settings.max_request_bytes)
+        store_metrics = StoreMetrics(telemetry)
+        stored = StoredResponses(self._responses, settings.max_request_bytes, store_metrics)
         self._jobs: JobRunner | None = None
         background: BackgroundResponses | None = None
         if self._responses is not None:
             self._jobs = job_runner(settings.stored_responses, self._responses, answering, stored)
             background = BackgroundResponses(
-                self._responses, self._jobs, answering, stored, settings.stored_responses.max_background_per_key
+                self._responses,
+                self._jobs,
+                answering,
+                stored,
+                max_unfinished=settings.stored_responses.max_background_per_key,
+                metrics=store_metrics,
             )
         add_services(
             self._server,

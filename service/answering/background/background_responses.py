@@ -32,6 +32,7 @@ from service.contract.responses.background import (
 )
 from service.contract.responses.stored_response import to_record, with_response
 from service.generation.errors import EngineClosed, InvalidRequest
+from service.observability.store_metrics import StoreMetrics
 from service.storage.responses.port import Job, JobKey, ResponseRecord, StoreFailed, StoreLimit, TooManyJobs
 from service.storage.responses.store_thread import StoreThread
 
@@ -52,9 +53,12 @@ class BackgroundResponses:
         runner: JobRunner,
         answering: Answering,
         stored: StoredResponses,
+        *,
         max_unfinished: int,
+        metrics: StoreMetrics,
     ) -> None:
         """`max_unfinished` limits the unfinished responses of a caller."""
+        self._metrics = metrics
         self._store = store
         self._runner = runner
         self._answering = answering
@@ -82,11 +86,14 @@ class BackgroundResponses:
                 lambda store: store.jobs.add(job, self._max_unfinished), lambda store: store.delete(*job.key)
             )
         except (TooManyJobs, StoreLimit) as limit:
+            self._metrics.on_rejected()
             raise TooManyInBackground(str(limit), self._max_unfinished) from limit
         except StoreFailed as error:
+            self._metrics.on_failed()
             raise _unavailable(error) from error
         self._runner.wake()
         if existing is None:
+            self._metrics.on_stored()
             return response
         if _given(existing.request) != _given(job.record.request):
             raise InvalidRequest("serving.request_id", "is the id of another request")

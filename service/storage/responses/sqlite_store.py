@@ -86,6 +86,17 @@ class SqliteStore(ResponseStore):
             self._file.empty_log()
         return num_purged
 
+    def delete_owner(self, owner: str) -> int:
+        """Delete everything of an owner and leave nothing of it in the files. Return the number of rows."""
+        with self._file.transaction() as execute:
+            num_deleted = sum(
+                execute(f"DELETE FROM {table} WHERE owner = ?", (owner,)).rowcount  # noqa: S608  constants
+                for table in ("responses", "conversations")
+            )
+        self._file.shrink()
+        self._file.empty_log()
+        return num_deleted
+
     def _purge(self, table: str, dated: str) -> int:
         """Delete the expired rows of a table, and return their number."""
         num_purged = 0

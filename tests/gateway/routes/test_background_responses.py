@@ -96,7 +96,9 @@ async def test_creation_returns_the_queued_response(gateway: Gateway, service: B
     assert answer.status_code == 200
     Response.model_validate(answer.json())
     assert (answer.json()["status"], answer.json()["background"]) == ("queued", True)
-    (request,) = service.received
+    await gateway.http.post("/v1/responses", json=BODY, headers={"idempotency-key": "k1"})
+    request, named = service.received
+    assert named.serving.request_id == "k1"
     assert (request.background, request.store, len(request.serving.request_id)) == (True, True, 32)
 
 

@@ -250,6 +250,12 @@ async def test_unfinished_responses_are_limited(tmp_path: Path) -> None:
         for each in created:
             await ended(run, each.id)
         assert (await create(run)).status == QUEUED
+        outcomes = {
+            each.labels["sluice_outcome"]: each.value
+            for each in run.telemetry.samples()
+            if each.name == "sluice_store_responses_total"
+        }
+    assert outcomes == {"stored": 3, "refused": 1}
 
 
 @pytest.mark.parametrize(

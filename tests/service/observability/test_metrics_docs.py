@@ -17,7 +17,8 @@ OF_PROCESSES = {
     "sluice_engine_process_open_files",
     "sluice_engine_process_threads",
 }
-ELSEWHERE = {"sluice_quota_refusals_total", "sluice_event_loop_tasks"}  # with limits, and with engine processes
+# With limits, with engine processes, and with a store.
+ELSEWHERE = {"sluice_quota_refusals_total", "sluice_event_loop_tasks", "sluice_store_responses_total"}
 
 
 @pytest.mark.slow

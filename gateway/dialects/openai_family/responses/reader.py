@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 from sluice.v1 import chat_pb2, response_pb2
@@ -14,6 +14,8 @@ from gateway.dialects.openai_family.responses.response_object import ResponseObj
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.translator import ParsedRequest
+
+_REQUEST_ID: Final = "idempotency-key"
 
 
 class ResponseReader:
@@ -33,7 +35,7 @@ class ResponseReader:
         if request.store:
             request.client_data = response.client_data()
         if request.background:  # a call that is repeated must not create a second one
-            request.serving.request_id = uuid.uuid4().hex
+            request.serving.request_id = http_request.headers.get(_REQUEST_ID) or uuid.uuid4().hex
         return ParsedRequest(
             request=request,
             stream=bool(body.stream),
