@@ -101,8 +101,8 @@ BLOCKS: dict[str, str | None] = {
     "fp8 in blocks": "f8.g32",
     "fp8 with one scale": "f8.g64",
     "fp8 by rows": "f8.g64",
-    "bitsandbytes of 4 bits": "nf4.g32",
-    "bitsandbytes, packed twice": "nf4.g32",
+    "bitsandbytes of 4 bits": "nf4.g64",
+    "bitsandbytes, packed twice": "nf4.g64",
 }
 
 
