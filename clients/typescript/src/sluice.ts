@@ -3,6 +3,7 @@ import { type Client, createClient, type Interceptor, type Transport } from "@co
 import { AdapterService } from "./gen/sluice/v1/adapter_pb.js";
 import { ChatService } from "./gen/sluice/v1/chat_pb.js";
 import { CompletionService } from "./gen/sluice/v1/completion_pb.js";
+import { ConversationService } from "./gen/sluice/v1/conversation_pb.js";
 import { EmbeddingService } from "./gen/sluice/v1/embedding_pb.js";
 import { EndpointService } from "./gen/sluice/v1/endpoint_pb.js";
 import { ModelService } from "./gen/sluice/v1/model_pb.js";
@@ -31,6 +32,7 @@ export interface Sluice {
   readonly chat: Client<typeof ChatService>;
   readonly completions: Client<typeof CompletionService>;
   readonly responses: Client<typeof ResponseService>;
+  readonly conversations: Client<typeof ConversationService>;
   readonly textGeneration: Client<typeof TextGenerationService>;
   readonly embeddings: Client<typeof EmbeddingService>;
   readonly ranks: Client<typeof RankService>;
@@ -48,6 +50,7 @@ export function over(transport: Transport): Sluice {
     chat: createClient(ChatService, transport),
     completions: createClient(CompletionService, transport),
     responses: createClient(ResponseService, transport),
+    conversations: createClient(ConversationService, transport),
     textGeneration: createClient(TextGenerationService, transport),
     embeddings: createClient(EmbeddingService, transport),
     ranks: createClient(RankService, transport),

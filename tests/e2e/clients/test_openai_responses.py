@@ -107,7 +107,7 @@ def test_response_has_logprobs_and_incomplete_reason(client: Any) -> None:
     [
         ({"temperature": 3}, openai.BadRequestError, "temperature"),
         ({"input": []}, openai.BadRequestError, "input"),
-        ({"background": True}, openai.BadRequestError, "store"),
+        ({"background": True, "store": False}, openai.BadRequestError, "background"),
         ({"previous_response_id": "resp_1"}, openai.NotFoundError, "previous_response_id"),
         ({"tools": [{"type": "web_search"}]}, openai.BadRequestError, "tools.0.type"),
         ({"input": [{"type": "function_call_output", "call_id": "x", "output": ""}]}, openai.BadRequestError,

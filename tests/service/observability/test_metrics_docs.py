@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from sluice.v1 import serving_pb2
 
 from service.observability.vllm_names import TABLE
-from tests.service.fakes import request, running
+from tests.service.fakes import request, rest_of, running
 
 DOCS = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
 OWN = re.compile(r"(sluice|gen_ai|rpc)_|process_thread_count")
@@ -26,8 +27,10 @@ async def test_documented_metrics_equal_the_services() -> None:
     """The table has each metric's type and its name in Prometheus."""
     section = DOCS.split("## Service metrics")[1].split("\n## ")[0]
     documented = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", section, re.MULTILINE))
+    apart = serving_pb2.ServingOptions(separate_tokens=True)  # the time between tokens is measured between outputs
     async with running() as run:
-        await run.chat.Chat(request())
+        async for _ in rest_of(run.chat.StreamChat(request(serving=apart))):
+            pass
         families = {
             f"{family.name}_total" if family.type == "counter" else family.name: family.type
             for family in run.telemetry.registry.collect()
