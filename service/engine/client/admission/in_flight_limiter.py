@@ -19,7 +19,8 @@ _FULL_SHARE = 0.75  # of the limit: with more requests in flight on average, the
 _RATE_HALF_LIFE_S = 3.0
 _SPEED_HALF_LIFE_S = 600.0
 _MEMORY = 0.95  # weight of earlier answers in the mean work
-_LONE_MEMORY = 0.8  # weight of earlier lone answers in the speed
+_LONE_MEMORY = 0.8  # weight of earlier answers in the speed, after one that ran alone,
+_SHARED_MEMORY = 0.95  # and after a faster one that did not
 
 
 class InFlightLimiter:
@@ -28,7 +29,7 @@ class InFlightLimiter:
     A measurement changes only while newer ones can replace it: the rate while about as many requests are in flight as
     the limit allows, the speed while there are fewer. So no load changes what another one has shown, however long it
     lasts. Both are means, since the highest values that were ever measured suit no later load. An answer that is
-    faster than the lone ones raises the speed, even if others were in flight.
+    faster than the lone ones raises the speed a little, even if others were in flight.
     """
 
     def __init__(self, max_running: int, slowdown: float) -> None:
@@ -52,9 +53,11 @@ class InFlightLimiter:
             self._mean_work = _MEMORY * (self._mean_work or work) + (1 - _MEMORY) * work
             speed = work / duration_s
             is_alone = self._last - duration_s >= self._shared_at
-            if is_alone and self._speed:
-                speed = _LONE_MEMORY * self._speed + (1 - _LONE_MEMORY) * speed
-            self._speed = speed if is_alone else max(self._speed, speed)
+            if not self._speed:
+                self._speed = speed
+            elif is_alone or speed > self._speed:
+                memory = _LONE_MEMORY if is_alone else _SHARED_MEMORY
+                self._speed = memory * self._speed + (1 - memory) * speed
 
     def record_step(self, now: float, num_open: int, work: float) -> None:
         """Record, after a step, the number of open requests, and the work for all of them since the start."""

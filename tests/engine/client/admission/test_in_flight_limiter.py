@@ -92,6 +92,19 @@ def test_a_load_leaves_the_limit_of_the_next(seed: int, num_in_flight: int | Non
     assert abs(after.sustained - before.sustained) <= 1
 
 
+def test_a_single_fast_answer_hardly_changes_the_limit() -> None:
+    """Whether it ran alone or not: on a shared machine some answers are twice as fast as the others."""
+    limiter = InFlightLimiter(SLOTS, SLOWDOWN)
+    for second in range(60):
+        limiter.record_step(float(second), 1 if second < 30 else SLOTS, 1000.0 * second)
+        if second < 30:
+            limiter.record_answer(100, 1.0)
+    limiter.record_answer(100, 0.5)
+    limit = limiter.limit(2.0, is_overloaded=False)
+    assert limit is not None
+    assert 27 <= limit.sustained <= 30
+
+
 def test_an_infinite_wait() -> None:
     """The limit is finite even if requests may wait for ever."""
     limiter = InFlightLimiter(SLOTS, SLOWDOWN)
