@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.routes.dialects.surfaces import OPERATIONS
-from tests.e2e.stack import ROOT, Stack
+from tests.e2e.stack import ROOT, Stack, started
 
 PROGRAM = ROOT / ".venvs/schemathesis/bin/schemathesis"
 CONFIG = ROOT / "tests/e2e/hostile/schemathesis.toml"
@@ -18,15 +18,9 @@ TWINS = r"^/models/|^/serving-endpoints/(responses|\{name\})|^/openai/|/versions
 
 @pytest.fixture(scope="module")
 def short_stack() -> Iterator[Stack]:
-    """The product with a short context, since a valid request may ask for 128 answers up to the context's end."""
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("SLUICE_SERVICE_ENGINE__MAX_MODEL_LEN", "64")
-        stack = Stack()
-    try:
-        stack.wait_for("sluice is ready.")
+    """The product with a store, and a short context, since a valid request may ask for 128 answers up to its end."""
+    with started("--store-responses", environment={"SLUICE_SERVICE_ENGINE__MAX_MODEL_LEN": "64"}) as stack:
         yield stack
-    finally:
-        assert stack.stop() == 0, stack.output
 
 
 @pytest.mark.long
