@@ -13,7 +13,7 @@ from sluice.v1 import response_pb2, stored_response_pb2
 
 from service.answering.background.caller_snapshot import to_bytes
 from service.answering.background.job_runner import JobRunner
-from service.answering.errors import ResponseNotFound, StoreUnavailable, TooManyInBackground
+from service.answering.errors import ResponseNotFound, StoreFull, StoreUnavailable, TooManyInBackground
 from service.answering.generation import Answering
 from service.answering.kind import continuing
 from service.answering.stored_responses import StoredResponses
@@ -68,7 +68,7 @@ class BackgroundResponses:
     async def create(self, request: response_pb2.CreateResponseRequest, context: Timed) -> Response:
         """Store a request that passes all checks of `Answering.stream`, and return the queued response.
 
-        Raise their errors, TooManyInBackground or StoreUnavailable.
+        Raise their errors, TooManyInBackground, StoreFull or StoreUnavailable.
         """
         caller = current_caller()
         separated = response_pb2.CreateResponseRequest()
@@ -85,9 +85,12 @@ class BackgroundResponses:
             existing = await self._store.run(
                 lambda store: store.jobs.add(job, self._max_unfinished), lambda store: store.delete(*job.key)
             )
-        except (TooManyJobs, StoreLimit) as limit:
+        except TooManyJobs as limit:
             self._metrics.on_rejected()
             raise TooManyInBackground(str(limit), self._max_unfinished) from limit
+        except StoreLimit as limit:
+            self._metrics.on_rejected()
+            raise StoreFull(str(limit)) from limit
         except StoreFailed as error:
             self._metrics.on_failed()
             raise _unavailable(error) from error

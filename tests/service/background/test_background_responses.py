@@ -3,86 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from pathlib import Path
 from typing import Any
 
 import grpc
-import pytest
-from sluice.v1 import error_pb2, response_event_pb2, response_item_pb2, stored_response_pb2
+from sluice.v1 import error_pb2, stored_response_pb2
 
 from tests.engine.fakes import until
-from tests.service.auth.key_files import write
-from tests.service.fakes import ENDLESS, Running, ScriptedRunner, rejection_of, running
+from tests.service.background.background_calls import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    QUEUED,
+    cancel,
+    comparable,
+    create,
+    ended,
+    follow,
+    get,
+    in_background,
+    kinds_of,
+    storing,
+    text_of,
+)
+from tests.service.fakes import ENDLESS, ScriptedRunner, rejection_of, running
 from tests.service.servicers.test_response import message_item, response_request, stub_of
-from tests.waiting import GUARD_S
-
-Code = grpc.StatusCode
-Event = response_event_pb2.StreamResponseResponse
-Response = response_item_pb2.Response
-QUEUED = response_item_pb2.RESPONSE_STATUS_QUEUED
-IN_PROGRESS = response_item_pb2.RESPONSE_STATUS_IN_PROGRESS
-COMPLETED = response_item_pb2.RESPONSE_STATUS_COMPLETED
-FAILED = response_item_pb2.RESPONSE_STATUS_FAILED
-CANCELLED = response_item_pb2.RESPONSE_STATUS_CANCELLED
-
-
-def storing(folder: Path, **settings: Any) -> dict[str, Any]:
-    """Return settings of a service that stores responses in a folder, and takes over jobs quickly."""
-    chosen = {"file": folder / "responses.sqlite3", "timeout_s": GUARD_S, "lease_s": 0.3, **settings}
-    return {"stored_responses": chosen}
-
-
-def in_background(**fields: Any) -> Any:
-    return response_request(**{"store": True, "background": True, **fields})
-
-
-async def get(run: Running, response_id: str) -> Response:
-    found = await stub_of(run).GetResponse(stored_response_pb2.GetResponseRequest(id=response_id))
-    response: Response = found.response
-    return response
-
-
-async def ended(run: Running, response_id: str) -> Response:
-    """Return a response as soon as it has ended."""
-    async with asyncio.timeout(GUARD_S):
-        while (response := await get(run, response_id)).status in {QUEUED, IN_PROGRESS}:  # noqa: ASYNC110  as clients do
-            await asyncio.sleep(0.01)  # a client polls
-    return response
-
-
-async def follow(run: Running, response_id: str, after: int | None = None) -> list[Event]:
-    request = stored_response_pb2.FollowResponseRequest(id=response_id, starting_after=after)
-    return [event async for event in stub_of(run).FollowResponse(request)]
-
-
-async def create(run: Running, **fields: Any) -> Response:
-    response: Response = (await stub_of(run).CreateResponse(in_background(**fields))).response
-    return response
-
-
-async def cancel(run: Running, response_id: str) -> Response:
-    answer = await stub_of(run).CancelResponse(stored_response_pb2.CancelResponseRequest(id=response_id))
-    response: Response = answer.response
-    return response
-
-
-def text_of(response: Response) -> str:
-    return response.output[0].message.content[0].text
-
-
-def kinds_of(events: list[Event]) -> list[str]:
-    return [event.WhichOneof("event") or "" for event in events]
-
-
-def comparable(events: list[Event]) -> list[str]:
-    """Return events without what two answers to one request differ in: ids, times, and tokens found in the cache."""
-    texts = []
-    for event in events:
-        response_id = events[0].created.response.id
-        text = re.sub(r"\s*((created|completed) \{(\s+(seconds|nanos): \d+)+\s+\}|cached_tokens: \d+)", "", str(event))
-        texts.append(text.replace(response_id, "ID"))
-    return texts
 
 
 async def test_response_is_queued_then_completed(tmp_path: Path) -> None:
@@ -236,75 +181,3 @@ async def test_request_with_the_same_id_gets_the_same_response(tmp_path: Path) -
         rejection = await rejection_of(stub_of(run).CreateResponse(in_background(input=[message_item("x")], **named)))
         assert [field for field, _ in rejection.fields] == ["serving.request_id"]
         assert (await create(run)).id != first.id
-
-
-async def test_unfinished_responses_are_limited(tmp_path: Path) -> None:
-    """A key has at most its number of unfinished responses; the rejection names the limit."""
-    runner = ScriptedRunner("hello")
-    async with running(runner, **storing(tmp_path, max_background_per_key=2)) as run:
-        with runner.paused():
-            created = [await create(run) for _ in range(2)]
-            rejection = await rejection_of(stub_of(run).CreateResponse(in_background()))
-            assert (rejection.code, rejection.info.metadata["limit"]) == (Code.RESOURCE_EXHAUSTED, "2")
-            assert "the limit is 2" in rejection.text
-        for each in created:
-            await ended(run, each.id)
-        assert (await create(run)).status == QUEUED
-        outcomes = {
-            each.labels["sluice_outcome"]: each.value
-            for each in run.telemetry.samples()
-            if each.name == "sluice_store_responses_total"
-        }
-    assert outcomes == {"stored": 3, "refused": 1}
-
-
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({"store": False}, "INVALID_FIELD"),
-        ({"input": [message_item("long " * 100)]}, "PROMPT_TOO_LONG"),
-        ({"model": "unknown"}, "MODEL_NOT_FOUND"),
-        ({"previousResponseId": "1"}, "RESPONSE_NOT_FOUND"),
-    ],
-)
-async def test_invalid_request_is_rejected_immediately(tmp_path: Path, fields: dict[str, Any], reason: str) -> None:
-    """A request that would be rejected in the foreground is not queued."""
-    async with running(**storing(tmp_path)) as run:
-        rejection = await rejection_of(stub_of(run).CreateResponse(in_background(**fields)))
-    assert rejection.info.reason == reason
-
-
-async def test_model_without_reproducible_tokens_is_rejected(tmp_path: Path) -> None:
-    """A response that could not be generated again is not accepted."""
-    async with running(supports_resume=False, **storing(tmp_path)) as run:
-        rejection = await rejection_of(stub_of(run).CreateResponse(in_background()))
-    assert (rejection.code, rejection.info.reason) == (Code.INVALID_ARGUMENT, "UNSUPPORTED_FEATURE")
-
-
-async def test_responses_of_the_foreground_are_not_followed(tmp_path: Path) -> None:
-    """A stored response that was not created in the background has no events, and can't be cancelled."""
-    async with running(**storing(tmp_path)) as run:
-        created = await create(run, background=False)
-        for call in (
-            stub_of(run).FollowResponse(stored_response_pb2.FollowResponseRequest(id=created.id)),
-            stub_of(run).CancelResponse(stored_response_pb2.CancelResponseRequest(id=created.id)),
-        ):
-            rejection = await rejection_of(call)
-            assert (rejection.code, [field for field, _ in rejection.fields]) == (Code.INVALID_ARGUMENT, ["id"])
-
-
-async def test_another_key_finds_no_response(tmp_path: Path) -> None:
-    """Another key neither follows nor cancels a response."""
-    keys = write(tmp_path / "keys.yaml", a={}, b={})
-    settings = storing(tmp_path) | {"auth": {"keys_file": tmp_path / "keys.yaml"}}
-    calls = {key: {"metadata": (("authorization", f"Bearer {secret}"),)} for key, secret in keys.items()}
-    async with running(**settings) as run:
-        created = (await stub_of(run).CreateResponse(in_background(), **calls["a"])).response
-        for call in (
-            stub_of(run).FollowResponse(stored_response_pb2.FollowResponseRequest(id=created.id), **calls["b"]),
-            stub_of(run).CancelResponse(stored_response_pb2.CancelResponseRequest(id=created.id), **calls["b"]),
-        ):
-            assert (await rejection_of(call)).info.reason == "RESPONSE_NOT_FOUND"
-        request = stored_response_pb2.FollowResponseRequest(id=created.id)
-        *_, last = [event async for event in stub_of(run).FollowResponse(request, **calls["a"])]
-    assert text_of(last.completed.response) == "hello"
