@@ -16,9 +16,9 @@ from gateway.dialects.openai.conversation import (
     NewItemsBody,
 )
 from gateway.dialects.openai_family.answers.stored import InputItemsAnswer
-from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.http.offload import offload
+from gateway.routes.dialects.stored_content import PAGE, call_service
 from gateway.routes.handling.handler import Change, Lookup
 from gateway.routes.surface.operation import Body, Operation, Parameter
 from gateway.routes.upstream.upstream import Upstream
@@ -26,14 +26,7 @@ from gateway.upstream.client import Caller
 
 _ID: Final = Parameter(conversation.CONVERSATION, "path", "The id of a conversation.", "conv_0af3")
 _ITEM: Final = Parameter(conversation.ITEM, "path", "The id of an item.", "msg_0af3_in0")
-_PAGE: Final = (
-    _ID,
-    Parameter("limit", "query", "How many items; 20 by default.", "20",
-              schema={"type": "integer", "minimum": 1, "maximum": 100}),
-    Parameter("order", "query", "`desc`, the default, for the last item first, or `asc`.", "asc",
-              schema={"type": "string", "enum": ["asc", "desc"]}),
-    Parameter("after", "query", "The id of the last item of the previous page.", "msg_0af3_in0"),
-)  # fmt: skip
+_PAGE: Final = (_ID, *PAGE)
 _MESSAGE: Final = {"role": "user", "content": "Hello!"}
 _NEW: Final = Body(NewConversationBody, {"items": [_MESSAGE], "metadata": {"topic": "greetings"}}, ConversationAnswer)
 _CHANGED: Final = Body(ConversationBody, {"metadata": {"topic": "greetings"}}, ConversationAnswer)
@@ -66,11 +59,7 @@ async def _delete_item(upstream: Upstream, http_request: HttpRequest, caller: Ca
 
 
 async def _call(upstream: Upstream, request: Message, caller: Caller) -> Any:
-    """Return the service's reply. Raise Failure with the caller's names."""
-    try:
-        return await upstream.client.call(request, caller)
-    except Failure as failure:
-        raise failure.renamed(conversation.caller_name) from None
+    return await call_service(upstream, request, caller, conversation.caller_name)
 
 
 def conversations(base: str) -> tuple[Operation, ...]:

@@ -10,9 +10,9 @@ from gateway.dialects.openai.response import OpenAIFollowTranslator
 from gateway.dialects.openai_family.answers.answer import ResponseAnswer
 from gateway.dialects.openai_family.answers.stored import DeletedResponseAnswer, InputItemsAnswer
 from gateway.dialects.openai_family.responses import stored
-from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.http.offload import offload
+from gateway.routes.dialects.stored_content import PAGE, call_service
 from gateway.routes.handling.handler import Action, Lookup, LookupOrStream
 from gateway.routes.surface.operation import Operation, Parameter
 from gateway.routes.upstream.upstream import Upstream
@@ -26,14 +26,7 @@ _EVENTS: Final = (
     Parameter("starting_after", "query", "The number of the last event that the client has; needs `stream=true`.", "7",
               schema={"type": "integer", "minimum": 0}),
 )  # fmt: skip
-_PAGE: Final = (
-    _ID,
-    Parameter("limit", "query", "How many items; 20 by default.", "20",
-              schema={"type": "integer", "minimum": 1, "maximum": 100}),
-    Parameter("order", "query", "`desc`, the default, for the last item first, or `asc`.", "asc",
-              schema={"type": "string", "enum": ["asc", "desc"]}),
-    Parameter("after", "query", "The id of the last item of the previous page.", "msg_0af3_in0"),
-)  # fmt: skip
+_PAGE: Final = (_ID, *PAGE)
 
 
 async def _get(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
@@ -58,11 +51,7 @@ async def _list(upstream: Upstream, http_request: HttpRequest, caller: Caller) -
 
 
 async def _call(upstream: Upstream, request: Message, caller: Caller) -> Any:
-    """Return the service's reply. Raise Failure with the caller's names."""
-    try:
-        return await upstream.client.call(request, caller)
-    except Failure as failure:
-        raise failure.renamed(stored.caller_name) from None
+    return await call_service(upstream, request, caller, stored.caller_name)
 
 
 def stored_responses(base: str) -> tuple[Operation, ...]:
