@@ -28,6 +28,7 @@ from service.generation.errors import EngineError, ModelLoadError, SequenceError
 from service.generation.formats.constraint import Constraint
 from service.generation.requests.embedding import TokenIds, Vector
 from tests.engine.byte_tokenizer import END, ByteTokenizer
+from tests.engine.fake_constraint import FakeConstraint
 from tests.engine.fakes import config_of
 from tests.engine.paged_runner import PagedRunner, say, sum_rule
 from tests.engine.vectors import vector_of
@@ -175,30 +176,15 @@ class Script:
             time.sleep(0.001)
 
 
-class Letters:
+class Letters(FakeConstraint):
     """A constraint that allows a text of these letters, of any length."""
-
-    is_free = False
 
     def __init__(self, letters: str) -> None:
         self.letters = letters.encode()
 
-    def fill_mask(self, mask: Any) -> None: ...
-
     def accept(self, token_id: int) -> None:
         if token_id not in self.letters:
             raise ValueError("not one of the letters")
-
-    def shortest(self) -> None: ...
-
-    def replace_token(self, token_id: int, num_left: int) -> int:
-        return token_id
-
-    def is_finished(self) -> bool:
-        return False
-
-    def forced_tokens(self) -> list[int]:
-        return []
 
     def fork(self) -> Letters:
         return Letters(self.letters.decode())

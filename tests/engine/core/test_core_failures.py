@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.step import Step
 from service.generation.errors import ConstraintFailed, SequenceError
+from tests.engine.fake_constraint import FakeConstraint
 from tests.engine.fakes import Bench, request
 from tests.engine.paged_runner import PagedRunner, sums
 
@@ -39,29 +38,11 @@ def test_core_drops_a_sibling_s_result_of_the_step_that_failed() -> None:
     bench.assert_idle()
 
 
-class RejectingConstraint:
+class RejectingConstraint(FakeConstraint):
     """A constraint that rejects every token."""
-
-    is_free = False
-
-    def fill_mask(self, mask: Any) -> None: ...
 
     def accept(self, token_id: int) -> None:
         raise ValueError("no")
-
-    def shortest(self) -> None: ...
-
-    def replace_token(self, token_id: int, num_left: int) -> int:
-        return token_id
-
-    def is_finished(self) -> bool:
-        return False
-
-    def forced_tokens(self) -> list[int]:
-        return []
-
-    def fork(self) -> RejectingConstraint:
-        return self
 
 
 def test_core_fails_a_request_whose_constraint_raises() -> None:

@@ -26,6 +26,7 @@ from service.generation.outputs.output import FinishReason, GenerationOutput
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 from tests.engine.byte_tokenizer import END, ByteTokenizer
+from tests.engine.fake_constraint import FakeConstraint
 from tests.engine.fakes import config_of
 from tests.engine.paged_runner import PagedRunner
 
@@ -64,10 +65,8 @@ class SamplingRunner(PagedRunner):
         return digest
 
 
-class AlternatingConstraint:
+class AlternatingConstraint(FakeConstraint):
     """Allows vowels and consonants in turn. It ends after `limit` tokens, or fails there."""
-
-    is_free = False
 
     def __init__(self, limit: int, *, fails: bool, num_accepted: int = 0) -> None:
         self.limit, self.fails, self.num_accepted = limit, fails, num_accepted
@@ -83,16 +82,8 @@ class AlternatingConstraint:
         assert token_id in (b"bcdfgh" if self.num_accepted % 2 else b"aeiou")
         self.num_accepted += 1
 
-    def shortest(self) -> None: ...
-
-    def replace_token(self, token_id: int, num_left: int) -> int:
-        return token_id
-
     def is_finished(self) -> bool:
         return not self.fails and self.num_accepted >= self.limit
-
-    def forced_tokens(self) -> list[int]:
-        return []
 
     def fork(self) -> AlternatingConstraint:
         return AlternatingConstraint(self.limit, fails=self.fails, num_accepted=self.num_accepted)

@@ -22,6 +22,7 @@ from service.generation.outputs.output import GenerationOutput
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 from tests.engine.driving import drive
+from tests.engine.fake_constraint import FakeConstraint
 from tests.engine.fakes import group_of
 from tests.engine.tiny_models import MAX_POSITIONS, save, spec, tokens
 
@@ -157,29 +158,11 @@ def test_logprobs_come_with_every_token(model: tuple[Any, Path]) -> None:
         assert len(logprob.top) == 3
 
 
-class Stuck:
+class Stuck(FakeConstraint):
     """A constraint that allows nothing."""
-
-    is_free = False
 
     def fill_mask(self, mask: Any) -> None:
         mask[:] = 0
-
-    def accept(self, token_id: int) -> None: ...
-
-    def shortest(self) -> None: ...
-
-    def replace_token(self, token_id: int, num_left: int) -> int:
-        return token_id
-
-    def is_finished(self) -> bool:
-        return False
-
-    def forced_tokens(self) -> list[int]:
-        return []
-
-    def fork(self) -> Stuck:
-        return self
 
 
 def test_stuck_constraint_ends_its_request_only(model: tuple[Any, Path], alone: list[list[int]]) -> None:

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from tests.engine.fake_constraint import FakeConstraint
+
 
 class Panic(BaseException):
     """The kind of exception that Rust's panics become in Python."""
 
 
-class Only:
+class Only(FakeConstraint):
     """A constraint that allows some tokens, or fails."""
-
-    is_free = False
 
     def __init__(self, *allowed: int, fails: type[BaseException] | None = None) -> None:
         self.allowed, self.fails = allowed, fails
@@ -25,19 +25,3 @@ class Only:
         bits = np.zeros(32 * len(mask), dtype=np.uint8)
         bits[list(self.allowed)] = 1
         mask[:] = np.packbits(bits, bitorder="little").view(np.int32)
-
-    def accept(self, token_id: int) -> None: ...
-
-    def shortest(self) -> None: ...
-
-    def replace_token(self, token_id: int, num_left: int) -> int:
-        return token_id
-
-    def is_finished(self) -> bool:
-        return False
-
-    def forced_tokens(self) -> list[int]:
-        return []
-
-    def fork(self) -> Only:
-        return self

@@ -14,13 +14,12 @@ from service.generation.outputs.output import FinishReason, GenerationOutput, Ti
 from service.generation.requests.parameters import LogprobsOptions, StopParams
 from service.generation.requests.request import GenerationRequest
 from tests.engine.byte_tokenizer import CONTROL, END
+from tests.engine.fake_constraint import FakeConstraint
 from tests.engine.fakes import group_of, request
 
 
-class OneWord:
+class OneWord(FakeConstraint):
     """A constraint that allows the bytes of one word, and then nothing."""
-
-    is_free = False
 
     def __init__(self, word: bytes) -> None:
         self.rest = word
@@ -33,16 +32,8 @@ class OneWord:
             raise ValueError("not in the grammar")
         self.rest = self.rest[1:]
 
-    def shortest(self) -> None: ...
-
-    def replace_token(self, token_id: int, num_left: int) -> int:
-        return token_id
-
     def is_finished(self) -> bool:
         return not self.rest
-
-    def forced_tokens(self) -> list[int]:
-        return []
 
     def fork(self) -> Self:
         return type(self)(self.rest)
