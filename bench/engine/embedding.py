@@ -10,6 +10,7 @@ the base shapes are random, and the tokenizer is MiniLM's. Prints the medians of
 milliseconds of CPU time per text, on which other work of the machine has less influence. A ratio above 1 means that
 sluice is faster with weights of the same type.
 """
+# ruff: noqa: PLC0415 - each process imports only what it measures, and the interpreters have different libraries
 
 from __future__ import annotations
 
@@ -84,7 +85,7 @@ def _compare(name: str, folder: Path, options: argparse.Namespace) -> None:
 
 def _folder_of(name: str, scratch: Path) -> Path:
     """Return the folder of a model, a copy of MiniLM or random weights of a shape."""
-    from service.settings.bundled_models import embedding_folder  # noqa: PLC0415  not in the other interpreter
+    from service.settings.bundled_models import embedding_folder
 
     bundled = embedding_folder()
     if bundled is None:
@@ -92,10 +93,10 @@ def _folder_of(name: str, scratch: Path) -> Path:
     folder = scratch / name
     shutil.copytree(bundled, folder)
     if name in _SHAPES:
-        import transformers  # noqa: PLC0415  it takes seconds
+        import transformers
 
         config = transformers.AutoConfig.for_model(**_SHAPES[name])
-        transformers.AutoModel.from_config(config).save_pretrained(folder)  # type: ignore[no-untyped-call]
+        transformers.AutoModel.from_config(config).save_pretrained(folder)  # type: ignore[no-untyped-call]  # transformers has no types for it
     return folder
 
 
@@ -137,11 +138,11 @@ def _text(length: int) -> str:
 
 
 async def _sluice(folder: Path, weight_type: Any, threads: int) -> dict[str, tuple[float, float]]:
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
-    from service.engine.building.engines import build_encoder  # noqa: PLC0415
-    from service.engine.interface.config import EngineConfig  # noqa: PLC0415
-    from service.generation.requests.embedding import EmbeddingRequest  # noqa: PLC0415
+    from service.engine.building.engines import build_encoder
+    from service.engine.interface.config import EngineConfig
+    from service.generation.requests.embedding import EmbeddingRequest
 
     is_quantized = weight_type in {"int8", "int4"}
     config = EngineConfig(
@@ -172,8 +173,8 @@ async def _sluice(folder: Path, weight_type: Any, threads: int) -> dict[str, tup
 
 
 def _sentence_transformers(folder: str, threads: int) -> Any:
-    import torch  # noqa: PLC0415
-    from sentence_transformers import SentenceTransformer  # type: ignore[import-not-found]  # noqa: PLC0415
+    import torch
+    from sentence_transformers import SentenceTransformer  # type: ignore[import-not-found]  # in another interpreter
 
     torch.set_num_threads(threads)
     model = SentenceTransformer(folder, device="cpu")
@@ -181,7 +182,7 @@ def _sentence_transformers(folder: str, threads: int) -> Any:
 
 
 def _openvino(folder: str, kind: str, threads: int) -> Any:
-    import openvino_genai  # type: ignore[import-not-found]  # noqa: PLC0415
+    import openvino_genai  # type: ignore[import-not-found]  # in another interpreter
 
     config = openvino_genai.TextEmbeddingPipeline.Config()
     config.pooling_type = openvino_genai.TextEmbeddingPipeline.PoolingType.MEAN
@@ -198,10 +199,10 @@ def _openvino(folder: str, kind: str, threads: int) -> Any:
 
 def _convert(folder: Path) -> None:
     """Convert a model and its tokenizer to OpenVINO's format, in a folder within its own."""
-    import openvino  # type: ignore[import-not-found]  # noqa: PLC0415
-    import torch  # noqa: PLC0415
-    from openvino_tokenizers import convert_tokenizer  # type: ignore[import-not-found]  # noqa: PLC0415
-    from transformers import AutoModel, AutoTokenizer  # noqa: PLC0415
+    import openvino  # type: ignore[import-not-found]  # in another interpreter
+    import torch
+    from openvino_tokenizers import convert_tokenizer  # type: ignore[import-not-found]  # in another interpreter
+    from transformers import AutoModel, AutoTokenizer
 
     class States(torch.nn.Module):
         def __init__(self) -> None:
