@@ -1,5 +1,6 @@
-// One instruction set: the step's templates, compiled with the flags of the set. Templates of the standard library must
-// not be used here, since the linker would keep one copy of them for all sets.
+// One instruction set: its functions, compiled with the flags of the set, as are run_numbers.cpp, run_codes.cpp and
+// run_packed.cpp, which compile at the same time. Templates of the standard library must not be used in these files,
+// since the linker would keep one copy of them for all sets.
 #include "kernels/set.h"
 
 #include "kernels/sampling.h"
@@ -8,18 +9,20 @@
 namespace sluice {
 namespace SLUICE_SET {
 
+void run_numbers(const Step& step, int thread);
+void run_codes(const Step& step, int thread);
+void run_packed(const Step& step, int thread);
+
 void run_step(const Step& step, int thread) {
   switch (step.weights->type) {
     case Type::Float32:
-      return run<Float32Format, Float32Format>(step, thread);
     case Type::BFloat16:
-      return run<BFloat16Format, BFloat16Format>(step, thread);
+      return run_numbers(step, thread);
     case Type::Int8:
-      return run<Int8Format, Int8Format>(step, thread);
     case Type::Int4:
-      return run<Int4Format, Int8Format>(step, thread);
+      return run_codes(step, thread);
     case Type::Packed:
-      return run<PackedFormat, PackedFormat>(step, thread);
+      return run_packed(step, thread);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/formats.h"
+#include "types.h"
 
 namespace sluice {
 namespace SLUICE_SET {
