@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/registers/activation.h"
-#include "kernels/router.h"
+#include "kernels/experts/router.h"
 #include "kernels/thread.h"
 #include "layers/experts.h"
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "kernels/registers/activation.h"
-#include "kernels/scan.h"
+#include "kernels/recurrent/scan.h"
 #include "kernels/thread.h"
 
 namespace sluice {
