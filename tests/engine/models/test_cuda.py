@@ -17,8 +17,8 @@ from service.engine.models.attention.paged_inputs import PagedInputs
 from service.engine.models.attention.scores import Scores
 from service.engine.models.attention.varlen import VarlenPlan
 from tests.engine.accelerator_double import REFERENCE
-from tests.engine.engines.test_build import write_tokenizer
-from tests.engine.tiny_models import Part, batch_of, config, random_model, tokens
+from tests.engine.building.test_build import write_tokenizer
+from tests.engine.folders.tiny_models import Part, batch_of, config, random_model, tokens
 
 pytestmark = pytest.mark.cuda
 PAGE = 256

@@ -13,7 +13,7 @@ from service.engine.interface.messages import Abort
 from service.generation.formats.constraint import Constraint, Grammar
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
-from tests.engine.tiny_models import tokens
+from tests.engine.folders.tiny_models import tokens
 from tests.native.stepped_engine import SAID, Engine
 
 GRAMMARS = (r"start: /[a-z]{3,9}( [a-z]{2,8}){2,5}/", 'start: "[" /[0-9]+/ ("," /[0-9]+/)~3..9 "]"')

@@ -11,7 +11,7 @@ import pytest
 from process.lifetime.exit import shortage
 from tests.waiting import GUARD_S
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize(

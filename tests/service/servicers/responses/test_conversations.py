@@ -13,8 +13,8 @@ from sluice.v1 import conversation_pb2, conversation_pb2_grpc, response_item_pb2
 from tests.service.auth.key_files import write
 from tests.service.background.background_calls import ended
 from tests.service.fakes import Rejection, Running, ScriptedRunner, rejection_of, running
-from tests.service.servicers.test_response import message_item, response_request, stub_of
-from tests.service.servicers.test_stored_responses import by, storing
+from tests.service.servicers.responses.test_response import message_item, response_request, stub_of
+from tests.service.servicers.responses.test_stored_responses import by, storing
 
 Code = grpc.StatusCode
 Conversation = conversation_pb2.Conversation

@@ -17,7 +17,7 @@ from tests.models.families import model_of, some_tokens
 from tests.models.made import made
 from tests.models.shapes import small
 from tests.native.decoders import Sequence, native, native_plan, step
-from tests.native.test_families import BLOCKS
+from tests.native.families.test_families import BLOCKS
 
 MANY_HEADS = "deepseek_v3, groups"  # more heads than one thread computes together
 PARTS = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj")

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.engine.tiny_models import reference, reload
+from tests.engine.folders.tiny_models import reference, reload
 
 # Fields of LoraConfig: the modules that an adapter changes, and how it is scaled.
 SHAPES: dict[str, dict[str, Any]] = {

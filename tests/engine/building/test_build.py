@@ -22,7 +22,7 @@ from service.generation.errors import ModelLoadError
 from service.generation.requests.parameters import SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import read
-from tests.engine.tiny_models import MAX_POSITIONS, VOCAB_SIZE, save
+from tests.engine.folders.tiny_models import MAX_POSITIONS, VOCAB_SIZE, save
 
 SMALL = EngineConfig(num_blocks=32, max_batch_sequences=4, worker="thread")
 

@@ -13,7 +13,7 @@ from tests.waiting import GUARD_S
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 BARE = {name: value for name, value in os.environ.items() if not name.upper().startswith("SLUICE_")}
 FAMILY = {
     "SLUICE_ENVOY_PORT": "8080",

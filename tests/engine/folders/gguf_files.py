@@ -9,7 +9,7 @@ from typing import Any
 import gguf
 import numpy as np
 
-from tests.engine.tiny_models import config
+from tests.engine.folders.tiny_models import config
 
 VOCABULARY = ["<|end|>", *[chr(code) for code in range(33, 127)], "Ġ", "th", "the", "Ġt", "Ċ", "ought"]
 MERGES = ["t h", "th e", "Ġ t"]

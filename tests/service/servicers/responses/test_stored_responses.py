@@ -14,7 +14,7 @@ from sluice.v1 import response_item_pb2, response_pb2, stored_response_pb2
 from service.contract.responses.stored_response import to_record
 from tests.service.auth.key_files import write
 from tests.service.fakes import Rejection, Running, ScriptedRunner, rejection_of, running
-from tests.service.servicers.test_response import message_item, response_request, stub_of
+from tests.service.servicers.responses.test_response import message_item, response_request, stub_of
 from tests.waiting import GUARD_S
 
 Code = grpc.StatusCode

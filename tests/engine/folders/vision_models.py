@@ -16,7 +16,7 @@ from transformers import AutoImageProcessor, Gemma3ForConditionalGeneration
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 
 from service.generation.prompts.image import PromptImage
-from tests.engine.tiny_models import tokens
+from tests.engine.folders.tiny_models import tokens
 
 VOCAB_SIZE = 120
 MAX_POSITIONS = 256
