@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from service.auth.errors import AuthError, ExpiredToken, InvalidToken
 from service.auth.grant import Grant
 from service.auth.settings import AuthSettings
-from service.auth.signers import Signers
+from service.auth.tokens.signers import Signers
 from service.generation.caller import Caller, Scope
 
 _REQUIRED = ("exp", "iss", "aud", "sub")

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from process.files.parse_error import parse_error_text
 from service.auth.grant import Grant, Name
-from service.auth.key import ID_PATTERN
+from service.auth.keys.key import ID_PATTERN
 
 _HEADER = "# Keys of sluice. `sluice keys` rewrites this file, without other comments. It holds no secret.\n"
 _FIELDS = (

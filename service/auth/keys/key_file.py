@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from process.files.replacement import replace_file
-from service.auth.key_entry import KeyEntry, KeysError, dump, load
+from service.auth.keys.key_entry import KeyEntry, KeysError, dump, load
 
 
 def read_keys(path: Path) -> list[KeyEntry]:

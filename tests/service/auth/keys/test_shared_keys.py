@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from service.auth.key_entry import KeysError
-from service.auth.key_location import keys_at
-from service.auth.shared_keys import NAME, SharedKeys
+from service.auth.keys.key_entry import KeysError
+from service.auth.keys.key_location import keys_at
+from service.auth.keys.shared_keys import NAME, SharedKeys
 from service.storage.shared_text import SharedText
 from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def keys(*words: str) -> subprocess.CompletedProcess[str]:

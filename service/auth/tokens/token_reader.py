@@ -14,8 +14,8 @@ from pathlib import Path
 
 from service.auth.errors import InvalidToken, SignersUnknown
 from service.auth.settings import AuthSettings
-from service.auth.signers import Signers, SignersError, is_url, read_signers
-from service.auth.token import UnknownSigner, read_token
+from service.auth.tokens.signers import Signers, SignersError, is_url, read_signers
+from service.auth.tokens.token import UnknownSigner, read_token
 from service.auth.watched_file import WatchedFile
 from service.generation.caller import Caller
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from service.auth.errors import DisabledKey, ExpiredKey, InvalidKey
-from service.auth.key import digest, id_of
-from service.auth.key_entry import KeyEntry
+from service.auth.keys.key import digest, id_of
+from service.auth.keys.key_entry import KeyEntry
 from service.generation.caller import Caller
 
 _UNKNOWN_DIGEST = "0" * 64  # compared with keys of unknown ids, so that these take as long as known ones

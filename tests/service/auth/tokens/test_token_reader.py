@@ -9,8 +9,8 @@ import pytest
 
 from service.auth.errors import ExpiredToken, InvalidToken, SignersUnknown
 from service.auth.settings import AuthSettings
-from service.auth.signers import SignersError, read_signers
-from service.auth.token_reader import TokenReader
+from service.auth.tokens.signers import SignersError, read_signers
+from service.auth.tokens.token_reader import TokenReader
 from tests.service.auth.issuers import AUTH, ISSUER, Signer, forged, key_set, site
 
 ONE = Signer("one")

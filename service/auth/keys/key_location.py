@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from service.auth.key_entry import KeyEntry, KeysError
-from service.auth.key_file import lock_keys, read_keys, write_keys
-from service.auth.shared_keys import NAME, SharedKeys
+from service.auth.keys.key_entry import KeyEntry, KeysError
+from service.auth.keys.key_file import lock_keys, read_keys, write_keys
+from service.auth.keys.shared_keys import NAME, SharedKeys
 from service.storage.shared_text import Outdated, SharedText
 
 Change: TypeAlias = Callable[[list[KeyEntry]], tuple[list[KeyEntry], KeyEntry]]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from service.auth.key_entry import KeysError, dump, load
-from service.auth.key_file import read_keys, reread_keys, write_keys
+from service.auth.keys.key_entry import KeysError, dump, load
+from service.auth.keys.key_file import read_keys, reread_keys, write_keys
 from service.auth.watched_file import WatchedFile
 from tests.service.auth.key_files import key_of
 

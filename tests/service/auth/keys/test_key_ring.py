@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from service.auth.errors import AuthError, DisabledKey, ExpiredKey, InvalidKey
-from service.auth.key import digest, id_of, new_id, new_key
-from service.auth.key_ring import KeyRing
+from service.auth.keys.key import digest, id_of, new_id, new_key
+from service.auth.keys.key_ring import KeyRing
 from service.generation.caller import Limits, Scope
 from tests.service.auth.key_files import key_of
 

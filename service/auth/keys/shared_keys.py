@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.auth.key_entry import KeyEntry, KeysError, dump, load
+from service.auth.keys.key_entry import KeyEntry, KeysError, dump, load
 from service.storage.shared_text import SharedText, SharedTextLost
 
 NAME = "keys"
