@@ -60,9 +60,9 @@ class BackendRow:
     the backend's logits. `arithmetic` describes what determines the bits of the logits in addition to the weights,
     their type and the version of torch. `variance_reason` returns why the bits of a row of logits depend on the rest of
     the step, or None if they don't. `shares_prefixes` and `takes_adapters` are None where they depend on the model's
-    modules and are known only after a load. `quantizations` are the supported ones. With `takes_cache_dtype` keys and values on a CPU can
-    have a type other than the model's; device kernels take one type. With `takes_images` the backend reads a batch's
-    images. With `takes_blocks` it multiplies the blocks of a file's quantized weights.
+    modules and are known only after a load. `quantizations` are the supported ones. With `takes_cache_dtype` keys and
+    values on a CPU can have a type other than the model's; device kernels take one type. With `takes_images` the
+    backend reads a batch's images. With `takes_blocks` it multiplies the blocks of a file's quantized weights.
     `parallel_unsupported_reason` returns why the model cannot be sharded to `tensor_parallel` processes.
     """
 
