@@ -142,6 +142,7 @@ def _promises(plan: ModelPlan) -> dict[str, Any]:
         "same_answer_in_any_batch": backend.is_invariant,
         "resumes": backend.is_invariant,
         "shared_prefixes": backend.shares_prefixes,
+        "cache_outlives_restart": backend.keeps_cache,
         "drafts": backend.is_invariant,
         "adapters": backend.takes_adapters,
         "quantizations": sorted(backend.quantizations),
