@@ -62,16 +62,31 @@ class Model:
     def missing(self) -> list[str]:
         """Return the names of the tensors that are not loaded yet."""
 
-    def allocate(self, num_blocks: int, block_size: int, groups: Sequence[int] = ()) -> None:
+    def allocate(
+        self, num_blocks: int, block_size: int, groups: Sequence[int] = (), file: int = -1, offset: int = 0
+    ) -> None:
         """Create the cache; physical memory is allocated on first write. `block_size` is a multiple of 16.
 
         `groups` has the group of each layer, from 0 on; by default all layers are in one group. A block holds the keys
         and values of one group's layers, and each group has its own block tables. In a group whose layers all have a
         window, entries before the blocks that a step's tokens attend to are not read.
+
+        The cache is in the open file with the descriptor `file` from `offset` on, a multiple of 4,096, where other
+        processes can map it; in memory of its own if `file` is -1. Its previous content is kept.
         """
 
-    def allocate_states(self, num_states: int) -> None:
-        """Create slots for the states of sequences in recurrent layers, `bytes_per_state` each."""
+    def allocate_states(self, num_states: int, file: int = -1, offset: int = 0) -> None:
+        """Create slots for the states of sequences in recurrent layers, `bytes_per_state` each, as `allocate` does."""
+
+    def cache_rows(self) -> NDArray[np.uint8]:
+        """Return the cache as writable bytes [blocks, bytes of a block], valid until the next `allocate`.
+
+        The bytes of a block of which all tokens are computed depend only on the model, the instruction set and the
+        tokens up to the block's end.
+        """
+
+    def state_rows(self) -> NDArray[np.uint8]:
+        """Return the slots of states as writable bytes [slots, bytes of a state], valid until `allocate_states`."""
 
     def put_adapter(self, slot: int, modules: Sequence[tuple[str, NDArray[np.float32], NDArray[np.float32]]]) -> None:
         """Store a LoRA adapter in a slot, any number of at least 0, replacing the slot's adapter.

@@ -143,6 +143,7 @@ def _promises(plan: ModelPlan) -> dict[str, Any]:
         "same_answer_in_any_batch": is_invariant,
         "resumes": is_invariant,
         "shared_prefixes": backend.shares_prefixes,
+        "cache_outlives_restart": backend.keeps_cache,
         "drafts": is_invariant,
         "adapters": backend.takes_adapters,
         "quantizations": sorted(backend.quantizations),

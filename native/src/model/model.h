@@ -91,11 +91,11 @@ class Model {
   static std::vector<size_t> shape_of(const Destination& destination);
 
   // Create the cache. `groups` has a number for each layer, from 0 on; layers of different groups have different blocks.
-  // Throws BadArgument.
-  void allocate(int num_blocks, int block_size, const std::vector<int>& groups);
+  // The cache is in `file` from `offset` on, or in this process's own memory if `file` is -1. Throws BadArgument.
+  void allocate(int num_blocks, int block_size, const std::vector<int>& groups, int file = -1, size_t offset = 0);
 
-  // Create slots for the states of sequences.
-  void allocate_states(int num_states);
+  // Create slots for the states of sequences, in a file as the cache.
+  void allocate_states(int num_states, int file = -1, size_t offset = 0);
 
   // Store an adapter in a slot, replacing the slot's adapter. Throws BadArgument.
   void put_adapter(int slot, const std::vector<GivenLowRank>& modules);
@@ -122,6 +122,7 @@ class Model {
   std::vector<size_t> bytes_per_slot() const;
   size_t bytes_per_state() const { return state_numbers_ * sizeof(float); }
   const Cache& cache() const { return cache_; }
+  const States& states() const { return states_; }
   size_t weight_bytes() const { return weight_memory_.size() + row_memory_.size() + layer_row_memory_.size(); }
   size_t adapter_bytes();
 

@@ -1,4 +1,6 @@
 // The part of a model that is about its memory of sequences: the cache of keys and values, and the recurrent states.
+#include <sys/stat.h>
+
 #include <algorithm>
 
 #include "model/model.h"
@@ -33,6 +35,17 @@ std::vector<int> windows_of(const Options& options, const std::vector<int>& grou
   return windows;
 }
 
+// Return memory of this process or, unless `file` is -1, a part of the file. Throws BadArgument if the file is too short.
+Arena memory_of(size_t bytes, int file, size_t offset) {
+  if (file == -1) return Arena(bytes);
+  if (offset % 4096 != 0) throw BadArgument("offset must be a multiple of 4096");
+  struct stat status {};
+  if (fstat(file, &status) != 0) throw BadArgument("file must be an open file");
+  if (static_cast<size_t>(status.st_size) < offset + round_up(bytes, 4096))
+    throw BadArgument("file must have at least " + std::to_string(offset + round_up(bytes, 4096)) + " bytes");
+  return Arena(file, offset, bytes);
+}
+
 }  // namespace
 
 std::vector<size_t> Model::bytes_per_slot() const {
@@ -46,7 +59,7 @@ std::vector<size_t> Model::bytes_per_slot() const {
   return bytes;
 }
 
-void Model::allocate(int num_blocks, int block_size, const std::vector<int>& groups) {
+void Model::allocate(int num_blocks, int block_size, const std::vector<int>& groups, int file, size_t offset) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!options_.plan.has_head) throw std::logic_error("allocate() of a plan without a head, which needs no cache");
   if (num_blocks < 1) throw BadArgument("num_blocks must be at least 1");
@@ -76,17 +89,17 @@ void Model::allocate(int num_blocks, int block_size, const std::vector<int>& gro
   cache.windows = windows_.data();
   ahead_.reset();
   cache_memory_ = Arena();
-  cache_memory_ = Arena(cache.block_bytes * num_blocks);
+  cache_memory_ = memory_of(cache.block_bytes * num_blocks, file, offset);
   cache.data = cache_memory_.data();
   cache_ = cache;
   ahead_ = std::make_unique<Ahead>(cache.data, cache.block_bytes * num_blocks);
 }
 
-void Model::allocate_states(int num_states) {
+void Model::allocate_states(int num_states, int file, size_t offset) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (num_states < 1) throw BadArgument("num_states must be at least 1");
   state_memory_ = Arena();
-  state_memory_ = Arena(bytes_per_state() * static_cast<size_t>(num_states));
+  state_memory_ = memory_of(bytes_per_state() * static_cast<size_t>(num_states), file, offset);
   states_ = {reinterpret_cast<float*>(state_memory_.data()), state_numbers_, num_states};
 }
 

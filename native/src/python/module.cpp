@@ -92,6 +92,19 @@ nb::object results(const std::optional<WritableArray>& given, const char* name, 
   return nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<2>>(data, {rows, columns}, owner));
 }
 
+// Rows of a model's memory, as bytes that can be written.
+using Rows = nb::ndarray<nb::numpy, uint8_t, nb::ndim<2>>;
+
+Rows cache_rows(nb::handle_t<Model> owner) {
+  const Cache& cache = nb::cast<Model&>(owner).cache();
+  return Rows(cache.data, {static_cast<size_t>(cache.num_blocks), cache.block_bytes}, owner);
+}
+
+Rows state_rows(nb::handle_t<Model> owner) {
+  const States& states = nb::cast<Model&>(owner).states();
+  return Rows(states.data, {static_cast<size_t>(states.num_slots), states.numbers * sizeof(float)}, owner);
+}
+
 nb::object step(Model& model, const Array& token_ids, const Array& positions, const Array& row_offsets,
                 const Array& context_lengths, const Array& block_tables, const Array& output_rows,
                 std::optional<WritableArray> logits, int num_threads, const std::optional<Array>& adapters,
@@ -191,8 +204,11 @@ NB_MODULE(_native, module) {
       .def("missing", &Model::missing)
       .def("tensors", &tensors)
       .def("allocate", &Model::allocate, "num_blocks"_a, "block_size"_a, "groups"_a = std::vector<int>(),
+           "file"_a = -1, "offset"_a = 0, nb::call_guard<nb::gil_scoped_release>())
+      .def("allocate_states", &Model::allocate_states, "num_states"_a, "file"_a = -1, "offset"_a = 0,
            nb::call_guard<nb::gil_scoped_release>())
-      .def("allocate_states", &Model::allocate_states, "num_states"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("cache_rows", &cache_rows)
+      .def("state_rows", &state_rows)
       .def("step", &step, "token_ids"_a, "positions"_a, "row_offsets"_a, "context_lengths"_a, "block_tables"_a,
            "output_rows"_a, "logits"_a = nb::none(), "num_threads"_a = 0, "adapters"_a = nb::none(),
            "states"_a = nb::none())

@@ -70,6 +70,10 @@ class NativeBackend:
         """Allocate the cache; the system commits its memory when it is first written."""
         self._model.allocate(num_blocks, block_size, self._groups.of_layer)
 
+    def cache_rows(self) -> Sequence[NDArray[np.uint8]]:
+        """Return the bytes of all blocks [blocks, bytes of a block], valid until the next allocation."""
+        return [self._model.cache_rows()]
+
     def put_adapter(self, slot: int, adapter: Adapter) -> None:
         """Store an adapter in a slot, for batches that refer to the slot. Raise AdapterRejected if unsupported."""
         self._model.put_adapter(slot, to_step_modules(adapter, self._model.tensors(), self._plan, self._tensors))
@@ -116,6 +120,10 @@ class RecurrentBackend(NativeBackend):
     def allocate_states(self, num_states: int) -> None:
         """Create the slots of states; the system commits their memory when it is first written."""
         self._model.allocate_states(num_states)
+
+    def cache_rows(self) -> Sequence[NDArray[np.uint8]]:
+        """Return the bytes of all blocks and of all states [slots, bytes of a state]."""
+        return [self._model.cache_rows(), self._model.state_rows()]
 
     def forget(self, slot: int) -> None:
         """Do nothing, because a sequence that starts in a slot ignores its content."""

@@ -62,7 +62,8 @@ class BackendRow:
     the step, or None if they don't. `shares_prefixes` and `takes_adapters` are None where they depend on the model's
     modules and are known only after a load. `quantizations` are the supported ones. With `takes_cache_dtype` keys and
     values on a CPU can have a type other than the model's; device kernels take one type. With `takes_images` the
-    backend reads a batch's images. With `takes_blocks` it multiplies the blocks of a file's quantized weights.
+    backend reads a batch's images. With `takes_blocks` it multiplies the blocks of a file's quantized weights. With
+    `keeps_cache` another process can use what it has cached.
     `parallel_unsupported_reason` returns why the model cannot be sharded to `tensor_parallel` processes.
     """
 
@@ -78,6 +79,7 @@ class BackendRow:
     takes_cache_dtype: bool = False
     takes_images: bool = False
     takes_blocks: bool = False
+    keeps_cache: bool = False
     parallel_unsupported_reason: Callable[[ModelSpec], str | None] = lambda _: "it does not support tensor parallelism"
 
 
@@ -178,6 +180,7 @@ BACKENDS = (
         takes_cache_dtype=True,
         variance_reason=lambda _: None,
         takes_blocks=True,
+        keeps_cache=True,
     ),
     BackendRow(
         "torch",
