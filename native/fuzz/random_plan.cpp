@@ -21,6 +21,8 @@ ExpertsPlan random_experts() {
           is_gated,
           one_in(3),
           static_cast<Scores>(between(0, 2)),
+          false,
+          one_in(2) ? 1.0f : 0.3f,
           one_in(3),
           one_in(3),
           num_groups,
@@ -30,13 +32,14 @@ ExpertsPlan random_experts() {
           one_in(2) ? 1e-20f : 0.0f,
           one_in(2) ? 1e-12f : 0.0f,
           one_in(2) ? 1.0f : 2.5f,
+          one_in(3),
           shared_width,
           shared_width > 0 && one_in(2)};
 }
 
 RecurrentPlan random_recurrent() {
   RecurrentPlan plan{};
-  plan.kind = static_cast<Recurrence>(between(0, 2));
+  plan.kind = one_in(4) ? Recurrence::Lightning : static_cast<Recurrence>(between(0, 2));
   const bool is_convolution = plan.kind == Recurrence::ShortConvolution;
   plan.num_key_heads = is_convolution ? 0 : between(1, 3);
   plan.num_heads = is_convolution ? 1 : plan.num_key_heads * between(1, 3);
@@ -48,6 +51,8 @@ RecurrentPlan random_recurrent() {
   plan.has_output_bias = one_in(2);
   plan.gate_norm = is_convolution ? GateNorm::None : static_cast<GateNorm>(between(0, 2));
   plan.norm_size = one_in(2) ? plan.value_dim : plan.inner_width();
+  plan.norm_epsilon = one_in(2) ? 0.0f : 1e-5f;
+  plan.slope = plan.is_lightning() ? 0.8f : 0.0f;
   plan.most_step = one_in(2) ? 0.5f : 1e30f;
   plan.gate_multiplier = plan.value_multiplier = plan.key_multiplier = plan.query_multiplier = plan.step_multiplier =
       one_in(2) ? 1.0f : 0.7f;
@@ -114,6 +119,10 @@ LayerPlan random_layer(const Options& options) {
     layer.has_inner_norm = false;
     layer.experts = random_experts();
   }
+  if (layer.experts.num_experts > 0 && layer.has_mlp_norm && layer.has_mlp_output_norm && one_in(2)) {
+    layer.feed_forward = {between(1, 100), static_cast<Activation>(between(0, 5)), !one_in(3), one_in(2), 1.0f, 1.0f};
+    layer.experts.has_router_norm = one_in(2);
+  }
   if (options.plan.has_head && !is_parallel && !layer.has_attention_output_norm && one_in(2)) {
     layer.recurrent = random_recurrent();
     if (!one_in(3)) layer.attention = {};
@@ -177,6 +186,13 @@ void add_gemma_parts(Options& options) {
     if (layer.has_attention_output_norm && layer.latent.kv_rank == 0 && is_rms && one_in(2))
       layer.laurel_rank = between(1, 80);
   }
+  for (LayerPlan& layer : options.layers) {
+    const bool is_simple = !layer.is_parallel && layer.laurel_rank == 0;
+    if (layer.has_attention_norm && is_simple && layer.has_attention() != layer.has_recurrent() && one_in(3))
+      layer.attention_residual_multiplier = 1.5f;
+    if (layer.has_mlp_norm && is_simple && layer.has_feed_forward() && !layer.has_both() && one_in(3))
+      layer.mlp_residual_multiplier = 0.5f;
+  }
   share_keys(options);
   if (!is_rms || options.type == Type::Packed) return;
   if (one_in(2)) {
@@ -185,6 +201,7 @@ void add_gemma_parts(Options& options) {
     options.plan.layer_input_activation = static_cast<Activation>(between(0, 4));
   }
   if (one_in(2)) {
+    for (LayerPlan& layer : options.layers) layer.attention_residual_multiplier = layer.mlp_residual_multiplier = 0;
     options.plan.num_extra_streams = between(1, 7);
     options.plan.scales_corrected = one_in(2);
   }
@@ -219,7 +236,8 @@ Options random_options() {
   options.cache_type = static_cast<Stored>(between(0, 2));
   while (static_cast<int>(options.layers.size()) < options.plan.num_layers) {
     const LayerPlan layer = random_layer(options);
-    const bool is_plain = layer.attention.num_heads > 0 && !layer.has_recurrent() && layer.has_feed_forward();
+    const bool is_plain =
+        layer.attention.num_heads > 0 && !layer.has_recurrent() && layer.has_feed_forward() && !layer.has_both();
     if (is_plain || options.type != Type::Packed) options.layers.push_back(layer);
   }
   if (options.type == Type::Packed)
@@ -243,6 +261,7 @@ struct Parts {
     else
       each_field(field, static_cast<Visitor&>(*this));
   }
+  void optional(const char*, ExpertsPlan&) {}  // read with the feed-forward part
   void either(const char*, const char*, LatentPlan& latent, AttentionPlan& attention) {
     if (latent.kv_rank > 0)
       each_field(latent, static_cast<Visitor&>(*this));
@@ -250,9 +269,8 @@ struct Parts {
       optional("", attention);
   }
   void either(const char*, const char*, ExpertsPlan& experts, DensePlan& dense) {
-    if (experts.num_experts != 0)
-      each_field(experts, static_cast<Visitor&>(*this));
-    else if (dense.width != 0)
+    if (experts.num_experts != 0) each_field(experts, static_cast<Visitor&>(*this));
+    if (dense.width != 0)
       each_field(dense, static_cast<Visitor&>(*this));
   }
 };
