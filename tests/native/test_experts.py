@@ -23,6 +23,7 @@ from service.engine.models.plans.families.table import FAMILIES, plan_of
 from service.engine.models.plans.plan import DecoderPlan, ExpertsPlan
 from service.engine.models.plans.sources import read_tensors
 from service.generation.errors import AdapterRejected, ModelLoadError
+from tests.models.families import config_of
 from tests.models.shapes import small
 from tests.native.decoders import Sequence, native, reference, step
 
@@ -285,6 +286,7 @@ def test_an_expert_is_no_module_of_the_native_model() -> None:
             {"num_groups": 3, "num_chosen_groups": 1, "num_chosen": 3},
             "num_chosen must be at most the number of experts",
         ),
+        ({"has_router_norm": True}, "has_router_norm must be false for experts without a dense part"),
         ({"has_shared_gate": True}, "has_shared_gate must be false without a shared_width"),
         ({"scores": "linear"}, "scores must be one of softmax, sigmoid, chosen_softmax"),
         ({"activation": "xielu"}, "activation must not be xielu for experts"),
@@ -296,6 +298,26 @@ def test_a_bad_plan_is_rejected_by_the_name_of_its_field(changes: dict[str, Any]
     plan = with_experts(plan_of(experts("mixtral", 6, num_experts_per_tok=2)), **changes)
     with pytest.raises(ValueError, match=rf"layers\[0\]\.feed_forward\.{message}"):
         sluice_native.Model(plan.to_native())
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        (
+            "minimax",
+            {"has_attention_norm": False},
+            "attention_residual_multiplier must be 0 without has_attention_norm",
+        ),
+        ("minimax", {"has_mlp_norm": False}, "mlp_residual_multiplier must be 0 without has_mlp_norm"),
+        ("gemma4_text, experts", {"has_mlp_output_norm": False}, "experts must be None for a dense part without"),
+        ("gemma4_text, experts", {"mlp_residual_multiplier": 2.0}, "mlp_residual_multiplier must be 0 without"),
+    ],
+)
+def test_parts_that_do_not_fit_each_other_are_rejected(kind: str, changes: dict[str, Any], message: str) -> None:
+    plan = plan_of(config_of(kind))
+    first, *others = plan.layers
+    with pytest.raises(ValueError, match=rf"layers\[0\]\.{message}"):
+        sluice_native.Model(replace(plan, layers=(replace(first, **changes), *others)).to_native())
 
 
 def with_experts(plan: DecoderPlan, **changes: Any) -> DecoderPlan:
