@@ -61,6 +61,13 @@ void add_gemma_parts(Options& options) {
     if (layer.has_attention_output_norm && layer.latent.kv_rank == 0 && is_rms && one_in(2))
       layer.laurel_rank = between(1, 80);
   }
+  for (LayerPlan& layer : options.layers) {
+    const bool is_simple = !layer.is_parallel && layer.laurel_rank == 0;
+    if (layer.has_attention_norm && is_simple && layer.has_attention() != layer.has_recurrent() && one_in(3))
+      layer.attention_residual_multiplier = 1.5f;
+    if (layer.has_mlp_norm && is_simple && layer.has_feed_forward() && !layer.has_both() && one_in(3))
+      layer.mlp_residual_multiplier = 0.5f;
+  }
   share_keys(options);
   if (!is_rms || options.type == Type::Packed) return;
   if (one_in(2)) {
@@ -69,6 +76,7 @@ void add_gemma_parts(Options& options) {
     options.plan.layer_input_activation = static_cast<Activation>(between(0, 4));
   }
   if (one_in(2)) {
+    for (LayerPlan& layer : options.layers) layer.attention_residual_multiplier = layer.mlp_residual_multiplier = 0;
     options.plan.num_extra_streams = between(1, 7);
     options.plan.scales_corrected = one_in(2);
   }
@@ -103,7 +111,8 @@ Options random_options() {
   options.cache_type = static_cast<Stored>(between(0, 2));
   while (static_cast<int>(options.layers.size()) < options.plan.num_layers) {
     const LayerPlan layer = random_layer(options);
-    const bool is_plain = layer.attention.num_heads > 0 && !layer.has_recurrent() && layer.has_feed_forward();
+    const bool is_plain =
+        layer.attention.num_heads > 0 && !layer.has_recurrent() && layer.has_feed_forward() && !layer.has_both();
     if (is_plain || options.type != Type::Packed) options.layers.push_back(layer);
   }
   if (options.type == Type::Packed)
@@ -127,6 +136,7 @@ struct Parts {
     else
       each_field(field, static_cast<Visitor&>(*this));
   }
+  void optional(const char*, ExpertsPlan&) {}  // read with the feed-forward part
   void either(const char*, const char*, LatentPlan& latent, AttentionPlan& attention) {
     if (latent.kv_rank > 0)
       each_field(latent, static_cast<Visitor&>(*this));
@@ -134,9 +144,8 @@ struct Parts {
       optional("", attention);
   }
   void either(const char*, const char*, ExpertsPlan& experts, DensePlan& dense) {
-    if (experts.num_experts != 0)
-      each_field(experts, static_cast<Visitor&>(*this));
-    else if (dense.width != 0)
+    if (experts.num_experts != 0) each_field(experts, static_cast<Visitor&>(*this));
+    if (dense.width != 0)
       each_field(dense, static_cast<Visitor&>(*this));
   }
 };

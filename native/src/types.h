@@ -107,6 +107,7 @@ struct Layer {
   LayerPlan plan;
   Norm attention_norm, attention_output_norm, mlp_norm, mlp_output_norm;  // [hidden]
   Norm attention_sum_norm, mlp_sum_norm;                                  // [hidden]
+  Norm experts_norm, experts_output_norm, dense_output_norm;  // [hidden], of experts next to a dense part
   Norm query_norm, key_norm;  // [head_dim], or [the width of all heads]
   Norm attended_norm;         // [the width of all heads]
   Norm inner_norm;            // [width]

@@ -124,18 +124,23 @@ struct Thread {
 
   uint8_t* scratch() const { return step.scratch + static_cast<size_t>(thread) * step.scratch_bytes; }
 
-  // Write the normalized residual to the inputs; without a norm, the residual itself.
+  // Write the normalized residual to the inputs; without a norm, the residual itself. With a multiplier above 0, the
+  // residual becomes its norm times the multiplier.
   template <class Format>
-  void normalize_rows(const Norm& norm) {
+  void normalize_rows(const Norm& norm, float multiplier = 0) {
     each_row(num_rows, [&](int row) {
       auto* to = static_cast<typename Format::Input*>(step.input) + static_cast<size_t>(row) * step.input_stride;
+      float* from = residual_row(row);
+      if (multiplier > 0) normalize_row(plan, from, norm, from);
+      const Norm own = multiplier > 0 ? Norm{} : norm;
       if constexpr (kIsQuantized<Format>) {
         auto* wide = reinterpret_cast<float*>(scratch());
-        normalize_row(plan, residual_row(row), norm, wide);
+        normalize_row(plan, from, own, wide);
         step.input_scales[row] = quantize_inputs<Format>(wide, padded(plan.hidden_size), to);
       } else {
-        normalize_row(plan, residual_row(row), norm, to);
+        normalize_row(plan, from, own, to);
       }
+      for (int i = 0; multiplier > 0 && i < padded(plan.hidden_size); ++i) from[i] *= multiplier;
     });
   }
 

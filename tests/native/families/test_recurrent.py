@@ -14,7 +14,7 @@ from service.engine.models.plans.sizes import cache_bytes_per_token, state_bytes
 from tests.models.families import model_of, some_tokens
 from tests.native.decoders import ints, native
 
-KINDS = ("falcon_h1", "jamba", "lfm2", "qwen3_5_text")  # with each kind of recurrence
+KINDS = ("falcon_h1", "jamba", "lfm2", "minimax", "qwen3_5_text")  # with each kind of recurrence
 LENGTH = 40
 
 

@@ -25,7 +25,7 @@ from service.engine.models.native.cache_groups import group_plan, one_group
 from service.engine.models.plans.adapter_modules import to_step_modules
 from service.engine.models.plans.expert_sources import is_expert_tensor
 from service.engine.models.plans.families.table import FAMILIES, plan_of
-from service.engine.models.plans.plan import DecoderPlan, ExpertsPlan, PlanUnsupportedError
+from service.engine.models.plans.plan import DecoderPlan, PlanUnsupportedError
 from service.engine.models.plans.sources import Tensors, read_tensors
 from service.generation.errors import ModelLoadError
 
@@ -142,8 +142,8 @@ def _weights_a_token(shapes: dict[str, tuple[int, ...]], plan: DecoderPlan) -> f
             continue
         share = 1.0
         if is_expert_tensor(name):
-            experts = plan.layers[int(name.split(".")[2])].feed_forward
-            if isinstance(experts, ExpertsPlan):
+            experts = plan.layers[int(name.split(".")[2])].routed
+            if experts is not None:
                 share = experts.num_chosen / experts.num_experts
         num_weights += share * math.prod(shape)
     return num_weights
