@@ -28,6 +28,12 @@ struct Float16Format : Float32Format {
   static SLUICE_INLINE Loaded load(const Weight* w) { return load16_half(w); }
 };
 
+// The format of keys and values that are bytes. Queries and weights are floats until they are quantized.
+struct CachedBytes {
+  using Weight = uint8_t;
+  using Input = float;
+};
+
 #if defined(SLUICE_SET_avx512bf16)
 struct BFloat16Format {
   using Weight = uint16_t;

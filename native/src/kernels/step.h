@@ -111,7 +111,11 @@ struct ThreadStep : Thread<Weight> {
       const float* key = heads + (attention.num_heads + kv_head) * dim;
       const auto head = head_of(step, index, sequence, kv_head);
       with_cached(*step.cache, [&](auto format) {
-        write_slot<decltype(format)>(head, slot, key, value, dim, clears);
+        using Format = decltype(format);
+        if constexpr (kIsBytes<Format>)
+          write_bytes(head, slot, key, value, dim, clears);
+        else
+          write_slot<Format>(head, slot, key, value, dim, clears);
       });
     });
   }

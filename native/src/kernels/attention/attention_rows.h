@@ -3,7 +3,7 @@
 // A row is one query head of one new token; see attention.h.
 #pragma once
 
-#include "kernels/attention/cached.h"
+#include "kernels/attention/cached_bytes.h"
 #include "kernels/attention/turn.h"
 #include "kernels/registers/activation.h"
 #include "kernels/rows.h"
@@ -33,6 +33,7 @@ struct Rows {
   float* totals;   // [rows][16], of weights, lane by lane
   float* largest;  // [rows]
   float* rescale;  // [rows]
+  ByteRows bytes;  // of CachedBytes
 
   uint8_t* rest;   // of the scratch memory
 
@@ -51,6 +52,10 @@ struct Rows {
     totals = reinterpret_cast<float*>(take(count * 16 * sizeof(float)));
     largest = reinterpret_cast<float*>(take(count * sizeof(float)));
     rescale = reinterpret_cast<float*>(take(count * sizeof(float)));
+    if constexpr (kIsBytes<Format>) {
+      bytes.queries = reinterpret_cast<PackedInputs*>(take(count * spans_of(width) * sizeof(PackedInputs)));
+      bytes.weights = reinterpret_cast<PackedInputs*>(take(count * sizeof(PackedInputs)));
+    }
     rest = scratch;
   }
 };
@@ -170,10 +175,13 @@ void meet_keys(const Rows<Format>& rows, int num_rows, int width, const Slots& s
   if constexpr (std::is_same_v<Format, BFloat16Format>)
     return meet_keys_on_unit(rows.queries, num_rows, width, slots, next, rows.scores);
 #endif
-  each_tile(num_rows, [&](int row, auto m) __attribute__((always_inline)) {
-    for (int part = 0; part < kParts; part += kAttendGroups)
-      score_tile<Format, decltype(m)::value, kAttendGroups>(rows, row, width, slots, part, row == 0 ? next : nullptr);
-  });
+  if constexpr (kIsBytes<Format>)
+    meet_bytes(rows.bytes, num_rows, width, slots, next, rows.scores);
+  else
+    each_tile(num_rows, [&](int row, auto m) __attribute__((always_inline)) {
+      for (int part = 0; part < kParts; part += kAttendGroups)
+        score_tile<Format, decltype(m)::value, kAttendGroups>(rows, row, width, slots, part, row == 0 ? next : nullptr);
+    });
 }
 
 template <class Format>
@@ -182,14 +190,19 @@ void take_values(const Rows<Format>& rows, int num_rows, int width, const Slots&
   if constexpr (std::is_same_v<Format, BFloat16Format>)
     return take_values_on_unit(rows.weights, rows.rescale, num_rows, width, slots, next, rows.sums);
 #endif
-  each_tile(num_rows, [&](int row, auto m) __attribute__((always_inline)) {
-    const Slots* ahead = row == 0 ? next : nullptr;
-    int group = 0;
-    for (; group + kAttendGroups <= width / 16; group += kAttendGroups)
-      value_tile<Format, decltype(m)::value, kAttendGroups>(rows, row, width, slots, group, ahead);
-    for (; group < width / 16; ++group)
-      value_tile<Format, decltype(m)::value, 1>(rows, row, width, slots, group, ahead);
-  });
+  if constexpr (kIsBytes<Format>) {
+    quantize_weights(rows.weights, num_rows, width, slots, rows.bytes);
+    take_bytes(rows.bytes, rows.rescale, num_rows, width, slots, next, rows.sums);
+  } else {
+    each_tile(num_rows, [&](int row, auto m) __attribute__((always_inline)) {
+      const Slots* ahead = row == 0 ? next : nullptr;
+      int group = 0;
+      for (; group + kAttendGroups <= width / 16; group += kAttendGroups)
+        value_tile<Format, decltype(m)::value, kAttendGroups>(rows, row, width, slots, group, ahead);
+      for (; group < width / 16; ++group)
+        value_tile<Format, decltype(m)::value, 1>(rows, row, width, slots, group, ahead);
+    });
+  }
 }
 
 }  // namespace SLUICE_SET

@@ -122,5 +122,14 @@ inline void quantize(const float* x, int width, PackedInputs* out) {
     }
 }
 
+// Write the inputs order[0] … order[width - 1] of a row of spans as another row.
+inline void reorder(const PackedInputs* x, const int32_t* order, int width, PackedInputs* out) {
+  for (int first = 0; first < spans_of(width) * kSpan; first += kCodeRun) {
+    alignas(64) float values[kCodeRun] = {};
+    for (int i = 0; i < kCodeRun && first + i < width; ++i) values[i] = input_of(x, order[first + i]);
+    quantize_run(values, out + first / kSpan, first % kSpan / kCodeRun);
+  }
+}
+
 }  // namespace SLUICE_SET
 }  // namespace sluice

@@ -202,8 +202,10 @@ def load_native(
     except ValueError as error:
         raise ModelLoadError(f"{checkpoint.folder}: {error}") from error
     for name, tensor in read_tensors(model.tensors(), plan, tensors, blocks.take):
-        load = model.load_blocks if tensor.dtype == np.uint8 else model.load
-        load(name, tensor)
+        if tensor.dtype == np.uint8:
+            model.load_blocks(name, tensor, blocks.order_of(name))
+        else:
+            model.load(name, tensor)
     unused = tensors.unused_in((name for name, _, _ in checkpoint.describe()), plan)
     derived = (*_DERIVED, *unused)
     checkpoint.require_all_taken(known=(*derived, "lm_head.weight") if plan.is_tied else derived)
