@@ -40,7 +40,7 @@ SLUICE_INLINE float store_bytes(const float* x, int count, const Store& store_by
     largest = max16(largest, max16(value, value * all16(-1)));
     broken = fma16(value, all16(0), broken);
   }
-  const float highest = largest_of(largest);
+  const float highest = max_of(largest);
   const Lanes inverse = all16(highest > 1e-30f ? 127 / highest : 0), middle = all16(12582912.0f);
   for (int i = 0; i < count; i += 16) {
     alignas(64) int32_t whole[16];  // the integers lie in the lowest bits of floats
@@ -50,7 +50,7 @@ SLUICE_INLINE float store_bytes(const float* x, int count, const Store& store_by
     });
     for (int j = 0; j < 16 && i + j < count; ++j) store_byte(i + j, static_cast<uint8_t>(whole[j] + 128));
   }
-  return highest / 127 + any_broken(broken);
+  return highest / 127 + sum_of(broken);
 }
 
 // Write one token's key and value [head_dim] of a head to its slot; with `clears`, zero the scales of the values of the

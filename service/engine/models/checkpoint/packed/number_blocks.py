@@ -1,7 +1,8 @@
 """Packed weights whose codes are floating-point numbers, as blocks that the native step multiplies as they are.
 
 A block is, for the columns that share a scale, the scale in float32 and then the codes; one of MXFP4 begins with a byte
-that is the exponent, and one of NVFP4 has the matrix' scale, its own in e4m3, and three unused bytes. All functions are pure functions of arrays.
+that is the exponent; one of NVFP4 has the matrix' scale in float32, its own in e4m3, and three unused bytes. All
+functions are pure functions of arrays.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from service.engine.models.checkpoint.packed.blocks import Codes, block_size_of, kind_of, to_blocks
 from service.engine.models.checkpoint.packed.dequantize import (
-    Array,
     NVFP4_GROUP,
+    Array,
     awq_codes,
     byte_codes,
     dequantize_codes,
@@ -219,7 +219,9 @@ def _block(config: Mapping[str, Any]) -> list[int] | None:
 def _compressed(stored: Mapping[str, Stored], config: Mapping[str, Any], read: Read) -> Iterator[PackedWeight]:
     """Yield the packed and the scaled weights of a checkpoint in the format compressed-tensors."""
     if config.get("format") == _NVFP4:
-        yield from _nvfp4(stored, {".weight_packed": "codes", ".weight_scale": "scales", ".weight_global_scale": "divisor"})
+        yield from _nvfp4(
+            stored, {".weight_packed": "codes", ".weight_scale": "scales", ".weight_global_scale": "divisor"}
+        )
         return
     yield from _scaled(stored, config, read)
     needed = {".weight_packed": "codes", ".weight_scale": "scales", ".weight_shape": "shape"}
