@@ -35,9 +35,9 @@ class Model:
         q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4), nvfp4, numbers (float32, float16, bfloat16), and codes
         with scales and zero points, uB.gN.T: B bits (2, 3, 4 or 8), N columns per scale (16, 32, 64, 128 or 256) of the
         type T (float32, float16 or bfloat16). Their products are exact but for activations, which are rounded to 16
-        bits with a scale per 32 columns. Norms and biases are float32. `cache_type` is the type of cached keys and values:
-        float32, bfloat16, float16 (which saturates at its largest number), int8 (with float32 scales for each 32
-        dimensions of a key and for each value of a head; not with latents) or auto, which is float32 for float32
+        bits with a scale per 32 columns. Norms and biases are float32. `cache_type` is the type of cached keys and
+        values: float32, bfloat16, float16 (which saturates at its largest number), int8 (with a float32 scale for each
+        32 dimensions of a key and one for a head's value; not with latents) or auto, which is float32 for float32
         weights, float16 for packed ones and bfloat16 for all other types. `instruction_set` is one of
         `instruction_sets()`, or auto for the best.
         """

@@ -9,7 +9,6 @@ import pytest
 import sluice_native
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from tests.models.families import model_of
@@ -57,7 +56,7 @@ def test_float16_saturates_and_keeps_nan(scale: float, instruction_set: str) -> 
     assert np.isnan(found).all() if np.isnan(scale) else np.isfinite(found).all()
 
 
-def rounded_to_bytes(numbers: torch.Tensor, size: int) -> torch.Tensor:
+def rounded(numbers: torch.Tensor, size: int) -> torch.Tensor:
     """Return numbers rounded to bytes with a scale for each `size` of the last dimension, and for the rest."""
     parts = []
     for part in numbers.split(size, dim=-1):
@@ -66,15 +65,32 @@ def rounded_to_bytes(numbers: torch.Tensor, size: int) -> torch.Tensor:
     return torch.cat(parts, -1)
 
 
-def attend_to_bytes(module: Any, query: Any, key: Any, value: Any, mask: Any, **rest: Any) -> Any:
-    """Compute attention with keys that have a scale for 32 numbers, and values that have one for a head."""
-    rounded = rounded_to_bytes(value, value.shape[-1])
-    return sdpa_attention_forward(module, query, rounded_to_bytes(key, 32), rounded, mask, **rest)
+def attend_to_bytes(
+    module: Any, query: Any, key: Any, value: Any, mask: Any, *, scaling: float, **_: Any
+) -> tuple[torch.Tensor, None]:
+    """Compute attention as a cache in int8 does.
+
+    Queries and keys have a scale for each 32 numbers, a head's value has one, and weights, times the scales of the
+    values, have one for 64 keys.
+    """
+    group = module.num_key_value_groups
+    keys, values = (each.repeat_interleave(group, 1) for each in (rounded(key, 32), rounded(value, value.shape[-1])))
+    length = keys.shape[2]
+    allowed = torch.ones(length, length, dtype=torch.bool).tril() if mask is None else mask
+    scores = (rounded(query, 32) @ keys.transpose(2, 3) * scaling).masked_fill(~allowed, -torch.inf)
+    weights = (scores - scores.amax(-1, keepdim=True)).exp()
+    scales = (value.abs().amax(-1) / 127).clamp_min(1e-30).repeat_interleave(group, 1)[:, :, None]
+    parts = []
+    for part in (weights * scales).split(64, dim=-1):
+        most = (part.amax(-1, keepdim=True) / 255).clamp_min(1e-35)
+        parts.append((part / most).round() * most)
+    attended = torch.cat(parts, -1) @ (values / scales.transpose(2, 3)) / weights.sum(-1, keepdim=True)
+    return attended.transpose(1, 2).contiguous(), None
 
 
 @pytest.mark.parametrize("instruction_set", SETS)
 @pytest.mark.parametrize("name", ["qwen3", "mistral, window", "llama, one kv head of 20", "llama, wide"])
-def test_int8_rounds_keys_and_values_to_bytes_and_nothing_else(name: str, instruction_set: str) -> None:
+def test_int8_rounds_as_described_and_nothing_else(name: str, instruction_set: str) -> None:
     """The error left over is that of the few numbers that lie between two bytes."""
     model = reference(CONFIGS[name])
     token_ids = some_tokens(model)

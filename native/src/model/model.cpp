@@ -156,9 +156,8 @@ void Model::reserve(const Batch& batch, int num_threads) {
   step_.layer_inputs_stride = padded(options_.plan.num_layers * options_.plan.layer_input_width);
   const size_t piece_rows = std::max(kPieceRows, extent_.group_size) + 16, width = extent_.padded_head_dim;
   const size_t values = 64 * 4 * static_cast<size_t>(padded(extent_.latent_width));  // of latents, as values are packed
-  const size_t spans = options_.cache_type == Stored::Int8 ? spans_of(extent_.padded_head_dim) + 1 : 0;
-  const size_t attention_bytes =
-      piece_rows * (8 * width + 8 * 64 + 64 + 8 + spans * sizeof(PackedInputs)) + 9 * 64 + values;
+  const size_t row_bytes = options_.cache_type == Stored::Int8 ? 2 * padded(extent_.padded_head_dim) + 68 : 0;
+  const size_t attention_bytes = piece_rows * (8 * width + 8 * 64 + 64 + 8 + row_bytes) + 12 * 64 + values;
   step_.scratch_bytes = round_up(std::max(attention_bytes, 4 * static_cast<size_t>(padded(hidden))), 4096);
   const size_t residual_bytes = rows * step_.residual_stride * 4;
   const size_t sizes[] = {residual_bytes,

@@ -22,6 +22,10 @@ constexpr int kAttendRows = 2, kAttendGroups = 2;
 constexpr int kAttendRows = 1, kAttendGroups = 2;
 #endif
 
+// The parts of keys that are bytes, with M rows: there are two sums of each.
+template <int M>
+constexpr int kByteGroups = kRegisters > 1 ? 1 : M > 2 ? 2 : 4;
+
 // The running softmax state of the rows of one piece, in a thread's scratch memory.
 template <class Format>
 struct Rows {
@@ -53,8 +57,12 @@ struct Rows {
     largest = reinterpret_cast<float*>(take(count * sizeof(float)));
     rescale = reinterpret_cast<float*>(take(count * sizeof(float)));
     if constexpr (kIsBytes<Format>) {
-      bytes.queries = reinterpret_cast<PackedInputs*>(take(count * spans_of(width) * sizeof(PackedInputs)));
-      bytes.weights = reinterpret_cast<PackedInputs*>(take(count * sizeof(PackedInputs)));
+      const size_t runs = count * static_cast<size_t>(runs_of(width));
+      bytes.queries = reinterpret_cast<int8_t*>(take(runs * kScaledKeys));
+      bytes.query_scales = reinterpret_cast<float*>(take(runs * sizeof(float)));
+      bytes.offsets = reinterpret_cast<int32_t*>(take(runs * sizeof(int32_t)));
+      bytes.weights = take(count * kKeys);
+      bytes.weight_scales = reinterpret_cast<float*>(take(count * sizeof(float)));
     }
     rest = scratch;
   }
@@ -175,13 +183,15 @@ void meet_keys(const Rows<Format>& rows, int num_rows, int width, const Slots& s
   if constexpr (std::is_same_v<Format, BFloat16Format>)
     return meet_keys_on_unit(rows.queries, num_rows, width, slots, next, rows.scores);
 #endif
-  if constexpr (kIsBytes<Format>)
-    meet_bytes(rows.bytes, num_rows, width, slots, next, rows.scores);
-  else
-    each_tile(num_rows, [&](int row, auto m) __attribute__((always_inline)) {
-      for (int part = 0; part < kParts; part += kAttendGroups)
-        score_tile<Format, decltype(m)::value, kAttendGroups>(rows, row, width, slots, part, row == 0 ? next : nullptr);
-    });
+  each_tile(num_rows, [&](int row, auto m) __attribute__((always_inline)) {
+    constexpr int M = decltype(m)::value, kGroups = kIsBytes<Format> ? kByteGroups<M> : kAttendGroups;
+    const Slots* ahead = row == 0 ? next : nullptr;
+    for (int part = 0; part < kParts; part += kGroups)
+      if constexpr (kIsBytes<Format>)
+        score_bytes<M, kGroups>(rows.bytes, row, width, slots, part, ahead, rows.scores);
+      else
+        score_tile<Format, M, kGroups>(rows, row, width, slots, part, ahead);
+  });
 }
 
 template <class Format>
@@ -190,19 +200,22 @@ void take_values(const Rows<Format>& rows, int num_rows, int width, const Slots&
   if constexpr (std::is_same_v<Format, BFloat16Format>)
     return take_values_on_unit(rows.weights, rows.rescale, num_rows, width, slots, next, rows.sums);
 #endif
-  if constexpr (kIsBytes<Format>) {
-    quantize_weights(rows.weights, num_rows, width, slots, rows.bytes);
-    take_bytes(rows.bytes, rows.rescale, num_rows, width, slots, next, rows.sums);
-  } else {
-    each_tile(num_rows, [&](int row, auto m) __attribute__((always_inline)) {
-      const Slots* ahead = row == 0 ? next : nullptr;
-      int group = 0;
-      for (; group + kAttendGroups <= width / 16; group += kAttendGroups)
-        value_tile<Format, decltype(m)::value, kAttendGroups>(rows, row, width, slots, group, ahead);
-      for (; group < width / 16; ++group)
-        value_tile<Format, decltype(m)::value, 1>(rows, row, width, slots, group, ahead);
-    });
-  }
+  if constexpr (kIsBytes<Format>) quantize_weights(rows.weights, num_rows, width, slots, rows.bytes);
+  each_tile(num_rows, [&](int row, auto m) __attribute__((always_inline)) {
+    constexpr int M = decltype(m)::value;
+    const Slots* ahead = row == 0 ? next : nullptr;
+    const auto multiply = [&](int group, auto count) __attribute__((always_inline)) {
+      constexpr int N = decltype(count)::value;
+      if constexpr (kIsBytes<Format>)
+        value_bytes_tile<M, N>(rows.bytes, rows.rescale, row, width, slots, group, ahead, rows.sums);
+      else
+        value_tile<Format, M, N>(rows, row, width, slots, group, ahead);
+    };
+    int group = 0;
+    for (; group + kAttendGroups <= width / 16; group += kAttendGroups)
+      multiply(group, std::integral_constant<int, kAttendGroups>{});
+    for (; group < width / 16; ++group) multiply(group, std::integral_constant<int, 1>{});
+  });
 }
 
 }  // namespace SLUICE_SET

@@ -1,13 +1,11 @@
 // Keys and values that are bytes with scales: how they are written, and their products.
 //
-// A number is (byte - 128) * scale. A slot's key has a scale for each 32 dimensions, its value one for all. Queries and
-// weights are integers of 16 bits with a scale for each 32, as inputs of packed weights are, so sums of 32 products are
-// exact and all sets compute the same ones.
+// A slot's key has a scale for each 32 dimensions, its value one for all. Queries become bytes with a scale for each 32
+// dimensions as well, and the weights of 64 keys, after they are multiplied with the scales of the values, bytes with one
+// scale. So sums of products are integers, which are exact, and all sets compute the same ones.
 #pragma once
 
 #include "kernels/attention/cached.h"
-#include "kernels/packed/packed_multiply.h"
-#include "kernels/rows.h"
 
 namespace sluice {
 namespace SLUICE_SET {
@@ -15,11 +13,12 @@ namespace SLUICE_SET {
 template <class Format>
 constexpr bool kIsBytes = std::is_same_v<Format, CachedBytes>;
 
+constexpr int kMostByte = 127, kMostWeight = 255;
+
 SLUICE_INLINE float* floats_of(uint8_t* bytes) { return reinterpret_cast<float*>(bytes); }
 SLUICE_INLINE const float* floats_of(const uint8_t* bytes) { return reinterpret_cast<const float*>(bytes); }
 
-constexpr float kByteZero = 128;  // the byte that means 0
-static_assert(kScaledKeys == kCodeRun);
+inline constexpr int runs_of(int width) { return (width + kScaledKeys - 1) / kScaledKeys; }
 
 // The scales of a part's keys, [runs][16 slots], and those of its values, [16 slots]; they follow the bytes.
 template <class Byte>
@@ -31,7 +30,7 @@ SLUICE_INLINE auto* value_scales(Byte* values, int width) {
   return floats_of(values + value_codes(width));
 }
 
-// Convert numbers to bytes, call store(i, byte) for each, and return their scale, which is NaN if one is not finite.
+// Convert numbers to signed bytes, call store(i, byte) for each, and return their scale, NaN if one is not finite.
 template <class Store>
 SLUICE_INLINE float store_bytes(const float* x, int count, const Store& store_byte) {
   Lanes largest = all16(0), broken = all16(0);
@@ -41,147 +40,167 @@ SLUICE_INLINE float store_bytes(const float* x, int count, const Store& store_by
     broken = fma16(value, all16(0), broken);
   }
   const float highest = max_of(largest);
-  const Lanes inverse = all16(highest > 1e-30f ? 127 / highest : 0), middle = all16(12582912.0f);
+  const Lanes inverse = all16(highest > 1e-30f ? kMostByte / highest : 0), middle = all16(12582912.0f);
   for (int i = 0; i < count; i += 16) {
     alignas(64) int32_t whole[16];  // the integers lie in the lowest bits of floats
     const Lanes shifted = fma16(load_some(x + i, count - i), inverse, middle);
-    unroll<kRegisters>([&](auto r) __attribute__((always_inline)) {
-      store_int(whole + r * kLanes, as_int(shifted.v[r]));
-    });
-    for (int j = 0; j < 16 && i + j < count; ++j) store_byte(i + j, static_cast<uint8_t>(whole[j] + 128));
+    unroll<kRegisters>(
+        [&](auto r) __attribute__((always_inline)) { store_int(whole + r * kLanes, as_int(shifted.v[r])); });
+    for (int j = 0; j < 16 && i + j < count; ++j) store_byte(i + j, static_cast<int8_t>(whole[j]));
   }
-  return highest / 127 + sum_of(broken);
+  return highest / kMostByte + sum_of(broken);
 }
 
 // Write one token's key and value [head_dim] of a head to its slot; with `clears`, zero the scales of the values of the
-// following slots of the part, which must be finite.
+// following slots of the part, which must be finite. The bytes of keys are unsigned.
 inline void write_bytes(const Head& head, int slot, const float* key, const float* value, int head_dim, bool clears) {
   const int width = padded_to_16(head_dim), lane = slot % 16;
   uint8_t *keys = head.keys(slot / 16), *values = head.values(slot / 16);
-  for (int first = 0; first < head_dim; first += kCodeRun) {
-    const int count = head_dim - first < kCodeRun ? head_dim - first : kCodeRun;
+  for (int run = 0; run < runs_of(head_dim); ++run) {
+    const int first = run * kScaledKeys, count = head_dim - first < kScaledKeys ? head_dim - first : kScaledKeys;
     uint8_t* to = keys + static_cast<size_t>(first) * kRows + lane * 4;
-    key_scales(keys, width)[first / kCodeRun * kRows + lane] =
-        store_bytes(key + first, count, [&](int i, uint8_t byte) { to[i / 4 * 64 + i % 4] = byte; });
+    key_scales(keys, width)[run * kRows + lane] = store_bytes(key + first, count, [&](int i, int8_t byte) {
+      to[i / 4 * 64 + i % 4] = static_cast<uint8_t>(byte + KeyFormat::kZero);
+    });
   }
   uint8_t* to = values + lane / 4 * 64 + lane % 4;
   float* scales = value_scales(values, width);
-  scales[lane] =
-      store_bytes(value, head_dim, [&](int i, uint8_t byte) { to[i / 16 * 256 + i % 16 * 4] = byte; });
+  scales[lane] = store_bytes(value, head_dim, [&](int i, int8_t byte) {
+    to[i / 16 * 256 + i % 16 * 4] = static_cast<uint8_t>(byte);
+  });
   for (int s = lane + 1; clears && s < 16; ++s) scales[s] = 0;
 }
 
-// The queries of rows, and their weights of 64 keys, as integers.
+// A piece's queries, and their weights of 64 keys, as bytes.
 struct ByteRows {
-  PackedInputs* queries;  // [rows][spans]
-  PackedInputs* weights;  // [rows]
+  int8_t* queries;      // [rows][runs][32]
+  float* query_scales;  // [rows][runs]
+  int32_t* offsets;     // [rows][runs], what the sums of products with keys begin with
+  uint8_t* weights;     // [rows][64]
+  float* weight_scales;  // [rows]
 };
 
 inline void quantize_queries(const float* queries, int num_rows, int width, const ByteRows& rows) {
-  const int spans = spans_of(width);
+  const int runs = runs_of(width);
   for (int row = 0; row < num_rows; ++row)
-    for (int first = 0; first < width; first += kCodeRun) {
+    for (int run = 0; run < runs; ++run) {
+      const int at = row * runs + run, first = run * kScaledKeys;
+      int8_t* to = rows.queries + static_cast<size_t>(at) * kScaledKeys;
       const float* from = queries + static_cast<size_t>(row) * width + first;
-      alignas(64) float run[kCodeRun];
-      store16(run, load16(from));
-      store16(run + 16, load_some(from + 16, width - first - 16));
-      quantize_run(run, rows.queries + row * spans + first / kSpan, first % kSpan / kCodeRun);
-    }
-}
-
-// As many parts, or groups of 16 dimensions, as are multiplied at a time.
-constexpr int kByteGroups = kInBytes ? 2 : 1;
-
-// Prefetch a run of 32 columns of 16 rows.
-SLUICE_INLINE void prefetch_run(const uint8_t* run) {
-  for (int line = 0; line < kCodeRun * kRows; line += 64) __builtin_prefetch(run + line, 0, 2);
-}
-
-// Compute the scores [rows][kKeys] of queries with 64 keys, and prefetch the keys of `next`, which may be null.
-inline void meet_bytes(const ByteRows& rows, int num_rows, int width, const Slots& slots, const Slots* next,
-                       float* scores) {
-  constexpr int kGroups = kByteGroups;
-  const int spans = spans_of(width);
-  std::memset(scores, 0, static_cast<size_t>(num_rows) * kKeys * sizeof(float));
-  for (int part = 0; part < kParts; part += kGroups)
-    for (int first = 0; first < width; first += kSpan) {
-      const int columns = width - first < kSpan ? width - first : kSpan, num_runs = (columns + kCodeRun - 1) / kCodeRun;
-      SpanScales scales[kGroups];
-      SpanProduct<kGroups> span{
-          {}, {}, num_runs, rows.queries + first / kSpan, static_cast<size_t>(spans), num_rows, scores + part * 16, kKeys};
-      for (int n = 0; n < kGroups; ++n) {
-        const float* from = key_scales(slots.keys[part + n], width) + first / kCodeRun * kRows;
-        for (int run = 0; run < num_runs; ++run) {
-          const Lanes scale = load16(from + run * kRows);
-          store16(scales[n].scales + run * kRows, scale);
-          store16(scales[n].addends + run * kRows, scale * all16(-kByteZero));
-        }
-        span.scales[n] = &scales[n];
-        span.codes[n] = slots.keys[part + n] + static_cast<size_t>(first) * kRows;
-      }
-      for (int run = 0; run < num_runs; ++run) {
-        const size_t at = static_cast<size_t>(run) * kCodeRun * kRows;
-        for (int n = 0; next != nullptr && n < kGroups; ++n) {
-          prefetch_run(next->keys[part + n] + static_cast<size_t>(first) * kRows + at);
-          __builtin_prefetch(key_scales(next->keys[part + n], width) + (first / kCodeRun + run) * kRows, 0, 2);
-        }
-        multiply_run<kCodeRun>(span, run, [&](int n, int lane, VI(&quads)[8]) __attribute__((always_inline)) {
-          unroll<8>([&](auto i) __attribute__((always_inline)) {
-            quads[i] = load_int(span.codes[n] + at + i * 64 + lane);
-          });
-        });
-      }
-    }
-}
-
-// Multiply each row's weights [rows][kKeys] with the scales of its values, and quantize them.
-inline void quantize_weights(const float* weights, int num_rows, int width, const Slots& slots, const ByteRows& rows) {
-  for (int run = slots.begin / 2; run * 2 < slots.end; ++run) {
-    Lanes scales[2];
-    for (int half = 0; half < 2; ++half)
-      scales[half] = load16(value_scales(slots.values[run * 2 + half], width));
-    for (int row = 0; row < num_rows; ++row) {
-      const float* from = weights + static_cast<size_t>(row) * kKeys + run * kCodeRun;
-      alignas(64) float scaled[kCodeRun];
-      for (int half = 0; half < 2; ++half) store16(scaled + half * 16, load16(from + half * 16) * scales[half]);
-      quantize_run(scaled, rows.weights + row, run);
-    }
-  }
-}
-
-// Compute sums [rows][width] = sums * rescale [rows] + weights · 64 values, and prefetch the values of `next`, which may
-// be null.
-inline void take_bytes(const ByteRows& rows, const float* rescale, int num_rows, int width, const Slots& slots,
-                       const Slots* next, float* sums) {
-  for (int row = 0; row < num_rows; ++row) {
-    const Lanes factor = all16(rescale[row]);
-    float* to = sums + static_cast<size_t>(row) * width;
-    for (int d = 0; d < width; d += 16) store16(to + d, load16(to + d) * factor);
-  }
-  SpanScales scales;  // the weights have those of the values
-  for (int run = 0; run < kKeys / kCodeRun; ++run) {
-    store16(scales.scales + run * kRows, all16(1));
-    store16(scales.addends + run * kRows, all16(-kByteZero));
-  }
-  const auto multiply = [&](int group, auto count) __attribute__((always_inline)) {
-    constexpr int N = decltype(count)::value;
-    SpanProduct<N> span{{}, {}, kKeys / kCodeRun, rows.weights, 1, num_rows, sums + group * 16, static_cast<size_t>(width)};
-    for (int n = 0; n < N; ++n) span.scales[n] = &scales;
-    for (int run = slots.begin / 2; run * 2 < slots.end; ++run) {
-      const size_t at = static_cast<size_t>(group) * 256;
-      for (int part = run * 2; next != nullptr && part < run * 2 + 2; ++part)
-        for (int line = 0; line < N * 256; line += 64) __builtin_prefetch(next->values[part] + at + line, 0, 2);
-      multiply_run<kCodeRun>(span, run, [&](int n, int lane, VI(&quads)[8]) __attribute__((always_inline)) {
-        unroll<8>([&](auto i) __attribute__((always_inline)) {
-          quads[i] = load_int(slots.values[run * 2 + i / 4] + at + n * 256 + i % 4 * 64 + lane);
-        });
+      alignas(64) float numbers[kScaledKeys];
+      store16(numbers, load16(from));
+      store16(numbers + 16, width - first > 16 ? load16(from + 16) : all16(0));
+      int32_t sum = 0;
+      rows.query_scales[at] = store_bytes(numbers, kScaledKeys, [&](int i, int8_t byte) {
+        to[i] = byte;
+        sum += byte;
       });
+      rows.offsets[at] = -KeyFormat::kZero * sum;
     }
-  };
-  int group = 0;
-  for (; group + kByteGroups <= width / 16; group += kByteGroups)
-    multiply(group, std::integral_constant<int, kByteGroups>{});
-  if (group < width / 16) multiply(group, std::integral_constant<int, 1>{});
+}
+
+SLUICE_INLINE Lanes floats_of_ints(const Lanes& x) {
+  return map(x, [](V v) __attribute__((always_inline)) { return to_float(as_int(v)); });
+}
+SLUICE_INLINE Lanes all16_int(int32_t value) {
+  Lanes x;
+  unroll<kRegisters>([&](auto r) __attribute__((always_inline)) { x.v[r] = as_float(set1_int(value)); });
+  return x;
+}
+
+// Compute the scores [rows][kKeys] of M rows with N parts' keys, and prefetch those of `next`, which may be null.
+template <int M, int N>
+void score_bytes(const ByteRows& rows, int row, int width, const Slots& slots, int part, const Slots* next,
+                 float* scores) {
+  constexpr size_t kRunBytes = static_cast<size_t>(kScaledKeys) * kRows;
+  const int runs = runs_of(width);
+  Lanes total[M][N];
+  unroll<M>([&](auto m) __attribute__((always_inline)) {
+    unroll<N>([&](auto n) __attribute__((always_inline)) { total[m][n] = all16(0); });
+  });
+  for (int run = 0; run < runs; ++run) {
+    const int8_t* x[M];
+    const uint8_t* w[N];
+    Lanes sums[M][N];
+    unroll<N>([&](auto n) __attribute__((always_inline)) {
+      w[n] = slots.keys[part + n] + run * kRunBytes;
+      if (next != nullptr) __builtin_prefetch(key_scales(next->keys[part + n], width) + run * kRows, 0, 2);
+    });
+    unroll<M>([&](auto m) __attribute__((always_inline)) {
+      const int at = (row + m) * runs + run;
+      x[m] = rows.queries + static_cast<size_t>(at) * kScaledKeys;
+      unroll<N>([&](auto n) __attribute__((always_inline)) { sums[m][n] = all16_int(rows.offsets[at]); });
+    });
+    multiply_prefetching<KeyFormat>(sums, x, w, kScaledKeys / KeyFormat::kColumns,
+                                    [&](int n, const uint8_t* at, int) __attribute__((always_inline)) {
+                                      if (next != nullptr)
+                                        __builtin_prefetch(next->keys[part + n] + (at - slots.keys[part + n]), 0, 2);
+                                    });
+    unroll<N>([&](auto n) __attribute__((always_inline)) {
+      const Lanes scale = load16(key_scales(slots.keys[part + n], width) + run * kRows);
+      unroll<M>([&](auto m) __attribute__((always_inline)) {
+        const Lanes product = floats_of_ints(sums[m][n]) * all16(rows.query_scales[(row + m) * runs + run]);
+        total[m][n] = fma16(product, scale, total[m][n]);
+      });
+    });
+  }
+  unroll<M>([&](auto m) __attribute__((always_inline)) {
+    unroll<N>([&](auto n) __attribute__((always_inline)) {
+      store16(scores + static_cast<size_t>(row + m) * kKeys + (part + n) * 16, total[m][n]);
+    });
+  });
+}
+
+// Multiply each row's weights [rows][kKeys] with the scales of the values, and convert them to unsigned bytes.
+inline void quantize_weights(const float* weights, int num_rows, int width, const Slots& slots, const ByteRows& rows) {
+  Lanes scales[kParts], broken = all16(0);
+  unroll<kParts>([&](auto i) __attribute__((always_inline)) {
+    scales[i] = load16(value_scales(slots.values[i], width));
+    broken = fma16(scales[i], all16(0), broken);
+  });
+  const float any_broken = sum_of(broken);
+  const Lanes middle = all16(12582912.0f);
+  for (int row = 0; row < num_rows; ++row) {
+    const float* from = weights + static_cast<size_t>(row) * kKeys;
+    uint8_t* to = rows.weights + static_cast<size_t>(row) * kKeys;
+    Lanes scaled[kParts];
+    unroll<kParts>([&](auto i) __attribute__((always_inline)) { scaled[i] = load16(from + i * 16) * scales[i]; });
+    const float highest = largest_of(max16(max16(scaled[0], scaled[1]), max16(scaled[2], scaled[3])));
+    const Lanes inverse = all16(highest > 1e-30f ? kMostWeight / highest : 0);
+    unroll<kParts>([&](auto i) __attribute__((always_inline)) {
+      store_low_bytes(to + i * 16, fma16(scaled[i], inverse, middle));
+    });
+    rows.weight_scales[row] = highest * (1.0f / kMostWeight) + any_broken;
+  }
+}
+
+// Compute sums [rows][width] = sums * rescale [rows] + weights · values for M rows and N groups of 16 dimensions, and
+// prefetch the values of `next`, which may be null.
+template <int M, int N>
+void value_bytes_tile(const ByteRows& rows, const float* rescale, int row, int width, const Slots& slots, int group,
+                      const Slots* next, float* sums) {
+  Lanes ints[M][N];
+  unroll<M>([&](auto m) __attribute__((always_inline)) {
+    unroll<N>([&](auto n) __attribute__((always_inline)) { ints[m][n] = all16_int(0); });
+  });
+  for (int part = slots.begin; part < slots.end; ++part) {
+    const uint8_t* x[M];
+    const int8_t* w[N];
+    for (int m = 0; m < M; ++m) x[m] = rows.weights + static_cast<size_t>(row + m) * kKeys + part * 16;
+    for (int n = 0; n < N; ++n) w[n] = reinterpret_cast<const int8_t*>(slots.values[part]) + (group + n) * 256;
+    multiply_prefetching<Int8Format>(ints, x, w, 16 / Int8Format::kColumns,
+                                     [&](int, const uint8_t* at, int) __attribute__((always_inline)) {
+                                       if (next != nullptr)
+                                         __builtin_prefetch(next->values[part] + (at - slots.values[part]), 0, 2);
+                                     });
+  }
+  unroll<M>([&](auto m) __attribute__((always_inline)) {
+    float* to = sums + static_cast<size_t>(row + m) * width + group * 16;
+    const Lanes scale = all16(rows.weight_scales[row + m]), factor = all16(rescale[row + m]);
+    unroll<N>([&](auto n) __attribute__((always_inline)) {
+      store16(to + n * 16, fma16(floats_of_ints(ints[m][n]), scale, load16(to + n * 16) * factor));
+    });
+  });
 }
 
 }  // namespace SLUICE_SET

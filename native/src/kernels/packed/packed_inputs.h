@@ -74,14 +74,6 @@ SLUICE_INLINE void store_values(const Lanes& low, const Lanes& high, uint8_t* ru
 #endif
 }
 
-SLUICE_INLINE float largest_of(const Lanes& x) {
-#if defined(SLUICE_SET_avx512) || defined(SLUICE_SET_avx512bf16)
-  return _mm512_reduce_max_ps(x.v[0]);
-#else
-  return max_of(x);
-#endif
-}
-
 // The sum of the lanes, of which only matters whether it is NaN.
 SLUICE_INLINE float any_broken(const Lanes& x) {
 #if defined(SLUICE_SET_avx512) || defined(SLUICE_SET_avx512bf16)

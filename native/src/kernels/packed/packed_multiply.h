@@ -32,13 +32,14 @@ SLUICE_INLINE VI broadcast4(const uint8_t* p) {
   return set1_int(four);
 }
 
-// Add the products of a run, whose codes load(n, at, quads) sets: those of group n, of the register that begins `at`
-// bytes after the first. Codes are multiplied with the low and with the high bytes of inputs.
-template <int kStep, int N, class Load>
-SLUICE_INLINE void multiply_run(const SpanProduct<N>& span, int run, const Load& load_quads) {
+// Add the products of a run. Codes are multiplied with the low and with the high bytes of inputs.
+template <Codes kCodes, int kStep, int N>
+SLUICE_INLINE void multiply_run(const SpanProduct<N>& span, int run) {
   constexpr int kQuads = kStep / 4, kSteps = kCodeRun / kStep;
   VI quads[N][8];
-  unroll<N>([&](auto n) __attribute__((always_inline)) { load_quads(n, 0, quads[n]); });
+  unroll<N>([&](auto n) __attribute__((always_inline)) {
+    load_codes<kCodes>(span.codes[n] + run * kRunBytes<kCodes>, quads[n]);
+  });
   for (int m = 0; m < span.num_rows; ++m) {
     const PackedInputs& input = span.x[m * span.x_stride];
     const uint8_t* low = run_of(input, run);
@@ -107,14 +108,14 @@ SLUICE_INLINE void multiply_pairs_of(const uint8_t* pairs, const SpanProduct<1>&
 }
 
 // Add the products of a run, as many rows at a time as there are registers for.
-template <int kStep, int N, class Load>
-SLUICE_INLINE void multiply_run(const SpanProduct<N>& span, int run, const Load& load_quads) {
+template <Codes kCodes, int kStep, int N>
+SLUICE_INLINE void multiply_run(const SpanProduct<N>& span, int run) {
   constexpr int kMost = kLanes == 16 ? 12 : 4;
   alignas(64) uint8_t pairs[kCodeRun * kRows * 2];
   unroll<kRegisters>([&](auto r) __attribute__((always_inline)) {
     constexpr int kAt = r * kLanes * 4;
     VI quads[8];
-    load_quads(0, kAt, quads);
+    load_codes<kCodes>(span.codes[0] + run * kRunBytes<kCodes> + kAt, quads);
     unroll<8>([&](auto i) __attribute__((always_inline)) {
       store_int(pairs + i * 128 + kAt, low_bytes(quads[i]));
       store_int(pairs + i * 128 + 64 + kAt, high_bytes(quads[i]));
@@ -144,9 +145,7 @@ void multiply_codes(const SpanProduct<N>& span) {
     for (int n = 0; n < N; ++n)
       for (size_t at = 0; at < kRunBytes<kCodes>; at += 64)
         __builtin_prefetch(span.codes[n] + (kSpan / kCodeRun + run) * kRunBytes<kCodes> + at, 0, 3);
-    multiply_run<kStep>(span, run, [&](int n, int at, VI(&quads)[8]) __attribute__((always_inline)) {
-      load_codes<kCodes>(span.codes[n] + run * kRunBytes<kCodes> + at, quads);
-    });
+    multiply_run<kCodes, kStep, N>(span, run);
   }
 }
 
