@@ -149,7 +149,7 @@ void weigh(const Rows<Format>& rows, int row, int begin, int end, float scale) {
   Lanes scaled[kParts];
   const Lanes factor = all16(scale);
   unroll<kParts>([&](auto i) __attribute__((always_inline)) { scaled[i] = load16(scores + i * 16) * factor; });
-  const float highest = max_of(max16(max16(scaled[0], scaled[1]), max16(scaled[2], scaled[3])));
+  const float highest = largest_of(max16(max16(scaled[0], scaled[1]), max16(scaled[2], scaled[3])));
   const float before = rows.largest[row], largest = highest > before ? highest : before;
   const V drop = set1(largest);
   Lanes sum = all16(0);
