@@ -12,10 +12,11 @@ constexpr int kMostTokens = 9 * 48;  // of a sequence
 // Give a model Packed weights: numbers or, if it gets sizes that are multiples of 32, blocks.
 void pack_weights(Options& options) {
   static const char* const kNumbers[] = {"float32", "float16", "bfloat16"};
-  static const char* const kBlocks[] = {"q8_0",   "q4_0",  "q4_1",           "q5_0",           "q5_1",
-                                        "iq4_nl", "mxfp4", "u2.g16.float32", "u3.g32.float16", "u8.g16.bfloat16"};
+  static const char* const kBlocks[] = {"q8_0",           "q4_0",           "q4_1",   "q5_0",   "q5_1",    "iq4_nl",
+                                        "mxfp4",          "nvfp4",          "f8.g32", "nf4.g16", "fp4.g32",
+                                        "u2.g16.float32", "u3.g32.float16", "u8.g16.bfloat16"};
   const bool has_blocks = one_in(2);
-  const std::string kind = has_blocks ? kBlocks[between(0, 9)] : kNumbers[between(0, 2)];
+  const std::string kind = has_blocks ? kBlocks[between(0, 13)] : kNumbers[between(0, 2)];
   options.kind_of = [kind](const std::string&) { return kind; };
   if (!has_blocks) return;
   options.plan.hidden_size = 32 * between(1, 20);
@@ -108,13 +109,15 @@ Options random_options() {
   for (int i = between(0, 3); i > 0; --i)
     options.rotary.push_back({std::vector<float>(static_cast<size_t>(between(0, 40)), 0.1f), 1});
   options.type = static_cast<Type>(between(0, 4));
-  options.cache_type = static_cast<Stored>(between(0, 2));
+  options.cache_type = static_cast<Stored>(between(0, 3));
   while (static_cast<int>(options.layers.size()) < options.plan.num_layers) {
     const LayerPlan layer = random_layer(options);
     const bool is_plain =
         layer.attention.num_heads > 0 && !layer.has_recurrent() && layer.has_feed_forward() && !layer.has_both();
     if (is_plain || options.type != Type::Packed) options.layers.push_back(layer);
   }
+  for (const LayerPlan& layer : options.layers)
+    if (layer.latent.kv_rank > 0 && options.cache_type == Stored::Int8) options.cache_type = Stored::BFloat16;
   if (options.type == Type::Packed)
     pack_weights(options);
   else if (options.plan.has_head && one_in(2))

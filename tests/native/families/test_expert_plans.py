@@ -31,7 +31,6 @@ def mixtral_plan() -> DecoderPlan:
             "model.layers.0.block_sparse_moe.experts.0.w1",
             "adapters can't change experts; supported are k_proj, o_proj, ",
         ),
-        ({"has_router_norm": True}, "has_router_norm must be false for experts without a dense part"),
         ("model.layers.0.block_sparse_moe.gate", "adapters can't change experts"),
         ("model.layers.0.self_attn.w_proj", "the model has no such module"),
         ("model.layers.9.mlp.gate_proj", "the model has no such module"),
