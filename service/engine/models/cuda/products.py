@@ -16,7 +16,7 @@ from torch import Tensor
 from service.engine.models.cuda.programs import products as programs
 
 _MOST_ROWS_IN_PARTS = 64
-_MANY_ROWS = 512
+_MANY_ROWS = 256
 _MANY_OUTPUTS = 16_384
 _ENOUGH_PROGRAMS = 192  # for devices with about 130 processors
 _LEAST_INPUTS = 512  # of a part
@@ -38,21 +38,21 @@ class _Tile:
 _WIDE = _Tile(64, 64, 32, 4, 3)  # of float32
 _FEW = _Tile(16, 64, 128, 4, 4)
 _SOME = _Tile(64, 64, 128, 4, 3)
-_MORE = _Tile(64, 64, 64, 4, 4)
-_MANY = _Tile(128, 256, 64, 8, 3)
-_MANY_IN_PARTS = _Tile(128, 128, 64, 8, 3)  # the sum of parts takes as many registers as a part
+_MORE = _Tile(128, 128, 64, 8, 3)
+_MANY = _Tile(256, 128, 64, 8, 3)
+_MANY_IN_PARTS = _Tile(128, 128, 64, 8, 4)  # the sum of parts takes as many registers as a part
 
 
 def _tile(rows: int, outputs: int, dtype: torch.dtype, *, adds_parts: bool) -> _Tile:
     """Return the fastest of a few tiles, measured on an H200."""
     if dtype.itemsize > _HALF:
         return _WIDE
-    if rows <= _FEW.rows and outputs < _MANY_OUTPUTS:
-        return _FEW
+    is_wide = outputs >= _MANY_OUTPUTS
     if rows <= _MOST_ROWS_IN_PARTS:
-        return _SOME
+        few = _SOME if is_wide else _FEW
+        return few if rows <= _FEW.rows else _SOME
     if rows <= _MANY_ROWS:
-        return _MORE
+        return _MORE if is_wide else _SOME
     return _MANY_IN_PARTS if adds_parts else _MANY
 
 

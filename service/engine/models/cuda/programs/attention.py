@@ -19,7 +19,9 @@ def attend_part(
     """
     total = tl.zeros([queries.shape[0], WIDTH], tl.float32)
     top = tl.full([queries.shape[0]], float("-inf"), tl.float32)
-    weight_sum = tl.zeros([queries.shape[0]], tl.float32)
+    # Products by ones: a sum over a row would have an order that depends on the number of rows and warps.
+    sums = tl.zeros([queries.shape[0], 16], tl.float32)
+    ones = tl.full([TILE_KEYS, 16], 1.0, queries.dtype)
     dims = tl.arange(0, WIDTH)
     for start in range(begin, end, TILE_KEYS):
         positions = start + tl.arange(0, TILE_KEYS)
@@ -40,13 +42,14 @@ def attend_part(
         zero = tl.where(highest == float("-inf"), 0.0, highest)
         weights = tl.exp2(scores - zero[:, None])
         shrink = tl.exp2(top - zero)
-        weight_sum = tl.fma(weight_sum, shrink, tl.sum(weights, 1))
         value = tl.load(
             values + slots[:, None] + dims[None, :], mask=exists[:, None] & (dims < DIM)[None, :], other=0.0
         ).to(queries.dtype)
-        total = tl.dot(weights.to(queries.dtype), value, total * shrink[:, None], input_precision=PRECISION)
+        rounded = weights.to(queries.dtype)
+        sums = tl.dot(rounded, ones, sums * shrink[:, None], input_precision=PRECISION)
+        total = tl.dot(rounded, value, total * shrink[:, None], input_precision=PRECISION)
         top = highest
-    return total, top, weight_sum
+    return total, top, tl.max(sums, 1)
 
 
 @triton.jit
