@@ -37,11 +37,14 @@ void load(Model& model, const std::string& name, const Array& tensor) {
   model.load(name, stored);
 }
 
-void load_blocks(Model& model, const std::string& name, const Array& blocks) {
+void load_blocks(Model& model, const std::string& name, const Array& blocks, const std::optional<Array>& order) {
   if (blocks.dtype() != nb::dtype<uint8_t>()) throw BadArgument("blocks must be uint8");
   if (blocks.ndim() != 2 || !is_contiguous(blocks)) throw BadArgument("blocks must be contiguous and a matrix");
+  const int32_t* inputs = order.has_value() ? ints(*order, "order", 1) : nullptr;
+  const size_t num_inputs = order.has_value() ? order->shape(0) : 0;
   const nb::gil_scoped_release released;
-  model.load_blocks(name, static_cast<const uint8_t*>(blocks.data()), blocks.shape(0), blocks.shape(1));
+  model.load_blocks(name, static_cast<const uint8_t*>(blocks.data()), blocks.shape(0), blocks.shape(1), inputs,
+                    num_inputs);
 }
 
 nb::dict tensors(Model& model) {
@@ -90,6 +93,19 @@ nb::object results(const std::optional<WritableArray>& given, const char* name, 
   data = new float[std::max<size_t>(rows * columns, 1)];
   nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<float*>(p); });
   return nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<2>>(data, {rows, columns}, owner));
+}
+
+// Rows of a model's memory, as bytes that can be written.
+using Rows = nb::ndarray<nb::numpy, uint8_t, nb::ndim<2>>;
+
+Rows cache_rows(nb::handle_t<Model> owner) {
+  const Cache& cache = nb::cast<Model&>(owner).cache();
+  return Rows(cache.data, {static_cast<size_t>(cache.num_blocks), cache.block_bytes}, owner);
+}
+
+Rows state_rows(nb::handle_t<Model> owner) {
+  const States& states = nb::cast<Model&>(owner).states();
+  return Rows(states.data, {static_cast<size_t>(states.num_slots), states.numbers * sizeof(float)}, owner);
 }
 
 nb::object step(Model& model, const Array& token_ids, const Array& positions, const Array& row_offsets,
@@ -160,7 +176,8 @@ Stored cache_type(const std::string& name, Type weights) {
   if (name == "float32") return Stored::Float32;
   if (name == "bfloat16") return Stored::BFloat16;
   if (name == "float16") return Stored::Float16;
-  throw BadArgument("cache_type must be auto, float32, bfloat16 or float16");
+  if (name == "int8") return Stored::Int8;
+  throw BadArgument("cache_type must be auto, float32, bfloat16, float16 or int8");
 }
 
 void construct(Model* self, const nb::dict& plan, const std::string& type, const std::string& cached, int num_threads,
@@ -186,13 +203,16 @@ NB_MODULE(_native, module) {
   nb::class_<Model>(module, "Model")
       .def("__init__", &construct, "plan"_a, nb::kw_only(), "weight_type"_a = "float32", "cache_type"_a = "auto",
            "num_threads"_a = 1, "instruction_set"_a = "auto", "kinds"_a.none() = nb::none())
-      .def("load_blocks", &load_blocks, "name"_a, "blocks"_a)
+      .def("load_blocks", &load_blocks, "name"_a, "blocks"_a, "order"_a = nb::none())
       .def("load", &load, "name"_a, "tensor"_a)
       .def("missing", &Model::missing)
       .def("tensors", &tensors)
       .def("allocate", &Model::allocate, "num_blocks"_a, "block_size"_a, "groups"_a = std::vector<int>(),
+           "file"_a = -1, "offset"_a = 0, nb::call_guard<nb::gil_scoped_release>())
+      .def("allocate_states", &Model::allocate_states, "num_states"_a, "file"_a = -1, "offset"_a = 0,
            nb::call_guard<nb::gil_scoped_release>())
-      .def("allocate_states", &Model::allocate_states, "num_states"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("cache_rows", &cache_rows)
+      .def("state_rows", &state_rows)
       .def("step", &step, "token_ids"_a, "positions"_a, "row_offsets"_a, "context_lengths"_a, "block_tables"_a,
            "output_rows"_a, "logits"_a = nb::none(), "num_threads"_a = 0, "adapters"_a = nb::none(),
            "states"_a = nb::none())
