@@ -149,6 +149,7 @@ def _ernie_moe(writer: gguf.GGUFWriter, config: Any) -> None:
     writer.add_leading_dense_block_count(config.moe_layer_start_index)
     writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     writer.add_expert_shared_count(config.moe_num_shared_experts)
+    writer.add_expert_shared_feed_forward_length(config.moe_intermediate_size * config.moe_num_shared_experts)
 
 
 def _mistral3(writer: gguf.GGUFWriter, config: Any) -> None:
