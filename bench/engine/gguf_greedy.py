@@ -63,7 +63,8 @@ def next_logits(backend: NativeBackend, ids: list[int], num_cached: int) -> NDAr
         block_tables=np.arange(_MAX_LENGTH // _BLOCK_SIZE, dtype=np.int32)[None],
         output_rows=np.array([len(new) - 1], np.int32),
     )
-    return np.asarray(backend.forward(batch))[0]
+    logits: NDArray[np.float32] = np.asarray(backend.forward(batch))[0]
+    return logits
 
 
 def own_answer(backend: NativeBackend, prompt: list[int], ends: set[int]) -> tuple[list[int], list[float]]:
