@@ -28,7 +28,7 @@ from process.settings.reload import Reload
 from service.deployment.deployment import LoadModel
 from service.engine.interface.port import StepObserver
 from service.engine.link.process_memory import freeze_heap, limit_primitive_cache
-from service.engine.link.worker_process import end_unused_workers, prestart_workers
+from service.engine.link.worker.worker_process import end_unused_workers, prestart_workers
 from service.generation.errors import ModelLoadError
 from service.loading.model import load_model
 from service.observability.logs import call_context

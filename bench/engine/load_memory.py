@@ -1,12 +1,14 @@
 """Measure a process's memory for loading a model in addition to its weights: Qwen2.5-0.5B's shape in each type.
 
-Run as `python -m bench.engine.load_memory`, with native/ installed. Each type is loaded in a process of its own.
-Prints, in MiB, the packed weights, the process's memory before the load (torch and the other imports), and the memory
-that the load added: the peak, and the end. The cache is allocated when it is written, so it is not included.
+Run as `python -m bench.engine.load_memory [--files Q8_0 Q4_K_M …]`, with native/ installed and, for GGUF files,
+`tools/install.sh llama`. Each type is loaded in a process of its own. Prints, in MiB, the packed weights or the file,
+the process's memory before the load (torch and the other imports), and the memory that the load added: the peak, and
+the end. The cache is allocated when it is written, so it is not included.
 """
 
 from __future__ import annotations
 
+import argparse
 import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -16,6 +18,7 @@ import sluice_native
 
 from bench import shapes
 from bench.engine import native_step
+from bench.serving.gguf_weights import gguf_file
 from service.engine.interface.config import EngineConfig
 from service.engine.loading.generator import load_model
 
@@ -27,13 +30,22 @@ CONFIGS = {
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--files", nargs="*", default=[], help="types of GGUF files, instead of the folder's types")
+    files = parser.parse_args().files
     print("| weights | MiB | before | peak | end | peak / weights | end / weights | seconds |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|")
     folder = shapes.qwen2_5_0_5b()
-    for name, config in CONFIGS.items():
+    loads = {name: (folder, config) for name, config in CONFIGS.items()}
+    if files:
+        loads = {name: (gguf_file(folder, name), EngineConfig(backend="native")) for name in files}
+    for name, (model, config) in loads.items():
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-            before, peak, end, seconds = process.submit(load, folder, config).result()
-        weights = sluice_native.Model(native_step.SHAPES["0.5b"].plan(), weight_type=name).weight_bytes / 2**20
+            before, peak, end, seconds = process.submit(load, model, config).result()
+        if files:
+            weights = model.stat().st_size / 2**20
+        else:
+            weights = sluice_native.Model(native_step.SHAPES["0.5b"].plan(), weight_type=name).weight_bytes / 2**20
         print(
             f"| {name} | {weights:.0f} | {before:.0f} | {peak - before:.0f} | {end - before:.0f} "
             f"| {(peak - before) / weights:.2f} | {(end - before) / weights:.2f} | {seconds:.1f} |",
@@ -41,10 +53,10 @@ def main() -> None:
         )
 
 
-def load(folder: Path, config: EngineConfig) -> tuple[float, float, float, float]:
+def load(model: Path, config: EngineConfig) -> tuple[float, float, float, float]:
     """Load a model; return resident MiB before, at the peak and after, and the seconds of the load."""
     before, began = resident("VmRSS"), time.perf_counter()
-    loaded = load_model(str(folder), config, compute_dtype="bfloat16")
+    loaded = load_model(str(model), config, compute_dtype="bfloat16")
     seconds = time.perf_counter() - began
     found = before, resident("VmHWM"), resident("VmRSS"), seconds
     del loaded

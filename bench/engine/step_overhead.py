@@ -30,9 +30,9 @@ from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.sequence import SequenceGroup
 from service.engine.interface.config import EngineConfig
 from service.engine.interface.messages import Report
-from service.engine.link import wire
 from service.engine.link.report_pacer import ReportPacer
-from service.engine.link.send_buffer import SendBuffer
+from service.engine.link.worker import wire
+from service.engine.link.worker.send_buffer import SendBuffer
 from service.engine.loading.generator import LoadedModel, load_model
 from service.engine.runner.model_runner import ModelRunner
 from service.generation.outputs.output import GenerationOutput

@@ -20,7 +20,7 @@ from service.contract.generations.chat import ChatRenderer
 from service.engine.client.output_stream import OutputStream
 from service.engine.core.engine_core import SampledToken
 from service.engine.interface.messages import Report
-from service.engine.link import wire
+from service.engine.link.worker import wire
 from service.generation.formats.constraint import ReasoningStart
 from service.generation.outputs.output import GenerationOutput
 from service.output.answers.answer import AnswerReader

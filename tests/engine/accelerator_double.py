@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -68,9 +69,9 @@ class PlainKernels:
     def rms_norm(self, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
         return rms_norm(x, weight, epsilon)
 
-    def gated(self, values: Tensor, activation: Activation) -> Tensor:
+    def gated(self, values: Tensor, activation: str) -> Tensor:
         gate, up = values.chunk(2, dim=-1)
-        return activation_named(activation)(gate) * up
+        return activation_named(cast("Activation", activation))(gate) * up
 
     def linear(self, weight: Tensor, bias: Tensor | None) -> PlainLinear:
         return PlainLinear(weight, bias)

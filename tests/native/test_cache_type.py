@@ -59,7 +59,7 @@ def test_float16_saturates_and_keeps_nan(scale: float, instruction_set: str) -> 
 def rounded(numbers: torch.Tensor, size: int) -> torch.Tensor:
     """Return numbers rounded to bytes with a scale for each `size` of the last dimension, and for the rest."""
     parts = []
-    for part in numbers.split(size, dim=-1):
+    for part in torch.split(numbers, size, dim=-1):
         scales = (part.abs().amax(-1, keepdim=True) / 127).clamp_min(1e-30)
         parts.append((part / scales).round() * scales)
     return torch.cat(parts, -1)

@@ -10,13 +10,13 @@ from typing import Any
 
 from service.engine.interface.messages import Command, StopCore
 from service.engine.link.engine_spec import EngineSpec
-from service.engine.link.launch import Ready
 from service.engine.link.link import Receiver
 from service.engine.link.link_state import NEXT_STATES, LinkState
 from service.engine.link.loop import HEARTBEAT_INTERVAL_S
 from service.engine.link.restarts import Restarts
-from service.engine.link.worker_connection import WorkerConnection
-from service.engine.link.worker_process import WorkerDied, WorkerProcess, next_worker
+from service.engine.link.worker.launch import Ready
+from service.engine.link.worker.worker_connection import WorkerConnection
+from service.engine.link.worker.worker_process import WorkerDied, WorkerProcess, next_worker
 from service.generation.errors import ModelChanged, ModelLoadError
 
 _STOP_S = 30.0  # the time that a step in progress has to end

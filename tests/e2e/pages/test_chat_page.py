@@ -1,8 +1,6 @@
 """The chat page in a real browser: conversations, untrusted text of models, and accessibility."""
 
 import json
-import os
-import shutil
 import subprocess
 from typing import Any
 
@@ -13,29 +11,17 @@ from gateway.openapi.document import build_document
 from gateway.routes.dialects.surfaces import SURFACES
 from tests.e2e.faults.disconnects import until_call_ended
 from tests.e2e.guarded import Guarded
+from tests.e2e.pages.browser import command_of, observations
 from tests.e2e.stack import ROOT, Stack
 from tests.waiting import GUARD_S
 
+SCRIPT = "chat_page.mjs"
 ANSWER = "I am sluice-demo, the small demo model of the sluice service."
-
-
-def command_of(stack: Stack, scenario: str) -> list[str]:
-    """Return the command that runs a scenario in a browser."""
-    browser = shutil.which("chromium-headless-shell")
-    assert browser is not None, "make test installs it"
-    modules = str(ROOT / ".cache/npm/node_modules")
-    return ["node", "tests/e2e/pages/chat_page.mjs", f"{stack.url}/", browser, modules, scenario]
 
 
 def seen(stack: Stack, scenario: str, **environment: str) -> Any:
     """Run a scenario in a browser and return its observations."""
-    command = command_of(stack, scenario)
-    variables = {**os.environ, **environment}
-    done = subprocess.run(
-        command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=GUARD_S, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return observations(command_of(SCRIPT, f"{stack.url}/", scenario), **environment)
 
 
 def test_conversation_is_streamed_and_kept_over_a_reload(stack: Stack) -> None:
@@ -73,7 +59,11 @@ def test_stopping_an_answer_stops_the_engine(stack: Stack) -> None:
     while not is_stopped:  # an answer that has ended before the engine is held proves nothing
         num_ended = len(stack.generation_lines())
         with subprocess.Popen(
-            command_of(stack, "stop"), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command_of(SCRIPT, f"{stack.url}/", "stop"),
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         ) as process:
             assert process.stdin is not None
             assert process.stdout is not None

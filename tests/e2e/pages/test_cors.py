@@ -6,8 +6,6 @@ import base64
 import contextlib
 import http.server
 import json
-import shutil
-import subprocess
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +16,8 @@ from google.rpc import error_details_pb2, status_pb2
 from sluice.v1 import chat_pb2, content_pb2
 
 from tests.e2e.envoy_process import EnvoyProcess
-from tests.e2e.stack import ROOT, Stack, free_ports
+from tests.e2e.pages.browser import command_of, observations
+from tests.e2e.stack import Stack, free_ports
 from tests.waiting import GUARD_S
 
 QUESTION = "What is the capital of France?"
@@ -109,14 +108,7 @@ def calls(envoy: str) -> list[dict[str, Any]]:
 
 def seen(page: str, envoy: str) -> list[dict[str, Any]]:
     """Return the results of the calls as a page's script sees them."""
-    browser = shutil.which("chromium-headless-shell")
-    assert browser is not None, "make test installs it"
-    command = ["node", "tests/e2e/pages/call_from_page.mjs", page, browser, str(ROOT / ".cache/npm/node_modules")]
-    done = subprocess.run(
-        command, cwd=ROOT, input=json.dumps(calls(envoy)), capture_output=True, text=True, timeout=GUARD_S, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    answers: list[dict[str, Any]] = json.loads(done.stdout)
+    answers: list[dict[str, Any]] = observations(command_of("call_from_page.mjs", page), calls(envoy))
     for answer in answers:
         if "body" in answer:
             answer["body"] = base64.b64decode(answer["body"])

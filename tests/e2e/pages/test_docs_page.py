@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from typing import Any
 
 import httpx
 import pytest
 
 from gateway.routes.dialects.surfaces import OPERATIONS, SURFACES
-from tests.e2e.stack import ROOT, Stack
+from tests.e2e.pages.browser import command_of, observations
+from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S
 
 
 def seen(stack: Stack, scenario: str) -> Any:
     """Run a scenario in a browser and return its observations."""
-    browser = shutil.which("chromium-headless-shell")
-    assert browser is not None, "make test installs it"
-    modules = str(ROOT / ".cache/npm/node_modules")
-    command = ["node", "tests/e2e/pages/explorer.mjs", f"{stack.url}/", browser, modules, scenario]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return observations(command_of("explorer.mjs", f"{stack.url}/", scenario))
 
 
 def test_first_path_is_expanded(stack: Stack) -> None:

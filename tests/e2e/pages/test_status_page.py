@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 from typing import Any
 
@@ -12,27 +10,14 @@ import httpx
 import pytest
 
 from tests.e2e.guarded import Guarded
+from tests.e2e.pages.browser import command_of, observations
 from tests.e2e.stack import ROOT, Stack
 from tests.waiting import GUARD_S
 
 
 def seen(url: str, scenario: str, **environment: str) -> Any:
     """Run a scenario in a browser and return its observations."""
-    browser = shutil.which("chromium-headless-shell")
-    assert browser is not None, "make test installs it"
-    modules = str(ROOT / ".cache/npm/node_modules")
-    command = ["node", "tests/e2e/pages/status_page.mjs", f"{url}/", browser, modules, scenario]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=GUARD_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return observations(command_of("status_page.mjs", f"{url}/", scenario), **environment)
 
 
 def computed(script: str) -> Any:

@@ -52,7 +52,7 @@ def decoder_of(name: str) -> Decoder:
 
 
 def chunks(name: str, cuts: list[int], others: int) -> torch.Tensor:
-    """Return the logits of a prompt that is computed in chunks beside `others` other sequences."""
+    """Return the logits of a prompt that is computed in chunks with `others` other sequences."""
     decoder, ids, other = decoder_of(name), some_tokens(0), some_tokens(1, 40)
     found = []
     for start, end in pairwise(cuts):

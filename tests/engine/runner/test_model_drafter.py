@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.engine.core.sequences.sequence import Sequence, choice_seed
+from service.engine.core.sequences.sequence import Sequence
 from service.engine.runner.model_drafter import ModelDrafter
 from tests.engine.block_backend import BlockBackend, Contexts
+from tests.engine.core.drafts.random_answers import check_random_answers
 from tests.engine.fakes import Bench, config_of, request
 from tests.engine.paged_runner import BLOCK_SIZE, sum_rule, sums
 
@@ -30,27 +31,7 @@ def drafter(num_blocks: int, max_positions: int = 1000) -> ModelDrafter[Contexts
 @given(data=st.data())
 def test_model_always_finds_its_own_tokens(data: st.DataObject) -> None:
     """A draft model equal to the first one is always right, with any preemption, sharing and drafting."""
-    num_blocks = data.draw(st.integers(10, 40), "num_blocks")
-    bench = Bench(
-        config_of(
-            num_blocks=num_blocks,
-            max_model_len=40,
-            max_batch_tokens=data.draw(st.integers(4, 64), "max_batch_tokens"),
-            max_batch_sequences=data.draw(st.integers(1, 4), "max_batch_sequences"),
-            prefix_caching=data.draw(st.booleans(), "prefix_caching"),
-        ),
-        drafter=drafter(num_blocks),
-    )
-    prompts = data.draw(st.lists(st.text("ab", min_size=1, max_size=30), min_size=1, max_size=6), "prompts")
-    for prompt in prompts:
-        bench.add(request(prompt, max_tokens=9, n=data.draw(st.integers(1, 2), "n"), ignore_eos=True))
-        for _ in range(data.draw(st.integers(0, 5), "steps")):
-            bench.step()
-            bench.clock.now += data.draw(st.sampled_from([0.0, 0.01, 0.05]), "seconds")
-    bench.run()
-    bench.assert_idle()
-    for serial, index in bench.outputs:
-        assert bench.tokens(serial, index) == sums(prompts[serial].encode(), 9, choice_seed(0, index))
+    bench = check_random_answers(data, drafter)
     stats = bench.core.stats()
     assert stats.num_accepted_draft_tokens == stats.num_draft_tokens
 

@@ -1,7 +1,6 @@
 """ChatService on a real server: the order of a stream, its fold, and cancellation."""
 
 import asyncio
-from typing import Any
 
 import grpc
 import pytest
@@ -10,6 +9,7 @@ from sluice.v1 import chat_pb2, chat_pb2_grpc, serving_pb2
 
 from service.generation.errors import PromptTooLong
 from tests.engine.fakes import until
+from tests.service.cancellation import check_cancellation
 from tests.service.deadlines import answered_before_deadline, rejection_at_deadline
 from tests.service.fakes import ENDLESS, ScriptedRunner, kinds_of, rejection_of, request, rest_of, running, text_of
 
@@ -57,26 +57,7 @@ async def test_chats_of_two_callers_run_concurrently() -> None:
 @pytest.mark.parametrize("method", ["Chat", "StreamChat"])
 async def test_cancelled_chat_releases_everything(method: str, moment: str) -> None:
     """After a cancellation before or after the first token, streamed or not, everything is released."""
-    runner = ScriptedRunner("endless ", end=False)
-    if moment == "before":
-        runner.gate.clear()
-    async with running(runner, engine=ENDLESS) as run:
-        call = getattr(run.chat, method)(request())
-        reading = asyncio.create_task(call.read() if method == "StreamChat" else _wait(call))
-        await until(runner.entered.is_set)
-        if moment == "after":
-            await until(lambda: run.engine.stats().num_generated_tokens > 0)
-        call.cancel()
-        await until(lambda: not run.engine.num_open)
-        if moment == "before":
-            runner.gate.set()  # the step with the cancelled prompt ends only now
-            await until(lambda: run.engine.stats().num_steps > 0)
-        await run.until_idle()
-        await asyncio.gather(reading, return_exceptions=True)
-
-
-async def _wait(call: Any) -> object:
-    return await call
+    await check_cancellation(lambda run: getattr(run.chat, method)(request()), moment)
 
 
 @pytest.mark.parametrize("method", ["Chat", "StreamChat"])

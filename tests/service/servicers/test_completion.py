@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -13,6 +12,7 @@ from sluice.v1 import chat_pb2, completion_pb2, completion_pb2_grpc, logprobs_pb
 from service.contract.generations.completion_fold import CompletionFold
 from tests.engine.byte_tokenizer import END
 from tests.engine.fakes import until
+from tests.service.cancellation import check_cancellation
 from tests.service.deadlines import answered_before_deadline, rejection_at_deadline
 from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, kinds_of, rejection_of, running
 
@@ -143,26 +143,7 @@ async def test_complete_of_an_unknown_model_is_not_found() -> None:
 @pytest.mark.parametrize("method", ["Complete", "StreamComplete"])
 async def test_cancelled_completion_releases_everything(method: str, moment: str) -> None:
     """After a cancellation before or after the first token, streamed or not, all prompts end and are released."""
-    runner = ScriptedRunner("endless ", end=False)
-    if moment == "before":
-        runner.gate.clear()
-    async with running(runner, engine=ENDLESS) as run:
-        call = getattr(stub(run), method)(complete("a", "b", "c", n=2))
-        reading = asyncio.create_task(call.read() if method == "StreamComplete" else _wait(call))
-        await until(runner.entered.is_set)
-        if moment == "after":
-            await until(lambda: run.engine.stats().num_generated_tokens > 0)
-        call.cancel()
-        await until(lambda: not run.engine.num_open)
-        if moment == "before":
-            runner.gate.set()
-            await until(lambda: run.engine.stats().num_steps > 0)
-        await run.until_idle()
-        await asyncio.gather(reading, return_exceptions=True)
-
-
-async def _wait(call: Any) -> object:
-    return await call
+    await check_cancellation(lambda run: getattr(stub(run), method)(complete("a", "b", "c", n=2)), moment)
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from sluice.v1 import chat_pb2, sampling_pb2, serving_pb2, text_generation_pb2, 
 
 from service.generation.caller import ANONYMOUS
 from tests.engine.fakes import until
+from tests.service.cancellation import check_cancellation
 from tests.service.deadlines import answered_before_deadline, rejection_at_deadline
 from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, kinds_of, rejection_of, running
 
@@ -198,26 +199,8 @@ async def test_truncate_cuts_the_beginning_of_a_long_prompt() -> None:
 @pytest.mark.parametrize("method", METHODS)
 async def test_cancelled_text_generation_releases_everything(method: str, moment: str) -> None:
     """After a cancellation before or after the first token, streamed or not, everything is released."""
-    runner = ScriptedRunner("endless ", end=False)
-    if moment == "before":
-        runner.gate.clear()
-    async with running(runner, engine=ENDLESS) as run:
-        request = text_request(stopping=sampling_pb2.StopParams(max_tokens=900_000))
-        call = getattr(stub_of(run), method)(request)
-        reading = asyncio.create_task(call.read() if method == "StreamGenerateText" else _wait(call))
-        await until(runner.entered.is_set)
-        if moment == "after":
-            await until(lambda: run.engine.stats().num_generated_tokens > 0)
-        call.cancel()
-        await until(lambda: not run.engine.num_open)
-        runner.gate.set()
-        await until(lambda: run.engine.stats().num_steps > 0)
-        await run.until_idle()
-        await asyncio.gather(reading, return_exceptions=True)
-
-
-async def _wait(call: Any) -> object:
-    return await call
+    request = text_request(stopping=sampling_pb2.StopParams(max_tokens=900_000))
+    await check_cancellation(lambda run: getattr(stub_of(run), method)(request), moment)
 
 
 @pytest.mark.slow

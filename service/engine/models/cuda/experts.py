@@ -45,8 +45,8 @@ def multiply_experts(
 ) -> Tensor:
     """Return each sorted row's product with its expert's matrix, [rows, outputs].
 
-    `weight` [experts, outputs, inputs]. With `rows_of_input` x is unsorted, and each of its rows is the input of so
-    many; otherwise x is sorted.
+    `weight` [experts, outputs, inputs]. With `rows_of_input` x is unsorted, and each of its rows is the input of
+    that number of rows; otherwise x is sorted.
     """
     num_experts, outputs, inputs = weight.shape
     is_wide = weight.dtype.itemsize > _HALF

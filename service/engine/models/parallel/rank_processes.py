@@ -8,9 +8,9 @@ import threading
 from collections import abc
 
 from service.engine.interface.messages import RankCommand
-from service.engine.link import wire
 from service.engine.link.engine_spec import EngineSpec
-from service.engine.link.worker_process import WorkerDied, WorkerProcess, handle_message
+from service.engine.link.worker import wire
+from service.engine.link.worker.worker_process import WorkerDied, WorkerProcess, handle_message
 
 _HEARTBEAT_INTERVAL_S = 60.0  # their reports are ignored
 _NOTICE_S = 5.0  # the time in which the death of a process is noticed

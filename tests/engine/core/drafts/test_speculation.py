@@ -15,12 +15,12 @@ from service.engine.core.drafts.prompt_drafter import PromptDrafter
 from service.engine.core.drafts.row_times import RowTimes
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.engine_core import SampledToken
-from service.engine.core.sequences.sequence import choice_seed
 from service.engine.core.step import Step
 from service.generation.errors import SequenceError
 from service.generation.outputs.output import FinishReason
 from service.generation.requests.parameters import LogprobsOptions
 from tests.engine.core.drafters import SumDrafter
+from tests.engine.core.drafts.random_answers import check_random_answers
 from tests.engine.fakes import Bench, Clock, config_of, group_of, request
 from tests.engine.paged_runner import PagedRunner, say, sums
 
@@ -87,27 +87,9 @@ def test_drafts_do_not_change_answers(data: st.DataObject) -> None:
     """With any rate of correct drafts, any cache and any batch, the tokens are those without drafts."""
     wrong, is_costly = data.draw(st.sampled_from([0.0, 0.2, 0.7, 1.0]), "wrong"), data.draw(st.booleans(), "is_costly")
     drafter = SumDrafter(wrong, is_costly=is_costly)
-    bench = Bench(
-        config_of(
-            num_blocks=data.draw(st.integers(10, 40), "num_blocks"),
-            max_model_len=40,
-            max_batch_tokens=data.draw(st.integers(4, 64), "max_batch_tokens"),
-            max_batch_sequences=data.draw(st.integers(1, 4), "max_batch_sequences"),
-            prefix_caching=data.draw(st.booleans(), "prefix_caching"),
-        ),
-        drafter=drafter,
-    )
-    prompts = data.draw(st.lists(st.text("ab", min_size=1, max_size=30), min_size=1, max_size=6), "prompts")
-    for prompt in prompts:
-        bench.add(request(prompt, max_tokens=9, n=data.draw(st.integers(1, 2), "n"), ignore_eos=True))
-        for _ in range(data.draw(st.integers(0, 5), "steps")):
-            bench.step()
-            bench.clock.now += data.draw(st.sampled_from([0.0, 0.01, 0.05]), "seconds")
-    bench.run()
-    bench.assert_idle()
+    bench = check_random_answers(data, lambda _: drafter)
     assert not drafter.kept
-    for (serial, index), outputs in bench.outputs.items():
-        assert bench.tokens(serial, index) == sums(prompts[serial].encode(), 9, choice_seed(0, index))
+    for outputs in bench.outputs.values():
         assert [output.finish_reason is not None for output in outputs] == [False] * (len(outputs) - 1) + [True]
 
 

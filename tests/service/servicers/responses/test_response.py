@@ -15,6 +15,7 @@ from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2, respo
 from service.generation.caller import ANONYMOUS
 from service.observability.health import ServingPhase
 from tests.engine.fakes import until
+from tests.service.cancellation import check_cancellation
 from tests.service.contract.response_cases import check_order
 from tests.service.deadlines import rejection_at_deadline
 from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, rejection_of, rest_of, running
@@ -147,26 +148,7 @@ async def test_unknown_model_is_not_found() -> None:
 @pytest.mark.parametrize("method", METHODS)
 async def test_cancelled_response_releases_everything(method: str, moment: str) -> None:
     """After a cancellation before or after the first token, streamed or not, everything is released."""
-    runner = ScriptedRunner("endless ", end=False)
-    if moment == "before":
-        runner.gate.clear()
-    async with running(runner, engine=ENDLESS) as run:
-        call = getattr(stub_of(run), method)(response_request())
-        reading = asyncio.create_task(call.read() if method == "StreamResponse" else _wait(call))
-        await until(runner.entered.is_set)
-        if moment == "after":
-            await until(lambda: run.engine.stats().num_generated_tokens > 0)
-        call.cancel()
-        await until(lambda: not run.engine.num_open)
-        if moment == "before":
-            runner.gate.set()  # the step with the cancelled prompt ends only now
-            await until(lambda: run.engine.stats().num_steps > 0)
-        await run.until_idle()
-        await asyncio.gather(reading, return_exceptions=True)
-
-
-async def _wait(call: Any) -> object:
-    return await call
+    await check_cancellation(lambda run: getattr(stub_of(run), method)(response_request()), moment)
 
 
 @pytest.mark.parametrize("method", METHODS)

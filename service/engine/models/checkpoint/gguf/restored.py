@@ -100,14 +100,14 @@ def restored_heads(name: str, numbers: Array, heads: ValueHeads) -> Array:
     order = np.arange(heads.num_values).reshape(heads.group, heads.num_keys).T.reshape(-1)
     rows = (order[:, None] * heads.value_dim + np.arange(heads.value_dim)).reshape(-1)
     if module in {"in_proj_b", "in_proj_a", "A_log", "dt_bias"}:
-        return numbers[order]
+        return numbers.take(order, axis=0)
     if module == "in_proj_z":
-        return numbers[rows]
+        return numbers.take(rows, axis=0)
     if module == "out_proj":
         return np.ascontiguousarray(numbers[:, rows])
     if module in {"in_proj_qkv", "conv1d"}:
         num_others = 2 * heads.num_keys * heads.key_dim
-        return numbers[np.concatenate([np.arange(num_others), num_others + rows])]
+        return numbers.take(np.concatenate([np.arange(num_others), num_others + rows]), axis=0)
     return numbers
 
 
@@ -125,15 +125,10 @@ def assembled_from(tensors: Mapping[str, GgufTensor], heads: ValueHeads | None) 
         if name.endswith(".in_proj_qkv.weight") and heads is not None and f"{name[:-10]}ba.weight" in tensors:
             gate = f"{name.removesuffix('qkv.weight')}z.weight"
             if gate in tensors:
-                shape = (first.shape[0] + tensors[gate].shape[0], *first.shape[1:])
-                yield (
-                    f"{name.removesuffix('.weight')}z.weight",
-                    Assembled(
-                        {name: first.shape, gate: tensors[gate].shape},
-                        shape,
-                        lambda qkv, z: _by_key_head(qkv, z, heads),
-                    ),
-                )
+                joined = {name: first.shape, gate: tensors[gate].shape}
+                whole = (first.shape[0] + tensors[gate].shape[0], *first.shape[1:])
+                assembled = Assembled(joined, whole, lambda qkv, z: _by_key_head(qkv, z, heads))
+                yield f"{name.removesuffix('.weight')}z.weight", assembled
 
 
 def _keys_and_values(keys: Array, values: Array) -> Array:

@@ -136,10 +136,11 @@ def dequantize_nvfp4(tensors: Mapping[str, Array]) -> Floats:
 def nvfp4_scale(tensors: Mapping[str, Array]) -> np.float32:
     """Return a matrix' scale, or the reciprocal of its divisor. Raise ValueError unless it has exactly one."""
     role = "scale" if "scale" in tensors else "divisor"
-    number = tensors[role].astype(np.float32).reshape(-1)
-    if len(number) != 1 or not np.isfinite(number[0]) or number[0] == 0:
+    numbers = tensors[role].astype(np.float32).reshape(-1)
+    if len(numbers) != 1 or not np.isfinite(numbers[0]) or numbers[0] == 0:
         raise ValueError("its matrix has no scale of one finite number")
-    return number[0] if role == "scale" else np.float32(1) / number[0]
+    number = np.float32(numbers[0])
+    return number if role == "scale" else np.float32(1) / number
 
 
 def _signed_fp4(codes: Array) -> Floats:

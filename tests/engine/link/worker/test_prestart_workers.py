@@ -10,7 +10,7 @@ import pytest
 from service.engine.client.generator import GeneratorClient
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.process_link import ProcessLink
-from service.engine.link.worker_process import WorkerDied, next_worker, prestart_workers
+from service.engine.link.worker.worker_process import WorkerDied, next_worker, prestart_workers
 from tests.engine.byte_tokenizer import ByteTokenizer
 from tests.engine.fakes import config_of, request
 from tests.engine.paged_runner import sums

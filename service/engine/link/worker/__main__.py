@@ -22,11 +22,11 @@ from typing import NoReturn
 
 from process.lifetime.scheduling import use_normal_policy
 from service.engine.interface.messages import Command, Report
-from service.engine.link import wire
-from service.engine.link.launch import Died, Launch, LoadFailed, Ready
 from service.engine.link.loop import CommandQueue, run
 from service.engine.link.process_memory import freeze_heap
-from service.engine.link.send_buffer import SendBuffer
+from service.engine.link.worker import wire
+from service.engine.link.worker.launch import Died, Launch, LoadFailed, Ready
+from service.engine.link.worker.send_buffer import SendBuffer
 from service.generation.errors import ModelLoadError, SequenceError
 
 _log = logging.getLogger("service.engine.link.worker")  # this module's __name__ is __main__

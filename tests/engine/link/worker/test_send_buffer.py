@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from service.engine.link import wire
-from service.engine.link.send_buffer import SendBuffer
+from service.engine.link.worker import wire
+from service.engine.link.worker.send_buffer import SendBuffer
 
 
 def test_messages_arrive_in_order_after_a_pause_of_the_reader() -> None:

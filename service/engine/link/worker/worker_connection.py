@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from service.engine.interface.messages import Command, Report
-from service.engine.link import wire
-from service.engine.link.worker_process import WorkerDied, WorkerProcess, handle_message
+from service.engine.link.worker import wire
+from service.engine.link.worker.worker_process import WorkerDied, WorkerProcess, handle_message
 
 
 class WorkerConnection:

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from service.engine.link import wire
 from service.engine.link.engine_spec import EngineSpec
-from service.engine.link.launch import Died, Launch, LoadFailed, Ready
+from service.engine.link.worker import wire
+from service.engine.link.worker.launch import Died, Launch, LoadFailed, Ready
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _END_S = 1.0  # the time that a process has to end by itself after its socket was closed

@@ -9,7 +9,7 @@ import queue
 import socket
 import threading
 
-from service.engine.link import wire
+from service.engine.link.worker import wire
 
 
 class SendBuffer:

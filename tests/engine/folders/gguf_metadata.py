@@ -1,0 +1,155 @@
+"""Metadata that llama.cpp's converter writes for single families, from their configurations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gguf
+import numpy as np
+
+
+def pattern(writer: gguf.GGUFWriter, config: Any) -> None:
+    writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config.layer_types])
+
+
+def rotated(writer: gguf.GGUFWriter, config: Any) -> None:
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    writer.add_rope_dimension_count(int(head_dim * config.rope_parameters["partial_rotary_factor"]))
+
+
+def phi3(writer: gguf.GGUFWriter, config: Any) -> None:
+    rope = config.rope_parameters
+    writer.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE)
+    writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    writer.add_rope_dimension_count(config.hidden_size // config.num_attention_heads)
+    for name in ("long", "short"):
+        writer.add_tensor(f"rope_factors_{name}.weight", np.array(rope[f"{name}_factor"], np.float32))
+
+
+def gemma3(writer: gguf.GGUFWriter, config: Any) -> None:
+    writer.add_rope_freq_base_swa(config.rope_parameters["sliding_attention"]["rope_theta"])
+    pattern(writer, config)
+
+
+def yarn(writer: gguf.GGUFWriter, config: Any) -> None:
+    rope = config.rope_parameters
+    writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(rope["factor"])
+    writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    if "beta_fast" in rope:
+        writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+        writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+
+
+def lfm2(writer: gguf.GGUFWriter, config: Any) -> None:
+    kinds, width = config.layer_types, int(2 * config.intermediate_size / 3)
+    writer.add_layer_norm_rms_eps(config.norm_eps)
+    multiple = config.block_multiple_of
+    writer.add_feed_forward_length(-(-int(config.block_ffn_dim_multiplier * width) // multiple) * multiple)
+    writer.add_head_count_kv([config.num_key_value_heads if kind == "full_attention" else 0 for kind in kinds])
+    writer.add_shortconv_l_cache(config.conv_L_cache)
+
+
+def parallel(writer: gguf.GGUFWriter, config: Any) -> None:
+    rotated(writer, config)
+    writer.add_parallel_residual(config.use_parallel_residual)
+
+
+def routed(writer: gguf.GGUFWriter, config: Any) -> None:
+    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_leading_dense_block_count(config.first_k_dense_replace)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    writer.add_expert_weights_norm(getattr(config, "norm_topk_prob", False))
+    if config.n_group is not None:
+        writer.add_expert_group_count(config.n_group)
+        writer.add_expert_group_used_count(config.topk_group)
+
+
+def glm_moe(writer: gguf.GGUFWriter, config: Any) -> None:
+    routed(writer, config)
+    rotated(writer, config)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    writer.add_block_count(config.num_hidden_layers + 1)
+    writer.add_nextn_predict_layers(1)
+    for name, shape in (("enorm", (7,)), ("eh_proj", (7, 14))):  # of a layer that isn't computed
+        writer.add_tensor(f"blk.{config.num_hidden_layers}.nextn.{name}.weight", np.ones(shape, np.float32))
+
+
+def deepseek(writer: gguf.GGUFWriter, config: Any) -> None:
+    routed(writer, config)
+    is_v3 = config.model_type == "deepseek_v3"
+    if is_v3:
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    if config.q_lora_rank is not None:
+        writer.add_q_lora_rank(config.q_lora_rank)
+    writer.add_kv_lora_rank(config.kv_lora_rank)
+    writer.add_head_count_kv(1)
+    writer.add_key_length(config.kv_lora_rank + config.qk_rope_head_dim)
+    writer.add_value_length(config.kv_lora_rank)
+    writer.add_key_length_mla(config.qk_nope_head_dim + config.qk_rope_head_dim)
+    writer.add_value_length_mla(config.v_head_dim)
+    writer.add_rope_dimension_count(config.qk_rope_head_dim)
+    if config.rope_parameters["rope_type"] == "yarn":
+        yarn(writer, config)
+        writer.add_rope_scaling_yarn_log_mul(0.1 * config.rope_parameters["mscale_all_dim"])
+
+
+def ernie_moe(writer: gguf.GGUFWriter, config: Any) -> None:
+    writer.add_expert_count(config.moe_num_experts)
+    writer.add_expert_used_count(config.moe_k)
+    writer.add_interleave_moe_layer_step(config.moe_layer_interval)
+    writer.add_leading_dense_block_count(config.moe_layer_start_index)
+    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    writer.add_expert_shared_count(config.moe_num_shared_experts)
+    writer.add_expert_shared_feed_forward_length(config.moe_intermediate_size * config.moe_num_shared_experts)
+
+
+def mistral3(writer: gguf.GGUFWriter, config: Any) -> None:
+    rope = config.rope_parameters
+    yarn(writer, config)
+    writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+    writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
+
+
+def apertus(writer: gguf.GGUFWriter, config: Any) -> None:
+    rope, dim = config.rope_parameters, config.hidden_size // config.num_attention_heads
+    lengths = 2 * np.pi * rope["rope_theta"] ** (np.arange(0, dim, 2) / dim)
+    original, low, high = (
+        rope[name] for name in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor")
+    )
+    smooth = np.clip((original / lengths - low) / (high - low), 0, 1)
+    writer.add_tensor("rope_freqs.weight", (1 / ((1 - smooth) / rope["factor"] + smooth)).astype(np.float32))
+
+
+def write_curves(writer: gguf.GGUFWriter, model: Any) -> None:
+    state = model.state_dict()
+    for own in ("alpha_p", "alpha_n", "beta", "eps"):
+        numbers = [
+            float(state[f"model.layers.{layer}.mlp.act_fn.{own}"]) for layer in range(model.config.num_hidden_layers)
+        ]
+        getattr(writer, f"add_xielu_{own}")(numbers)
+
+
+def ssm(writer: gguf.GGUFWriter, *sizes: int) -> None:
+    taps, state, groups, heads, inner = sizes
+    writer.add_ssm_conv_kernel(taps)
+    writer.add_ssm_state_size(state)
+    writer.add_ssm_group_count(groups)
+    writer.add_ssm_time_step_rank(heads)
+    writer.add_ssm_inner_size(inner)
+
+
+def falcon_h1(writer: gguf.GGUFWriter, config: Any) -> None:
+    ssm(
+        writer,
+        *(config.mamba_d_conv, config.mamba_d_state, config.mamba_n_groups, config.mamba_n_heads, config.mamba_d_ssm),
+    )
+
+
+def delta_net(writer: gguf.GGUFWriter, config: Any) -> None:
+    heads = config.linear_num_value_heads
+    inner = config.linear_value_head_dim * heads
+    ssm(writer, config.linear_conv_kernel_dim, config.linear_key_head_dim, config.linear_num_key_heads, heads, inner)
+    writer.add_full_attention_interval(config.layer_types.index("full_attention") + 1)
+    rotated(writer, config)

@@ -1,0 +1,98 @@
+"""Tensors of single families as llama.cpp's converter stores them: a tensor of the checkpoint to those of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def of_latents(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
+    name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+    if "kv_b_proj" not in name:
+        yield name, array.squeeze()
+        return
+    rows = array.reshape(config.num_attention_heads, config.qk_nope_head_dim + config.v_head_dim, -1)
+    keys, values = rows[:, : config.qk_nope_head_dim], rows[:, config.qk_nope_head_dim :]
+    yield name.replace("kv_b_proj", "k_b_proj"), np.ascontiguousarray(keys.swapaxes(1, 2))
+    yield name.replace("kv_b_proj", "v_b_proj"), np.ascontiguousarray(values)
+
+
+def with_correction(name: str, array: Array, _: Any) -> Iterator[tuple[str, Array]]:
+    name = name.replace("mlp.gate.moe_statics", "mlp.moe_statics")
+    yield name.replace("e_score_correction_bias", "e_score_correction.bias"), array.squeeze()
+
+
+def without_curves(name: str, array: Array, _: Any) -> Iterator[tuple[str, Array]]:
+    if ".act_fn." not in name:
+        yield name, array.squeeze()
+
+
+def multiplied(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
+    """Yield a tensor of Falcon-H1, in which files have the multipliers."""
+    given = config.attention_in_multiplier
+    factors = {
+        "down_proj": config.mlp_multipliers[1],
+        "gate_proj": config.mlp_multipliers[0],
+        "k_proj": config.key_multiplier * given,
+        "q_proj": given,
+        "v_proj": given,
+        "o_proj": config.attention_out_multiplier,
+        "out_proj": config.ssm_out_multiplier,
+        "lm_head": config.lm_head_multiplier,
+        "embed_tokens": config.embedding_multiplier,
+    }
+    module = name.split(".")[-2]
+    if module == "in_proj":
+        inner, states = config.mamba_d_ssm, config.mamba_n_groups * config.mamba_d_state
+        widths = [inner, inner, states, states, len(array) - 2 * inner - 2 * states]
+        array = array * config.ssm_in_multiplier * np.repeat(config.ssm_multipliers, widths)[:, None]
+    elif "mamba.norm" in name:
+        array = array.reshape(config.mamba_n_groups, -1)
+    array = array * factors.get(module, 1.0)
+    array = array.squeeze()
+    if name.endswith("A_log"):
+        array = -np.exp(array)
+    if name.endswith(("A_log", ".D")):
+        array = array[:, None]
+    yield name.replace(".dt_bias", ".dt_proj.bias"), array.astype(np.float32)
+
+
+def of_delta_net(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
+    """Yield a tensor of Qwen3-Next; queries, keys, values and gates are no longer together by key head."""
+    if name.endswith("A_log"):
+        array = -np.exp(array)
+    if "in_proj_qkvz" not in name:
+        yield name.replace(".dt_bias", ".dt_proj.bias"), array.squeeze()
+        return
+    keys, each = config.linear_num_key_heads, config.linear_key_head_dim
+    values = config.linear_num_value_heads // keys * config.linear_value_head_dim
+    parts = np.split(array.reshape(keys, -1, array.shape[-1]), np.cumsum([each, each, values]), axis=1)
+    flat = [part.reshape(-1, array.shape[-1]) for part in parts]
+    yield name.replace("in_proj_qkvz", "in_proj_qkv"), np.concatenate(flat[:3])
+    yield name.replace("in_proj_qkvz", "in_proj_z"), flat[3]
+
+
+def tiled(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
+    """Yield a tensor of Qwen3.5, whose value heads are in turns those of all key heads."""
+    keys, width = config.linear_num_key_heads, config.linear_value_head_dim
+
+    def in_turns(rows: Array, each: int) -> Array:
+        return rows.reshape(keys, -1, each, *rows.shape[1:]).swapaxes(0, 1).reshape(rows.shape)
+
+    module = name.partition(".linear_attn.")[2].removesuffix(".weight")
+    array = array.squeeze()
+    if module in {"in_proj_qkv", "conv1d"}:
+        first = 2 * keys * config.linear_key_head_dim
+        array = np.concatenate([array[:first], in_turns(array[first:], width)])
+    elif module == "in_proj_z":
+        array = in_turns(array, width)
+    elif module == "out_proj":
+        array = in_turns(array.T, width).T
+    elif module in {"in_proj_a", "in_proj_b", "A_log", "dt_bias"}:
+        array = in_turns(array, 1)
+    yield from of_delta_net(name, array, config)
