@@ -169,6 +169,7 @@ def _load(  # noqa: PLR0917
     adapters = _adapter_table(backend, config)
     cache_bytes_left = int(available_cache_bytes(backend, plan, config, memory) * cache_share)
     cache_bytes_left -= adapter_bytes(checkpoint, config)
+    is_invariant = chosen.variance_reason(spec) is None
     if not isinstance(backend, KeepsSequenceState):
         num_states = 0
     else:
@@ -182,7 +183,7 @@ def _load(  # noqa: PLR0917
     bytes_per_block = backend.bytes_per_block(spec.block_size)
     draft_model = None
     if config.draft_model is not None:
-        if not chosen.is_invariant:
+        if not is_invariant:
             raise ModelLoadError(f"{folder}: engine.draft_model is not supported by the backend {chosen.name}")
         draft_model = load_draft_model(config.draft_model, config, spec, plan.tokenizer)
         bytes_per_block += draft_model.bytes_per_block(spec.block_size)
@@ -200,7 +201,7 @@ def _load(  # noqa: PLR0917
         max_model_len=max_model_len,
         num_threads=num_threads,
         output_interval_s=_output_interval_s(config, target),
-        speculation=config.speculation and chosen.is_invariant,
+        speculation=config.speculation and is_invariant,
         max_adapters=config.max_adapters or 0,
     )
     info = model_info(plan, config)

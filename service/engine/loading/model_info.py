@@ -40,7 +40,7 @@ def model_info(plan: ModelPlan, config: EngineConfig) -> ModelInfo:
         dtype=weight_type,
         device=spec.device,
         num_parameters=spec.checkpoint.num_parameters,
-        is_invariant=plan.backend.is_invariant,
+        is_invariant=plan.backend.variance_reason(spec) is None,
         takes_images=plan.backend.takes_images,
         fingerprint=fingerprint(
             spec.checkpoint,

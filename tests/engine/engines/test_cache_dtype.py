@@ -12,7 +12,7 @@ from service.engine.interface.config import EngineConfig
 from service.engine.loading.generator import LoadedModel, load_model
 from service.engine.models.selection.backends import choose_backend
 from service.generation.errors import ModelLoadError
-from tests.engine.tiny_models import NUM_BLOCKS, Part, load, reference, run, save, spec, tokens
+from tests.engine.folders.tiny_models import NUM_BLOCKS, Part, load, reference, run, save, spec, tokens
 
 FOLDER = Path(__file__).parents[3] / "demo" / "model"
 BLOCK_SIZE, LENGTH = 16, 45

@@ -26,9 +26,9 @@ from service.engine.models.interface.backend import Backend
 from service.engine.models.interface.model_spec import ModelSpec
 from service.engine.models.selection.backends import choose_backend
 from service.generation.errors import ModelLoadError
-from tests.engine import packing
-from tests.engine.packing import FILE, Packer, pack_folder
-from tests.engine.tiny_models import MAX_POSITIONS, Part, random_model, reference, run, save, tokens
+from tests.engine.folders import packing
+from tests.engine.folders.packing import FILE, Packer, pack_folder
+from tests.engine.folders.tiny_models import MAX_POSITIONS, Part, random_model, reference, run, save, tokens
 
 BACKENDS = ["torch", "transformers", *(["native"] if find_spec("sluice_native") else [])]
 GROUPS = {"config_groups": {"group_0": {"weights": {"num_bits": 4}}}}
