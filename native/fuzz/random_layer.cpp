@@ -19,6 +19,8 @@ ExpertsPlan random_experts() {
           is_gated,
           one_in(3),
           static_cast<Scores>(between(0, 2)),
+          false,
+          one_in(2) ? 1.0f : 0.3f,
           one_in(3),
           one_in(3),
           num_groups,
@@ -28,13 +30,14 @@ ExpertsPlan random_experts() {
           one_in(2) ? 1e-20f : 0.0f,
           one_in(2) ? 1e-12f : 0.0f,
           one_in(2) ? 1.0f : 2.5f,
+          one_in(3),
           shared_width,
           shared_width > 0 && one_in(2)};
 }
 
 RecurrentPlan random_recurrent() {
   RecurrentPlan plan{};
-  plan.kind = static_cast<Recurrence>(between(0, 2));
+  plan.kind = one_in(4) ? Recurrence::Lightning : static_cast<Recurrence>(between(0, 2));
   const bool is_convolution = plan.kind == Recurrence::ShortConvolution;
   plan.num_key_heads = is_convolution ? 0 : between(1, 3);
   plan.num_heads = is_convolution ? 1 : plan.num_key_heads * between(1, 3);
@@ -46,6 +49,8 @@ RecurrentPlan random_recurrent() {
   plan.has_output_bias = one_in(2);
   plan.gate_norm = is_convolution ? GateNorm::None : static_cast<GateNorm>(between(0, 2));
   plan.norm_size = one_in(2) ? plan.value_dim : plan.inner_width();
+  plan.norm_epsilon = one_in(2) ? 0.0f : 1e-5f;
+  plan.slope = plan.is_lightning() ? 0.8f : 0.0f;
   plan.most_step = one_in(2) ? 0.5f : 1e30f;
   plan.gate_multiplier = plan.value_multiplier = plan.key_multiplier = plan.query_multiplier = plan.step_multiplier =
       one_in(2) ? 1.0f : 0.7f;
@@ -113,6 +118,10 @@ LayerPlan random_layer(const Options& options) {
     layer.feed_forward = {};
     layer.has_inner_norm = false;
     layer.experts = random_experts();
+  }
+  if (layer.experts.num_experts > 0 && layer.has_mlp_norm && layer.has_mlp_output_norm && one_in(2)) {
+    layer.feed_forward = {between(1, 100), static_cast<Activation>(between(0, 5)), !one_in(3), one_in(2), 1.0f, 1.0f};
+    layer.experts.has_router_norm = one_in(2);
   }
   if (options.plan.has_head && !is_parallel && !layer.has_attention_output_norm && one_in(2)) {
     layer.recurrent = random_recurrent();

@@ -12,10 +12,11 @@ constexpr int kMostTokens = 9 * 48;  // of a sequence
 // Give a model Packed weights: numbers or, if it gets sizes that are multiples of 32, blocks.
 void pack_weights(Options& options) {
   static const char* const kNumbers[] = {"float32", "float16", "bfloat16"};
-  static const char* const kBlocks[] = {"q8_0",   "q4_0",  "q4_1",           "q5_0",           "q5_1",
-                                        "iq4_nl", "mxfp4", "u2.g16.float32", "u3.g32.float16", "u8.g16.bfloat16"};
+  static const char* const kBlocks[] = {"q8_0",           "q4_0",           "q4_1",   "q5_0",   "q5_1",    "iq4_nl",
+                                        "mxfp4",          "nvfp4",          "f8.g32", "nf4.g16", "fp4.g32",
+                                        "u2.g16.float32", "u3.g32.float16", "u8.g16.bfloat16"};
   const bool has_blocks = one_in(2);
-  const std::string kind = has_blocks ? kBlocks[between(0, 9)] : kNumbers[between(0, 2)];
+  const std::string kind = has_blocks ? kBlocks[between(0, 13)] : kNumbers[between(0, 2)];
   options.kind_of = [kind](const std::string&) { return kind; };
   if (!has_blocks) return;
   options.plan.hidden_size = 32 * between(1, 20);
@@ -61,6 +62,13 @@ void add_gemma_parts(Options& options) {
     if (layer.has_attention_output_norm && layer.latent.kv_rank == 0 && is_rms && one_in(2))
       layer.laurel_rank = between(1, 80);
   }
+  for (LayerPlan& layer : options.layers) {
+    const bool is_simple = !layer.is_parallel && layer.laurel_rank == 0;
+    if (layer.has_attention_norm && is_simple && layer.has_attention() != layer.has_recurrent() && one_in(3))
+      layer.attention_residual_multiplier = 1.5f;
+    if (layer.has_mlp_norm && is_simple && layer.has_feed_forward() && !layer.has_both() && one_in(3))
+      layer.mlp_residual_multiplier = 0.5f;
+  }
   share_keys(options);
   if (!is_rms || options.type == Type::Packed) return;
   if (one_in(2)) {
@@ -69,6 +77,7 @@ void add_gemma_parts(Options& options) {
     options.plan.layer_input_activation = static_cast<Activation>(between(0, 4));
   }
   if (one_in(2)) {
+    for (LayerPlan& layer : options.layers) layer.attention_residual_multiplier = layer.mlp_residual_multiplier = 0;
     options.plan.num_extra_streams = between(1, 7);
     options.plan.scales_corrected = one_in(2);
   }
@@ -100,12 +109,15 @@ Options random_options() {
   for (int i = between(0, 3); i > 0; --i)
     options.rotary.push_back({std::vector<float>(static_cast<size_t>(between(0, 40)), 0.1f), 1});
   options.type = static_cast<Type>(between(0, 4));
-  options.cache_type = static_cast<Stored>(between(0, 2));
+  options.cache_type = static_cast<Stored>(between(0, 3));
   while (static_cast<int>(options.layers.size()) < options.plan.num_layers) {
     const LayerPlan layer = random_layer(options);
-    const bool is_plain = layer.attention.num_heads > 0 && !layer.has_recurrent() && layer.has_feed_forward();
+    const bool is_plain =
+        layer.attention.num_heads > 0 && !layer.has_recurrent() && layer.has_feed_forward() && !layer.has_both();
     if (is_plain || options.type != Type::Packed) options.layers.push_back(layer);
   }
+  for (const LayerPlan& layer : options.layers)
+    if (layer.latent.kv_rank > 0 && options.cache_type == Stored::Int8) options.cache_type = Stored::BFloat16;
   if (options.type == Type::Packed)
     pack_weights(options);
   else if (options.plan.has_head && one_in(2))
@@ -127,6 +139,7 @@ struct Parts {
     else
       each_field(field, static_cast<Visitor&>(*this));
   }
+  void optional(const char*, ExpertsPlan&) {}  // read with the feed-forward part
   void either(const char*, const char*, LatentPlan& latent, AttentionPlan& attention) {
     if (latent.kv_rank > 0)
       each_field(latent, static_cast<Visitor&>(*this));
@@ -134,9 +147,8 @@ struct Parts {
       optional("", attention);
   }
   void either(const char*, const char*, ExpertsPlan& experts, DensePlan& dense) {
-    if (experts.num_experts != 0)
-      each_field(experts, static_cast<Visitor&>(*this));
-    else if (dense.width != 0)
+    if (experts.num_experts != 0) each_field(experts, static_cast<Visitor&>(*this));
+    if (dense.width != 0)
       each_field(dense, static_cast<Visitor&>(*this));
   }
 };

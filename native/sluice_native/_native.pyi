@@ -32,11 +32,12 @@ class Model:
         `weight_type` is float32, bfloat16, int8 (one scale per row, activations quantized per token) or int4 (one scale
         per 32 columns of a row; the head has eight bits) or packed: matrices are computed in the block formats of their
         files, which `kinds` returns by the name of a tensor. They are those of llama.cpp (q4_0, q4_1, q5_0, q5_1, q8_0,
-        q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4), numbers (float32, float16, bfloat16), and codes with
-        scales and zero points, uB.gN.T: B bits (2, 3, 4 or 8), N columns per scale (16, 32, 64, 128 or 256) of the type
-        T (float32, float16 or bfloat16). Their products are exact but for activations, which are rounded to 16 bits
-        with a scale per 32 columns. Norms and biases are float32. `cache_type` is the type of cached keys and values:
-        float32, bfloat16, float16 (which saturates at its largest number) or auto, which is float32 for float32
+        q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4), nvfp4, numbers (float32, float16, bfloat16), and codes
+        with scales and zero points, uB.gN.T: B bits (2, 3, 4 or 8), N columns per scale (16, 32, 64, 128 or 256) of the
+        type T (float32, float16 or bfloat16). Their products are exact but for activations, which are rounded to 16
+        bits with a scale per 32 columns. Norms and biases are float32. `cache_type` is the type of cached keys and
+        values: float32, bfloat16, float16 (which saturates at its largest number), int8 (with a float32 scale for each
+        32 dimensions of a key and one for a head's value; not with latents) or auto, which is float32 for float32
         weights, float16 for packed ones and bfloat16 for all other types. `instruction_set` is one of
         `instruction_sets()`, or auto for the best.
         """
@@ -52,11 +53,16 @@ class Model:
     def load(self, name: str, tensor: Any) -> None:
         """Pack one tensor. It must be contiguous, on the CPU, and float32, float16, bfloat16 or bfloat16 as uint16."""
 
-    def load_blocks(self, name: str, blocks: NDArray[np.uint8]) -> None:
+    def load_blocks(self, name: str, blocks: NDArray[np.uint8], order: NDArray[np.int32] | None = None) -> None:
         """Pack one matrix of packed weights from the blocks of its rows, contiguous and uint8 [rows, bytes of a row].
 
+        `order` has the input of each column; None: column i has input i. Tensors of one matrix (queries, keys and
+        values; gate and up) must have the same. Only matrices of attention and of dense feed-forward parts can have
+        one.
+
         A row of uB.gN.T is, for each N columns, four bytes that begin with the scale, the code that means 0, three
-        unused bytes, and a byte for each column's code.
+        unused bytes, and a byte for each column's code. A row of nvfp4 is, for each 16 columns, the matrix' scale in
+        float32, the block's in e4m3, three unused bytes, and 8 bytes of e2m1 numbers, the lower half of a byte first.
         """
 
     def missing(self) -> list[str]:

@@ -74,6 +74,13 @@ async def test_the_decoder_of_gemma_3n_is_native(tmp_path: Path) -> None:
     assert (outcome.backend, outcome.message) == ("native", "")
 
 
+async def test_gemma_4_with_experts_is_native(tmp_path: Path) -> None:
+    """Its layers have experts in addition to a dense feed-forward part."""
+    sizes = {"num_experts": 6, "top_k_experts": 3, "moe_intermediate_size": 40}
+    outcome = await compare(made("gemma4_text", tmp_path, enable_moe_block=True, **sizes), tmp_path)
+    assert (outcome.backend, outcome.message) == ("native", "")
+
+
 async def test_names_of_older_files_are_known(tmp_path: Path) -> None:
     """Mistral's and LLaVA's published files have their decoder under `language_model.model.`."""
     model = made("mistral3", tmp_path)

@@ -98,7 +98,7 @@ struct ThreadStep : Thread<Weight> {
   void run_attention(int index) {
     const Layer& layer = weights.layers[index];
     const LayerPlan& parts = layer.plan;
-    this->template normalize_rows<Weight>(layer.attention_norm);
+    this->template normalize_rows<Weight>(layer.attention_norm, parts.attention_residual_multiplier);
     queries_keys_values(layer, this->added(index, kQkv, layer.qkv, this->inputs()));
     if (layer.latent != nullptr) {
       LatentPhases<Weight>{*this, index}.run();
@@ -118,7 +118,7 @@ struct ThreadStep : Thread<Weight> {
   void run_recurrent(int index) {
     const Layer& layer = weights.layers[index];
     const Matrix &input = layer.recurrent.input, &output = layer.recurrent.output;
-    this->template normalize_rows<Weight>(layer.attention_norm);
+    this->template normalize_rows<Weight>(layer.attention_norm, layer.plan.attention_residual_multiplier);
     this->multiply_into(
         input, this->inputs(), this->added(index, kRecurrentInput, input, this->inputs()),
         [&](int row) { return wide_row(row); }, [](float* to, const Lanes& sum) { store16(to, sum); });
@@ -147,29 +147,49 @@ struct ThreadStep : Thread<Weight> {
   void run_feed_forward(int index) {
     const Layer& layer = weights.layers[index];
     const LayerPlan& parts = layer.plan;
-    if (layer.experts != nullptr) {
-      run_experts(layer);
-    } else {
+    if (parts.feed_forward.width > 0) {
       const bool shares_norm = parts.is_parallel && !parts.has_mlp_norm;
-      this->template normalize_rows<Weight>(shares_norm ? layer.attention_norm : layer.mlp_norm);
+      this->template normalize_rows<Weight>(shares_norm ? layer.attention_norm : layer.mlp_norm,
+                                            parts.mlp_residual_multiplier);
       feed_forward(index);
     }
+    if (parts.has_both())
+      add_experts(layer);
+    else if (layer.experts != nullptr)
+      run_experts(layer);
     if (parts.has_mlp_sum_norm) this->normalize_residual(layer.mlp_sum_norm);
   }
 
   // The router's inputs are normalized rows in Float32; the experts' phases convert them to the type of inputs.
   void run_experts(const Layer& layer) {
-    this->template normalize_rows<Float32Format>(layer.mlp_norm);
+    this->template normalize_rows<Float32Format>(layer.mlp_norm, layer.plan.mlp_residual_multiplier);
     ExpertPhases<Weight> phases{*this, *layer.experts};
     if (layer.plan.has_mlp_output_norm) {
-      phases.run([&](int row, int at, const Lanes& sum) { store16(this->branch_row(row) + at, sum); });
+      phases.run(layer.mlp_norm, [&](int row, int at, const Lanes& sum) { store16(this->branch_row(row) + at, sum); });
       return this->add_normalized_branch(layer.mlp_output_norm);
     }
     const Lanes factor = all16(plan.residual_multiplier);
-    phases.run([&](int row, int at, const Lanes& sum) {
+    phases.run(layer.mlp_norm, [&](int row, int at, const Lanes& sum) {
       float* to = this->residual_row(row) + at;
       store16(to, sum * factor + load16(to));
     });
+  }
+
+  // Add the normalized results of experts to those of the dense part, which are in the branch, and both to the residual.
+  void add_experts(const Layer& layer) {
+    const Experts& experts = *layer.experts;
+    const bool has_own = experts.plan.has_router_norm;
+    this->template normalize_rows<Float32Format>(has_own ? experts.router_norm : layer.experts_norm);
+    ExpertPhases<Weight> phases{*this, experts};
+    phases.run(layer.experts_norm, [](int, int, const Lanes&) {});
+    this->each_row(this->num_rows, [&](int row) {
+      float *sums = phases.sums_row(row), *branch = this->branch_row(row);
+      for (int i = plan.hidden_size; i < padded(plan.hidden_size); ++i) sums[i] = branch[i] = 0;
+      normalize_row(plan, sums, layer.experts_output_norm, sums);
+      normalize_row(plan, branch, layer.dense_output_norm, branch);
+      for (int i = 0; i < padded(plan.hidden_size); i += 16) store16(branch + i, load16(branch + i) + load16(sums + i));
+    });
+    this->add_normalized_branch(layer.mlp_output_norm);
   }
 
   void feed_forward(int index) {
@@ -183,7 +203,7 @@ struct ThreadStep : Thread<Weight> {
     if (layer.plan.is_parallel) return this->add_with_branch(layer.down, inner, to_down, multiplier);
     if (!layer.plan.has_mlp_output_norm) return this->add_to_residual(layer.down, inner, to_down, multiplier);
     this->to_branch(layer.down, inner, to_down, multiplier);
-    this->add_normalized_branch(layer.mlp_output_norm);
+    if (!layer.plan.has_both()) this->add_normalized_branch(layer.mlp_output_norm);
   }
 
   // Write the residual of the output rows, normalized.

@@ -48,13 +48,21 @@ Arena memory_of(size_t bytes, int file, size_t offset) {
 
 }  // namespace
 
+CachePart cache_part(const Layer& layer, Stored type, int block_size) {
+  const int width = layer.plan.attention.padded_head_dim();
+  CachePart part;
+  part.key_bytes = key_bytes(type, width);
+  part.value_bytes = layer.latent != nullptr ? 0 : value_bytes(type, width);
+  part.head_bytes = (part.key_bytes + part.value_bytes) * static_cast<size_t>(block_size / kRows);
+  return part;
+}
+
 std::vector<size_t> Model::bytes_per_slot() const {
   std::vector<size_t> bytes;
   for (const Layer& layer : layers_) {
     const AttentionPlan& attention = layer.plan.attention;
-    // Of keys and values.
-    const int num_rows = attention.keys_back > 0 ? 0 : (layer.latent != nullptr ? 1 : 2) * attention.num_kv_heads;
-    bytes.push_back(bytes_of(options_.cache_type) * attention.padded_head_dim() * num_rows);
+    const CachePart part = cache_part(layer, options_.cache_type, kRows);
+    bytes.push_back(attention.keys_back > 0 ? 0 : part.head_bytes * attention.num_kv_heads / kRows);
   }
   return bytes;
 }
@@ -78,10 +86,9 @@ void Model::allocate(int num_blocks, int block_size, const std::vector<int>& gro
       part = layers_[i - attention.keys_back].cache;
       continue;
     }
+    part = cache_part(layers_[i], cache.type, block_size);
     part.group = groups.empty() ? 0 : groups[i];
     part.offset = used[part.group];
-    part.part_bytes = bytes_of(cache.type) * kRows * attention.padded_head_dim();
-    part.head_bytes = (layers_[i].latent != nullptr ? 1 : 2) * part.part_bytes * (block_size / kRows);
     used[part.group] += part.head_bytes * attention.num_kv_heads;
   }
   cache.block_bytes = *std::max_element(used.begin(), used.end());

@@ -37,11 +37,14 @@ void load(Model& model, const std::string& name, const Array& tensor) {
   model.load(name, stored);
 }
 
-void load_blocks(Model& model, const std::string& name, const Array& blocks) {
+void load_blocks(Model& model, const std::string& name, const Array& blocks, const std::optional<Array>& order) {
   if (blocks.dtype() != nb::dtype<uint8_t>()) throw BadArgument("blocks must be uint8");
   if (blocks.ndim() != 2 || !is_contiguous(blocks)) throw BadArgument("blocks must be contiguous and a matrix");
+  const int32_t* inputs = order.has_value() ? ints(*order, "order", 1) : nullptr;
+  const size_t num_inputs = order.has_value() ? order->shape(0) : 0;
   const nb::gil_scoped_release released;
-  model.load_blocks(name, static_cast<const uint8_t*>(blocks.data()), blocks.shape(0), blocks.shape(1));
+  model.load_blocks(name, static_cast<const uint8_t*>(blocks.data()), blocks.shape(0), blocks.shape(1), inputs,
+                    num_inputs);
 }
 
 nb::dict tensors(Model& model) {
@@ -173,7 +176,8 @@ Stored cache_type(const std::string& name, Type weights) {
   if (name == "float32") return Stored::Float32;
   if (name == "bfloat16") return Stored::BFloat16;
   if (name == "float16") return Stored::Float16;
-  throw BadArgument("cache_type must be auto, float32, bfloat16 or float16");
+  if (name == "int8") return Stored::Int8;
+  throw BadArgument("cache_type must be auto, float32, bfloat16, float16 or int8");
 }
 
 void construct(Model* self, const nb::dict& plan, const std::string& type, const std::string& cached, int num_threads,
@@ -199,7 +203,7 @@ NB_MODULE(_native, module) {
   nb::class_<Model>(module, "Model")
       .def("__init__", &construct, "plan"_a, nb::kw_only(), "weight_type"_a = "float32", "cache_type"_a = "auto",
            "num_threads"_a = 1, "instruction_set"_a = "auto", "kinds"_a.none() = nb::none())
-      .def("load_blocks", &load_blocks, "name"_a, "blocks"_a)
+      .def("load_blocks", &load_blocks, "name"_a, "blocks"_a, "order"_a = nb::none())
       .def("load", &load, "name"_a, "tensor"_a)
       .def("missing", &Model::missing)
       .def("tensors", &tensors)

@@ -36,11 +36,11 @@ class EngineConfig:
     quantization: Literal["int8", "int4"] | None = _field(
         None, "type that weights are rounded to while they are loaded, if the backend supports it; null: not rounded"
     )
-    kv_cache_dtype: Literal["auto", "bfloat16", "float16"] = _field(
+    kv_cache_dtype: Literal["auto", "bfloat16", "float16", "int8"] = _field(
         "auto",
         "type of cached keys and values, on CPUs, if the backend supports it; auto: the type that the model computes "
-        "in. A type of half the size holds twice the tokens. It applies to the draft model too, and is ignored for "
-        "encoders",
+        "in. A type of half the size holds twice the tokens. int8 has a scale for each 32 numbers of a key and one for "
+        "a head's value, and excludes latents. The setting applies to the draft model too, and is ignored for encoders",
     )
     max_batch_tokens: int = _field(2048, "tokens computed in one step, over all sequences", "tokens", ge=1)
     max_batch_sequences: int = _field(

@@ -58,10 +58,10 @@ def _values(codes: Tensor, zeros: Tensor, scales: Tensor) -> Tensor:
     return (codes - zeros.repeat_interleave(GROUP, 1)) * scales.repeat_interleave(GROUP, 1)
 
 
-def gptq(weight: Tensor, bits: int = 4, *, shuffled: bool = False, less: int = 1) -> Packed:
+def gptq(weight: Tensor, bits: int = 4, *, shuffled: bool = False, less: int = 1, seed: int = 1) -> Packed:
     """Pack words along the inputs. With `shuffled`, an input's group does not follow from its position."""
     groups = torch.arange(weight.shape[1]) // GROUP
-    order = torch.randperm(weight.shape[1], generator=torch.Generator().manual_seed(1)) if shuffled else None
+    order = torch.randperm(weight.shape[1], generator=torch.Generator().manual_seed(seed)) if shuffled else None
     codes, zeros, scales = _codes(weight if order is None else weight[:, order], bits)
     values = _values(codes, zeros, scales)
     if order is not None:
@@ -162,6 +162,29 @@ def bitsandbytes_nf4(weight: Tensor, *, is_nested: bool = True) -> Packed:
     tensors["weight"] = ((codes[::2] << 4) | codes[1::2]).to(torch.uint8)[:, None]
     tensors["weight.quant_state.bitsandbytes__nf4"] = torch.tensor(list(json.dumps(data).encode()), dtype=torch.uint8)
     return Packed(tensors, (values[codes].reshape(-1, 64) * scales[:, None]).reshape(weight.shape))
+
+
+def nvfp4(weight: Tensor, *, is_divided: bool = False) -> Packed:
+    """Store two codes per byte, the first in the lower half, an e4m3 scale for 16, and a scale of the matrix.
+
+    With `is_divided`, the matrix' scale is stored as its reciprocal, as compressed-tensors does; otherwise as Model
+    Optimizer does. A scale of activations changes no weight.
+    """
+    numbers = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    table = torch.cat([numbers, -numbers])
+    whole = weight.abs().amax() / (6 * 448)
+    blocks = weight.reshape(len(weight), -1, 16)
+    scales = (blocks.abs().amax(-1) / 6 / whole).to(torch.float8_e4m3fn)
+    factors = scales.float()[..., None] * whole
+    codes = (blocks[..., None] / factors[..., None].clamp_min(1e-20) - table).abs().argmin(-1)
+    flat = codes.flatten(1)
+    packed = (flat[:, ::2] | flat[:, 1::2] << 4).to(torch.uint8)
+    values = (table[codes] * factors).reshape(weight.shape)
+    if is_divided:
+        ends = {"weight_global_scale": 1 / whole[None], "input_global_scale": torch.ones(1)}
+        return Packed({"weight_packed": packed, "weight_scale": scales, **ends}, values)
+    ends = {"weight_scale_2": whole, "input_scale": torch.ones(1)}
+    return Packed({"weight": packed, "weight_scale": scales, **ends}, values)
 
 
 def pack_folder(folder: Path, packer: Packer, quantization: dict[str, Any]) -> dict[str, Tensor]:

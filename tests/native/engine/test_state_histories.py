@@ -35,7 +35,7 @@ from tests.models.families import model_of
 from tests.models.shapes import VOCAB_SIZE
 from tests.native.decoders import native
 
-KINDS = ("falcon_h1", "jamba", "lfm2", "qwen3_5_text")  # with each kind of recurrence
+KINDS = ("falcon_h1", "jamba", "lfm2", "minimax", "qwen3_5_text")  # with each kind of recurrence
 MAX_LEN = 160
 _SYSTEM = random.Random(0).choices(range(3, VOCAB_SIZE), k=80)
 _EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "8"))

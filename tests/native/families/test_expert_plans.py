@@ -15,6 +15,7 @@ from service.engine.models.plans.adapter_modules import to_step_modules
 from service.engine.models.plans.families.table import FAMILIES, plan_of
 from service.engine.models.plans.plan import DecoderPlan, ExpertsPlan
 from service.generation.errors import AdapterRejected
+from tests.models.families import config_of
 from tests.models.shapes import small
 
 
@@ -80,6 +81,26 @@ def test_a_bad_plan_is_rejected_by_the_name_of_its_field(changes: dict[str, Any]
     plan = with_experts(mixtral_plan(), **changes)
     with pytest.raises(ValueError, match=rf"layers\[0\]\.feed_forward\.{message}"):
         sluice_native.Model(plan.to_native())
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        (
+            "minimax",
+            {"has_attention_norm": False},
+            "attention_residual_multiplier must be 0 without has_attention_norm",
+        ),
+        ("minimax", {"has_mlp_norm": False}, "mlp_residual_multiplier must be 0 without has_mlp_norm"),
+        ("gemma4_text, experts", {"has_mlp_output_norm": False}, "experts must be None for a dense part without"),
+        ("gemma4_text, experts", {"mlp_residual_multiplier": 2.0}, "mlp_residual_multiplier must be 0 without"),
+    ],
+)
+def test_parts_that_do_not_fit_each_other_are_rejected(kind: str, changes: dict[str, Any], message: str) -> None:
+    plan = plan_of(config_of(kind))
+    first, *others = plan.layers
+    with pytest.raises(ValueError, match=rf"layers\[0\]\.{message}"):
+        sluice_native.Model(replace(plan, layers=(replace(first, **changes), *others)).to_native())
 
 
 def with_experts(plan: DecoderPlan, **changes: Any) -> DecoderPlan:

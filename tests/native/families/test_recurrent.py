@@ -14,7 +14,7 @@ from service.engine.models.plans.sizes import cache_bytes_per_token, state_bytes
 from tests.models.families import model_of, some_tokens
 from tests.native.decoders import ints, native
 
-KINDS = ("falcon_h1", "jamba", "lfm2", "qwen3_5_text")  # with each kind of recurrence
+KINDS = ("falcon_h1", "jamba", "lfm2", "minimax", "qwen3_5_text")  # with each kind of recurrence
 LENGTH = 40
 
 
@@ -66,7 +66,7 @@ def test_a_sequence_ignores_what_its_slot_held(kind: str) -> None:
 def test_plans_tell_the_bytes_of_states_and_tokens(kind: str) -> None:
     model, plan = made(kind), plan_of(model_of(kind).config)
     assert state_bytes(plan) == model.bytes_per_state > 0
-    assert cache_bytes_per_token(plan, 4) == sum(model.bytes_per_slot)
+    assert cache_bytes_per_token(plan, "float32") == sum(model.bytes_per_slot)
 
 
 @pytest.mark.parametrize(

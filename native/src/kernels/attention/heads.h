@@ -43,7 +43,11 @@ struct HeadPhases {
       const float* key = heads + (attention.num_heads + kv_head) * head_dim;
       const auto head = head_of(step, index, sequence, kv_head);
       with_cached(*step.cache, [&](auto format) {
-        write_slot<decltype(format)>(head, slot, key, value, head_dim, clears);
+        using Format = decltype(format);
+        if constexpr (kIsBytes<Format>)
+          write_bytes(head, slot, key, value, head_dim, clears);
+        else
+          write_slot<Format>(head, slot, key, value, head_dim, clears);
       });
     });
   }

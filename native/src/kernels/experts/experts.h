@@ -72,7 +72,7 @@ struct ExpertPhases {
       multiply_block<Float32Format>(router, float_row(first), input_stride, count, from, from + size,
                                     [&](int row, int group, const float* sums, int groups) {
                                       each_sum(sums, group, groups, router.bias, [&](int at, const Lanes& sum) {
-                                        store16(logits_row(first + row) + at, sum);
+                                        store16(logits_row(first + row) + at, sum * all16(plan.logit_multiplier));
                                       });
                                     });
     });
@@ -248,10 +248,12 @@ struct ExpertPhases {
     });
   }
 
+  // With a norm of the router's inputs, the experts' inputs are normalized when the router has read its own.
   template <class Add>
-  void run(const Add& add) {
+  void run(const Norm& norm, const Add& add) {
     if (num_rows == 0) return;
     multiply_router();
+    if (plan.has_router_norm) thread.template normalize_rows<Float32Format>(norm);
     choose_and_sort();
     gather();
     multiply_up();

@@ -116,7 +116,10 @@ inline void choose_experts(const Experts& experts, float* logits, float* values,
     if (sum < plan.least_sum) sum = plan.least_sum;
     for (int n = 0; n < plan.num_chosen; ++n) weights[n] = weights[n] / sum;
   }
-  for (int n = 0; n < plan.num_chosen; ++n) weights[n] = weights[n] * plan.scale + broken;
+  for (int n = 0; n < plan.num_chosen; ++n) {
+    const float own = experts.scales == nullptr ? 1 : experts.scales[chosen[n]];
+    weights[n] = weights[n] * plan.scale * own + broken;
+  }
   sort_chosen(plan.num_chosen, chosen, weights);
 }
 

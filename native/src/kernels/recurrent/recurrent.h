@@ -106,7 +106,7 @@ struct RecurrentPhases {
   void recur() {
     if (plan.is_mamba())
       select();
-    else
+    else if (!plan.is_lightning())
       thread.each_row(batch.num_tokens, [&](int token) { prepare(thread.wide_row(token)); });
     const int num_tiles = tiles_of(plan.value_dim);
     thread.phase(batch.num_sequences * plan.num_heads * num_tiles, [&](int unit) {
@@ -214,19 +214,21 @@ struct RecurrentPhases {
   void gate(float* wide, Out* to) const {
     const int width = plan.inner_width(), size = plan.gate_norm == GateNorm::None ? width : plan.norm_size;
     const bool is_shared = size == plan.value_dim, gates_first = plan.gate_norm == GateNorm::GateFirst;
+    const float epsilon = plan.norm_epsilon > 0 ? plan.norm_epsilon : thread.plan.norm_epsilon;
     const Lanes multiplier = all16(plan.gate_multiplier);
     for (int first = 0; first < width; first += size) {
       float* part = wide + plan.value_column() + first;
       const float* gates = wide + plan.gate_column() + first;
       const auto gate_of = [&](int i) __attribute__((always_inline)) {
-        return silu(load_some(gates + i, size - i) * multiplier);
+        const Lanes gate = load_some(gates + i, size - i) * multiplier;
+        return plan.is_lightning() ? sigmoid(gate) : silu(gate);
       };
       if (gates_first)
         for (int i = 0; i < size; i += 16) store_some(part + i, load_some(part + i, size - i) * gate_of(i), size - i);
       Lanes factor = all16(1);
       if (plan.gate_norm != GateNorm::None) {
         const float mean = sum_each(part, size, [](float v) { return v * v; }) / static_cast<float>(size);
-        factor = all16(1.0f / __builtin_sqrtf(mean + thread.plan.norm_epsilon));
+        factor = all16(1.0f / __builtin_sqrtf(mean + epsilon));
       }
       const float* norm = weights.norm == nullptr ? nullptr : weights.norm + (is_shared ? 0 : first);
       for (int i = 0; i < size; i += 16) {

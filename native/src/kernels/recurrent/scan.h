@@ -46,12 +46,20 @@ struct Scan {
     return state;
   }
 
+  // The decay of a head of Lightning per token.
+  float constant_decay(int head) const {
+    const float rate = __builtin_exp2f(-8.0f * static_cast<float>(head + 1) / static_cast<float>(plan.num_heads));
+    return __builtin_expf(-plan.slope * rate);
+  }
+
   // Of a head, whose columns decay alike.
   template <int W>
   void heads(const Passage& passage, int head, int begin, int width) const {
     const int key_dim = plan.key_dim, stride = plan.padded_value_dim();
     const int key_head = head / (plan.num_heads / plan.num_key_heads);
-    const bool is_delta = plan.kind == Recurrence::DeltaNet;
+    const bool is_delta = plan.kind == Recurrence::DeltaNet, is_constant = plan.is_lightning();
+    const Lanes constant = all16(is_constant ? constant_decay(head) : 0);
+    const Lanes skip = all16(is_delta || is_constant ? 0 : weights.skip[head]);
     const size_t number =
         weights.state + plan.convolution_numbers() + static_cast<size_t>(head) * plan.head_numbers() + begin;
     const float* from = begin_state<W>(passage, number);
@@ -61,7 +69,8 @@ struct Scan {
       const float* queries = wide + plan.query_column() + key_head * key_dim;
       float* values = wide + plan.value_column() + head * plan.value_dim + begin;
       const float* steps = wide + plan.step_column() + head;
-      const Lanes decay = all16(steps[plan.num_heads]), factor = all16(steps[0]);
+      const Lanes decay = is_constant ? constant : all16(steps[plan.num_heads]);
+      const Lanes factor = all16(is_constant ? 1 : steps[0]);
       float* state = step.states->at(passage.slot_of(token), number);
       Lanes added[W], out[W];
       unroll<W>([&](auto w) __attribute__((always_inline)) {
@@ -79,8 +88,7 @@ struct Scan {
         }
         const Lanes less = decay * all16(-1);
         unroll<W>([&](auto w) __attribute__((always_inline)) { added[w] = fma16(found[w], less, added[w]) * factor; });
-      } else {
-        const Lanes skip = all16(weights.skip[head]);
+      } else if (!is_constant) {
         unroll<W>([&](auto w) __attribute__((always_inline)) {
           out[w] = added[w] * skip;
           added[w] = added[w] * factor;

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,11 @@ class Checkpoint:
     def block_type(self) -> str | None:
         """The type of most weights if they are served in their files' blocks; None if they are numbers."""
         return None
+
+    @property
+    def input_orders(self) -> Mapping[str, npt.NDArray[np.int32]]:
+        """The inputs of the columns of `take_blocks`, by the names of matrices whose columns are in another order."""
+        return {}
 
     def kind(self, name: str) -> str:
         """Return the native step's name of a matrix' block type."""

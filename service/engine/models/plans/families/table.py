@@ -38,11 +38,11 @@ from service.engine.models.plans.families.experts import (
 )
 from service.engine.models.plans.families.gemma import gemma, gemma4
 from service.engine.models.plans.families.latents import deepseek, dense
-from service.engine.models.plans.families.recurrent import delta_net, falcon_h1, lfm2, mamba, mamba2
+from service.engine.models.plans.families.recurrent import delta_net, falcon_h1, lfm2, mamba, mamba2, minimax
 from service.engine.models.plans.family import Family
 from service.engine.models.plans.plan import DecoderPlan, PlanUnsupportedError
 
-_RECURRENT_MODULES: Final = (delta_net, falcon_h1, lfm2, mamba, mamba2)
+_RECURRENT_MODULES: Final = (delta_net, falcon_h1, lfm2, mamba, mamba2, minimax)
 _MODULES: Final = (
     *(cohere, ernie, exaone4, gemma, gemma4, glm, granite, hunyuan, llama, neox, olmo, phi3, qwen, seed_oss),
     *(smollm3, stablelm, ungated),

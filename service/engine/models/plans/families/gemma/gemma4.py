@@ -1,4 +1,7 @@
-"""Gemma 3n and 4: inputs of layers, and layers that read the keys of earlier ones; 3n has several residuals."""
+"""Gemma 3n and 4: inputs of layers, and layers that read the keys of earlier ones.
+
+3n has several residuals, and 4 may have experts in addition to dense feed-forward parts.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any, Final
 
+from service.engine.models.plans.expert_sources import ExpertTensors
 from service.engine.models.plans.family import (
     Family,
     activation_of,
@@ -17,7 +21,7 @@ from service.engine.models.plans.family import (
     rotary_of,
     windows_of,
 )
-from service.engine.models.plans.plan import AttentionPlan, DecoderPlan, LayerPlan, PlanUnsupportedError
+from service.engine.models.plans.plan import AttentionPlan, DecoderPlan, ExpertsPlan, LayerPlan, PlanUnsupportedError
 from service.engine.models.plans.sources import Source, Tensors
 
 _TABLES: Final = ("full_attention", "sliding_attention")
@@ -107,11 +111,25 @@ def _gemma3n(config: Any) -> DecoderPlan:
     )
 
 
+def _experts(config: Any) -> ExpertsPlan:
+    """Return the experts that layers have in addition to their dense feed-forward part."""
+    return ExpertsPlan(
+        num_experts=config.num_experts,
+        num_chosen=config.top_k_experts,
+        width=config.moe_intermediate_size,
+        activation=activation_of(config, "hidden_activation"),
+        has_router_norm=True,
+        logit_multiplier=config.hidden_size**-0.5,
+        is_renormalized=True,
+        has_expert_scales=True,
+    )
+
+
 def _gemma4(config: Any) -> DecoderPlan:
-    require(config, "enable_moe_block", False)
     require(config, "use_bidirectional_attention", None, "vision")
     own = list(config.per_layer_config)
     attention = _attention(config, own, full_without_values=bool(config.attention_k_eq_v))
+    experts = _experts(config) if config.enable_moe_block else None
     layers = [
         LayerPlan(
             attention=each,
@@ -120,6 +138,7 @@ def _gemma4(config: Any) -> DecoderPlan:
                 width=config.intermediate_size * (2 if config.use_double_wide_mlp and each.keys_back else 1),
                 activation=activation_of(config, "hidden_activation"),
             ),
+            experts=experts,
             has_attention_output_norm=True,
             has_mlp_output_norm=True,
             has_scale=True,
@@ -148,8 +167,23 @@ _TENSORS: Final = Tensors(
     },
     unused=_SHARED,
 )
+_GEMMA4: Final = Tensors(
+    modules={
+        **_TENSORS.modules,
+        "mlp.gate": Source("router.proj"),
+        "mlp.gate.norm": Source("router.scale"),
+        "mlp.gate.scales": Source("router.per_expert_scale"),
+        "experts_norm": Source("pre_feedforward_layernorm_2"),
+        "dense_output_norm": Source("post_feedforward_layernorm_1"),
+        "experts_output_norm": Source("post_feedforward_layernorm_2"),
+    },
+    experts=ExpertTensors(
+        gate="experts.gate_up_proj", up="experts.gate_up_proj", down="experts.down_proj", weight="", bias="_bias"
+    ),
+    unused=_SHARED,
+)
 
 FAMILIES: Final = (
     Family(types=("gemma3n_text",), plan=_gemma3n, tensors=_TENSORS),
-    Family(types=("gemma4_text",), plan=_gemma4, tensors=_TENSORS),
+    Family(types=("gemma4_text",), plan=_gemma4, tensors=_GEMMA4),
 )
