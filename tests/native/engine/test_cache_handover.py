@@ -7,6 +7,7 @@ import os
 import random
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,12 +28,12 @@ _KILLS = int(os.environ.get("WORKER_KILLS", "10"))
 _PATIENT = Restarts(first_delay_s=0.01, max_delay_s=0.01, max_deaths=1_000_000)
 
 
-def started(folder: Path = DEMO_FOLDER) -> tuple[GeneratorClient, ProcessLink, CacheFile]:
+def started(**sizes: Any) -> tuple[GeneratorClient, ProcessLink, CacheFile]:
     """Return an engine on the native backend in a process, with its link and the memory of its cache."""
     file = CacheFile()
     arguments = {
-        "model": str(folder),
-        "config": EngineConfig(backend="native", num_threads=1, num_blocks=256, max_queue_wait_s=600.0),
+        "model": str(DEMO_FOLDER),
+        "config": EngineConfig(backend="native", num_threads=1, num_blocks=256, max_queue_wait_s=600.0, **sizes),
         "compute_dtype": "float32",
         "device": "cpu",
         "cache_share": 1.0,
@@ -71,9 +72,10 @@ def num_blocks(file: CacheFile) -> int:
 
 
 @pytest.mark.slow
-async def test_the_next_worker_computes_no_known_prompt_again() -> None:
+@pytest.mark.parametrize("kv_cache_dtype", ["auto", "int8"])
+async def test_the_next_worker_computes_no_known_prompt_again(kv_cache_dtype: str) -> None:
     """After a kill in mid-stream, the same request gets the same bits, and its whole blocks are found."""
-    engine, link, _ = started()
+    engine, link, _ = started(kv_cache_dtype=kv_cache_dtype)
     async with engine:
         expected, num_cached = await answer(engine, request(0))
         assert num_cached == 0
