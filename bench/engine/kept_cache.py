@@ -1,9 +1,11 @@
 """Measure first tokens from keys and values that an earlier process has computed.
 
-Run as `python -m bench.engine.kept_cache [--tokens 8000] [--dtype bfloat16]`. The model has the shape of Qwen2.5 0.5B.
-`restart` stops an engine with `engine.cache_folder` and starts another one: the first token of a prompt
-that the first engine has answered, as a ratio of the first token of one that none has answered. The engine is loaded by
-then; its load with and without a snapshot is reported, too.
+Run as `python -m bench.engine.kept_cache [--parts restart crash] [--tokens 8000] [--dtype bfloat16]`. The model has the
+shape of Qwen2.5 0.5B. `restart` stops an engine with `engine.cache_folder` and starts another one: the first token of a
+prompt that the first engine has answered, as a ratio of the first token of one that none has answered. The engine is
+loaded by then; its load with and without a snapshot is reported, too. `crash` kills the worker process under 16 streams
+with half as many tokens each. Their first tokens after the restart, from prompts and received tokens, are compared with
+those from the same prompts before the kill, when the worker had computed them.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import random
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +25,11 @@ from bench import shapes
 from service.engine.building.engines import build_engine
 from service.engine.client.generator import GeneratorClient
 from service.engine.interface.config import EngineConfig
+from service.generation.errors import EngineFailed
 from service.generation.requests.parameters import SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
+
+NUM_STREAMS = 16
 
 
 def load(dtype: Any, cache_folder: Path | None) -> tuple[GeneratorClient, float]:
@@ -53,6 +60,56 @@ def size_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Return when the condition holds."""
+    while not condition():  # noqa: ASYNC110  it depends on another process
+        await asyncio.sleep(0.01)
+
+
+async def open_stream(engine: GeneratorClient, prompt: list[int], received: list[int]) -> float:
+    """Add the tokens of a long answer to `received` until the engine fails; return the seconds until the first one."""
+    stopping = StopParams(max_tokens=400, ignore_eos=True)
+    began = time.monotonic()
+    wanted = GenerationRequest("bench", prompt + received, SamplingParams(temperature=0), stopping)
+    first_s = 0.0
+    with suppress(EngineFailed):
+        async with engine.generate(wanted) as outputs:
+            async for output in outputs:
+                first_s = first_s or output.token_times[0] - began
+                received += output.token_ids
+    return first_s
+
+
+async def crash(dtype: Any, num_tokens: int) -> None:
+    """Report the first tokens of 16 streams that are opened again after the death of their worker."""
+    prompts = [random_prompt(num_tokens // 2, seed) for seed in range(NUM_STREAMS)]
+    engine, _ = load(dtype, None)
+    async with engine:
+        cold = await asyncio.gather(*(first_token_s(engine, prompt) for prompt in prompts))
+        received: list[list[int]] = [[] for _ in prompts]
+        streams = [
+            asyncio.create_task(open_stream(engine, prompt, tokens))
+            for prompt, tokens in zip(prompts, received, strict=True)
+        ]
+        await until(lambda: min(map(len, received)) >= 20)
+        engine.kill()
+        began = time.monotonic()
+        warm = await asyncio.gather(*streams)
+        await until(lambda: not engine.is_restarting)
+        restart_s = time.monotonic() - began
+        resumed = await asyncio.gather(
+            *(first_token_s(engine, prompt + tokens) for prompt, tokens in zip(prompts, received, strict=True))
+        )
+        num_adopted = engine.stats().num_adopted_blocks
+    warm_s, resumed_s = statistics.mean(warm), statistics.mean(resumed)
+    print(
+        f"crash, {NUM_STREAMS} streams of {num_tokens // 2} tokens, {dtype}: mean first token warm {warm_s:.3f} s",
+        end=", ",
+    )
+    print(f"resumed {resumed_s:.3f} s, ratio {resumed_s / warm_s:.2f}; cold {statistics.mean(cold):.1f} s", end="; ")
+    print(f"new worker after {restart_s:.1f} s with {num_adopted} blocks")
+
+
 async def restart(dtype: Any, num_tokens: int) -> None:
     """Report the first tokens of a new prompt, and of one that an engine before the restart has answered."""
     with tempfile.TemporaryDirectory() as folder:
@@ -78,15 +135,18 @@ async def restart(dtype: Any, num_tokens: int) -> None:
     print(f"{load_s:.2f} s with a snapshot")
 
 
+PARTS = {"restart": restart, "crash": crash}
+
+
 def main() -> None:
     """Run the parts that the arguments name."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--parts", nargs="+", default=["restart"], choices=["restart"])
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
     parser.add_argument("--tokens", type=int, default=8_000)
     parser.add_argument("--dtype", default="bfloat16")
     options = parser.parse_args()
     for part in options.parts:
-        asyncio.run({"restart": restart}[part](options.dtype, options.tokens))
+        asyncio.run(PARTS[part](options.dtype, options.tokens))
 
 
 if __name__ == "__main__":

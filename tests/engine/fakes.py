@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.cache_entry import merge
+from service.engine.core.blocks.cache_index import CacheIndex
 from service.engine.core.blocks.prefix_states import PrefixStates
 from service.engine.core.blocks.state_pool import StatePool
 from service.engine.core.drafts.drafter import Drafter
@@ -105,6 +107,7 @@ class Bench:
     drafter: Drafter | None = None
     cache_groups: abc.Sequence[CacheGroup] = ONE_GROUP
     num_states: int = 0  # slots for recurrent states; 0: the model has none
+    indexes: tuple[CacheIndex, CacheIndex] | None = None  # of blocks and states that an earlier core has left
     outputs: dict[tuple[int, int], list[GenerationOutput]] = field(default_factory=dict)
     errors: dict[int, list[EngineError]] = field(default_factory=dict)
     started: list[int] = field(default_factory=list)
@@ -113,16 +116,21 @@ class Bench:
         assert self.config.num_blocks is not None
         self.runner.rule, self.runner.block_size = self.rule, self.config.tokens_per_block
         self.runner.groups = self.cache_groups
-        self.pool = BlockPool(self.config.num_blocks, self.config.tokens_per_block, groups=self.cache_groups)
+        blocks, slots = self.indexes or (None, None)
+        left = merge(blocks.contents(), dict(slots.contents())) if blocks and slots else []
+        self.pool = BlockPool(
+            self.config.num_blocks, self.config.tokens_per_block, groups=self.cache_groups, index=blocks
+        )
         speculation = Speculation(self.drafter, self.clock) if self.drafter else None
         self.states: PrefixStates | None = None
         if self.num_states:
             self.states = PrefixStates(
-                StatePool(self.num_states, self.config.max_batch_sequences),
+                StatePool(self.num_states, self.config.max_batch_sequences, index=slots),
                 self.pool,
                 caches=self.config.prefix_caching,
             )
         self.scheduler = Scheduler(self.config, self.pool, speculation, self.states)
+        self.scheduler.memory.adopt(left)
         self.core = EngineCore(self.scheduler, self.runner, self.clock)
         self._serials = count()
         self.groups: dict[int, SequenceGroup] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -206,3 +207,20 @@ def set_at(plan: dict[str, Any], path: str, value: Any) -> None:
 def test_a_cache_that_can_not_be_is_refused(num_blocks: int, block_size: int) -> None:
     with pytest.raises(ValueError, match=r"num_blocks|block_size"):
         native(reference(CONFIGS["qwen3"])).allocate(num_blocks, block_size)
+
+
+def test_a_cache_in_a_file_needs_its_size_and_a_page() -> None:
+    """A file that is too short or not open, and an offset within a page, are rejected before anything is mapped."""
+    made = native(reference(CONFIGS["qwen3"]))
+    with open(os.memfd_create("test"), "w+b") as file:  # noqa: PTH123  it has no path
+        number = file.fileno()
+        with pytest.raises(ValueError, match=r"^file must have at least"):
+            made.allocate(NUM_BLOCKS, 16, file=number)
+        os.ftruncate(number, 1 << 22)
+        with pytest.raises(ValueError, match=r"^offset"):
+            made.allocate(NUM_BLOCKS, 16, file=number, offset=16)
+        made.allocate(NUM_BLOCKS, 16, file=number, offset=4096)
+        made.cache_rows()[1, :3] = 7
+        assert os.pread(number, 3, 4096 + made.cache_rows().shape[1]) == b"\7\7\7"
+    with pytest.raises(ValueError, match=r"^file must be an open file"):
+        made.allocate(NUM_BLOCKS, 16, file=number)

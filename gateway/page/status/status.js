@@ -28,6 +28,7 @@ const PLOTS = [
   ["Cache", hundredths, { top: 1 }, [
     ["in use", (index, name) => part(readings.all[index], name, "used_blocks"), hundredths],
     ["cached prefixes", (index, name) => part(readings.all[index], name, "cached_blocks"), hundredths],
+    ["of an earlier process at the start", (index, name) => part(readings.all[index], name, "adopted_blocks"), hundredths],
     ["states of cached prefixes", (index, name) => part(readings.all[index], name, "cached_states", "states"), hundredths],
   ]],
   ["Tokens per second", few, {}, [

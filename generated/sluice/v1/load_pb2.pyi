@@ -26,7 +26,7 @@ class GetLoadResponse(_message.Message):
     def __init__(self, started: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., models: _Optional[_Iterable[_Union[ModelLoad, _Mapping]]] = ..., entities: _Optional[_Iterable[_Union[EntityLoad, _Mapping]]] = ..., calls: _Optional[_Iterable[_Union[CallCount, _Mapping]]] = ...) -> None: ...
 
 class ModelLoad(_message.Message):
-    __slots__ = ("model", "running", "waiting", "blocks", "used_blocks", "cached_blocks", "prompt_tokens", "cached_prompt_tokens", "computed_tokens", "generated_tokens", "preemptions", "queue_time", "time_to_first_token", "time_per_output_token", "requests", "states", "cached_states", "state_bytes")
+    __slots__ = ("model", "running", "waiting", "blocks", "used_blocks", "cached_blocks", "prompt_tokens", "cached_prompt_tokens", "computed_tokens", "generated_tokens", "preemptions", "queue_time", "time_to_first_token", "time_per_output_token", "requests", "states", "cached_states", "state_bytes", "adopted_blocks")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +45,7 @@ class ModelLoad(_message.Message):
     STATES_FIELD_NUMBER: _ClassVar[int]
     CACHED_STATES_FIELD_NUMBER: _ClassVar[int]
     STATE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ADOPTED_BLOCKS_FIELD_NUMBER: _ClassVar[int]
     model: str
     running: int
     waiting: int
@@ -63,7 +64,8 @@ class ModelLoad(_message.Message):
     states: int
     cached_states: int
     state_bytes: int
-    def __init__(self, model: _Optional[str] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., blocks: _Optional[int] = ..., used_blocks: _Optional[int] = ..., cached_blocks: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., cached_prompt_tokens: _Optional[int] = ..., computed_tokens: _Optional[int] = ..., generated_tokens: _Optional[int] = ..., preemptions: _Optional[int] = ..., queue_time: _Optional[_Union[Distribution, _Mapping]] = ..., time_to_first_token: _Optional[_Union[Distribution, _Mapping]] = ..., time_per_output_token: _Optional[_Union[Distribution, _Mapping]] = ..., requests: _Optional[int] = ..., states: _Optional[int] = ..., cached_states: _Optional[int] = ..., state_bytes: _Optional[int] = ...) -> None: ...
+    adopted_blocks: int
+    def __init__(self, model: _Optional[str] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., blocks: _Optional[int] = ..., used_blocks: _Optional[int] = ..., cached_blocks: _Optional[int] = ..., prompt_tokens: _Optional[int] = ..., cached_prompt_tokens: _Optional[int] = ..., computed_tokens: _Optional[int] = ..., generated_tokens: _Optional[int] = ..., preemptions: _Optional[int] = ..., queue_time: _Optional[_Union[Distribution, _Mapping]] = ..., time_to_first_token: _Optional[_Union[Distribution, _Mapping]] = ..., time_per_output_token: _Optional[_Union[Distribution, _Mapping]] = ..., requests: _Optional[int] = ..., states: _Optional[int] = ..., cached_states: _Optional[int] = ..., state_bytes: _Optional[int] = ..., adopted_blocks: _Optional[int] = ...) -> None: ...
 
 class Distribution(_message.Message):
     __slots__ = ("bounds", "counts")

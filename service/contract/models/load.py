@@ -79,6 +79,7 @@ def _model_message(
         blocks=stats.num_blocks,
         used_blocks=stats.num_blocks - stats.num_free_blocks,
         cached_blocks=stats.num_cached_blocks,
+        adopted_blocks=stats.num_adopted_blocks,
         states=stats.num_states,
         cached_states=stats.num_cached_states,
         state_bytes=stats.state_bytes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import abc
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +19,7 @@ from service.engine.interface.description import (
     ModelInfo,
 )
 from service.engine.interface.port import StepObserver
+from service.engine.link.cache_file import CacheFile
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.link import Link
 from service.engine.link.process_link import ProcessLink
@@ -96,8 +98,11 @@ def build_engine(
         "cache_share": cache_share,
         "control_token_ids": dict(control_token_ids or {}),
     }
+    cache_file = _cache_file(config)
+    if cache_file is not None:
+        arguments["cache_file"] = cache_file.path
     spec = EngineSpec("service.engine.loading.generator:load_generator", arguments)
-    link, description = _load_core(spec, config, model, GeneratorDescription)
+    link, description = _load_core(spec, config, model, GeneratorDescription, cache_file)
     engine = GeneratorClient(
         link,
         description.config,
@@ -153,13 +158,28 @@ def build_cross_encoder(
     )
 
 
+def _cache_file(config: EngineConfig) -> CacheFile | None:
+    """Return the memory of a generator's cache, which outlives a worker process; None if there is no such process."""
+    if config.worker != "process":
+        return None
+    with suppress(OSError):
+        return CacheFile()
+    return None
+
+
 def _load_core(
-    engine_spec: EngineSpec, config: EngineConfig, name: str, kind: type[_Description]
+    engine_spec: EngineSpec,
+    config: EngineConfig,
+    name: str,
+    kind: type[_Description],
+    cache_file: CacheFile | None = None,
 ) -> tuple[Link, _Description]:
     """Load a core, in a worker process if `config` says so, and return the link to it and its description of `kind`."""
     link: Link
     if config.worker == "process":
-        process = ProcessLink(engine_spec, name=name, detects_suspension=config.reject_while_suspended)
+        process = ProcessLink(
+            engine_spec, name=name, detects_suspension=config.reject_while_suspended, cache_file=cache_file
+        )
         link, description = process, process.launch()
     else:
         built = engine_spec.make()

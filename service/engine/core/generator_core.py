@@ -9,6 +9,7 @@ from collections import abc
 
 from service.engine.core.adapter_table import AdapterTable
 from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.cache_memory import CacheMemory
 from service.engine.core.blocks.prefix_states import PrefixStates
 from service.engine.core.blocks.state_pool import StatePool
 from service.engine.core.compilation import MAX_COMPILE_S, Compilations, CompileConstraint
@@ -60,6 +61,7 @@ class GeneratorCore:
         state_bytes: int = 0,
         shares_blocks: bool = True,
         cache_groups: abc.Sequence[CacheGroup] = ONE_GROUP,
+        cache_memory: CacheMemory | None = None,
         snapshot: CacheSnapshot | None = None,
         clock: abc.Callable[[], float] = time.monotonic,
     ) -> None:
@@ -70,16 +72,23 @@ class GeneratorCore:
         tokens do not depend on the rest of the batch. `num_states` is the number of slots for recurrent states, of
         `state_bytes` each; a model that has them needs at least `max_batch_sequences`. `shares_blocks` requires a
         runner whose whole state of a prefix is in its blocks and in a state that a step can keep. `adapters` is None
-        for a runner without adapters. `cache_groups` are those of the runner's batches. `snapshot` keeps
-        cached prefixes while no core runs; None: they are lost.
+        for a runner without adapters. `cache_groups` are those of the runner's batches. `cache_memory` is the
+        memory of the runner's cache, if it outlives this process; `snapshot` keeps cached prefixes while no core runs.
         """
         self._max_model_len = max_sequence_len(config, cache_groups)
         assert config.num_blocks is not None  # noqa: S101  max_sequence_len has checked it
-        pool = BlockPool(config.num_blocks, config.tokens_per_block, groups=cache_groups, shares=shares_blocks)
+        pool = BlockPool(
+            config.num_blocks,
+            config.tokens_per_block,
+            groups=cache_groups,
+            shares=shares_blocks,
+            index=cache_memory.block_index if cache_memory else None,
+        )
         states: PrefixStates | None = None
         if num_states:
+            state_index = cache_memory.state_index if cache_memory else None
             states = PrefixStates(
-                StatePool(num_states, config.max_batch_sequences, state_bytes),
+                StatePool(num_states, config.max_batch_sequences, state_bytes, state_index),
                 pool,
                 caches=config.prefix_caching,
                 splits=shares_blocks,
@@ -87,7 +96,9 @@ class GeneratorCore:
         scheduler = Scheduler(config, pool, speculation, states)
         self._memory = scheduler.memory
         self._snapshot = snapshot
-        if snapshot is not None:
+        if cache_memory is not None:
+            self._memory.adopt(cache_memory.entries())
+        if snapshot is not None and not self._memory.num_adopted_blocks:
             snapshot.load(self._memory)
         self._core = EngineCore(scheduler, runner, clock)
         self._tokenizer = tokenizer

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from service.engine.interface.messages import Command, StopCore
+from service.engine.link.cache_file import CacheFile
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.link import Receiver
 from service.engine.link.link_state import NEXT_STATES, LinkState
@@ -42,10 +43,12 @@ class ProcessLink:
         restarts: Restarts | None = None,
         heartbeat_interval_s: float = HEARTBEAT_INTERVAL_S,
         detects_suspension: bool = True,
+        cache_file: CacheFile | None = None,
     ) -> None:
         """`name` identifies the engine in the log. `heartbeat_interval_s` is how often an idle engine reports.
 
-        Without `detects_suspension`, `is_suspended` is always False.
+        Without `detects_suspension`, `is_suspended` is always False. `cache_file` is the memory of the core's cache,
+        which the specification names; it is freed when no worker will use it any more.
         """
         self.state = LinkState.NEW
         self._engine_spec = engine_spec
@@ -53,6 +56,7 @@ class ProcessLink:
         self._restarts = restarts or Restarts()
         self._heartbeat_interval_s = heartbeat_interval_s
         self._detects_suspension = detects_suspension
+        self._cache_file = cache_file
         self._worker: WorkerProcess | None = None
         self._connection: WorkerConnection | None = None  # to the worker that runs, or that ran last
         self._work: asyncio.Future[Any] | None = None  # supervises the worker, or waits for its load
@@ -161,6 +165,8 @@ class ProcessLink:
         if state not in NEXT_STATES[self.state]:
             raise ValueError(f"{self._name}: the engine's process is {self.state.value} and can't be {state.value}")
         self.state = state
+        if self._cache_file is not None and state in {LinkState.STOPPED, LinkState.DEAD}:
+            self._cache_file.free()
 
     def _enter_stopped(self) -> None:
         if self.state is LinkState.STOPPING:

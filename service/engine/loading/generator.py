@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import abc
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Any
 
 from service.engine.constraints.compiler import ConstraintCompiler
 from service.engine.core.adapter_table import AdapterTable
+from service.engine.core.blocks.cache_memory import CacheMemory
 from service.engine.core.drafts.drafter import Drafter
 from service.engine.core.drafts.prompt_drafter import PromptDrafter
 from service.engine.core.drafts.speculation import Speculation
@@ -29,28 +29,19 @@ from service.engine.interface.description import ComputeDtype, GeneratorDescript
 from service.engine.link.engine_spec import BuiltCore, HelperProcesses
 from service.engine.loading.cache_size import adapter_bytes, available_cache_bytes, choose_num_blocks, limit_sequences
 from service.engine.loading.drafter import DraftModel, load_draft_model
+from service.engine.loading.kept_cache import KeptCache, start_digest
+from service.engine.loading.model_info import eos_token_ids_of, model_info
 from service.engine.loading.model_plan import ModelPlan, plan_model
-from service.engine.loading.model_source import architecture_of, choose_num_threads, fingerprint, open_device_memory
-from service.engine.loading.snapshots import open_snapshot, start_digest
+from service.engine.loading.model_source import choose_num_threads, open_device_memory
 from service.engine.models.checkpoint.adapter_files import read_adapter
 from service.engine.models.checkpoint.packed.packed_checkpoint import PackedCheckpoint
 from service.engine.models.checkpoint.progress import load_progress
-from service.engine.models.checkpoint.text_part import text_config
 from service.engine.models.interface.backend import Backend, GroupsLayers, KeepsSequenceState
-from service.engine.models.selection.backends import weight_type_of
 from service.engine.runner.model_runner import ModelRunner
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.adapter import AdapterLoaded
 from service.generation.errors import ModelLoadError
 
-# Files of a model that, in addition to its weights, affect the tokens that a request gets.
-_FINGERPRINTED = (
-    "config.json",
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "chat_template.jinja",
-)
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}  # of a weight
 _QUANTIZED_BYTES = {"int8": 1, "int4": 0.5}  # of a weight, without its scales
 _CPU_OUTPUT_INTERVAL_S = 0.02  # 50 chunks per second; a reader could not distinguish more
@@ -72,6 +63,7 @@ class LoadedModel:
     num_states: int  # slots for recurrent states; 0 for a model without them
     adapters: AdapterTable | None  # None if adapters are disabled
     cache_groups: abc.Sequence[CacheGroup]
+    cache_memory: CacheMemory | None  # of its cache, if it outlives this process
     snapshot: CacheSnapshot | None  # of its cache, if the settings ask for one
 
 
@@ -83,9 +75,23 @@ def load_generator(
     device: str,
     cache_share: float,
     control_token_ids: abc.Mapping[str, int],
+    cache_file: str | None = None,
+    num_states: int | None = None,
 ) -> BuiltCore:
-    """Return a core that generates with `model`. Arguments and errors are those of `engines.build_engine`."""
-    loaded = load_model(model, config, compute_dtype=compute_dtype, device=device, cache_share=cache_share)
+    """Return a core that generates with `model`. Arguments and errors are those of `engines.build_engine`.
+
+    `cache_file` is the path of a file in memory for the cache, in which an earlier core may have left cached prefixes.
+    `num_states` is the number of slots for recurrent states that the first load chose; None: it is chosen.
+    """
+    loaded = load_model(
+        model,
+        config,
+        compute_dtype=compute_dtype,
+        device=device,
+        cache_share=cache_share,
+        cache_file=cache_file,
+        num_states=num_states,
+    )
     eos_token_ids, backend = loaded.eos_token_ids, loaded.runner.backend
     core = GeneratorCore(
         loaded.runner,
@@ -106,13 +112,15 @@ def load_generator(
         state_bytes=backend.bytes_per_sequence if isinstance(backend, KeepsSequenceState) else 0,
         shares_blocks=not isinstance(backend, KeepsSequenceState) or backend.splits_states,
         cache_groups=loaded.cache_groups,
+        cache_memory=loaded.cache_memory,
         snapshot=loaded.snapshot,
     )
     description = GeneratorDescription(
         loaded.config, loaded.info, loaded.tokenizer.vocab_size, eos_token_ids, loaded.cache_groups
     )
     helpers = backend if isinstance(backend, HelperProcesses) else None
-    return BuiltCore(core, description, reload_arguments={"config": loaded.config}, helpers=helpers)
+    reload_arguments = {"config": loaded.config, "num_states": loaded.num_states}
+    return BuiltCore(core, description, reload_arguments, helpers)
 
 
 def load_model(
@@ -122,20 +130,29 @@ def load_model(
     compute_dtype: ComputeDtype = "auto",
     device: str = "auto",
     cache_share: float = 1.0,
+    cache_file: str | None = None,
+    num_states: int | None = None,
 ) -> LoadedModel:
     """Load `model`, a folder or a hub id, and size its cache. Raise ModelLoadError if the model cannot be loaded.
 
     `device` is a torch device or "auto": CUDA if available, otherwise the CPU. The cache takes at most the fraction
-    `cache_share` of the memory available for caches; the rest is left to engines built later.
+    `cache_share` of the memory available for caches; the rest is left to engines built later. `cache_file` and
+    `num_states` are those of `load_generator`.
     """
     plan = plan_model(model, config, compute_dtype, device)
     memory = open_device_memory(plan.spec.device)
     with explain_out_of_memory(memory, plan.folder):
-        return _load(model, plan, config, memory, cache_share)
+        return _load(model, plan, config, memory, cache_share, cache_file, num_states)
 
 
-def _load(
-    model: str, plan: ModelPlan, config: EngineConfig, memory: DeviceMemory | None, cache_share: float
+def _load(  # noqa: PLR0917
+    model: str,
+    plan: ModelPlan,
+    config: EngineConfig,
+    memory: DeviceMemory | None,
+    cache_share: float,
+    cache_file: str | None,
+    num_states: int | None,
 ) -> LoadedModel:
     folder, spec, chosen = plan.folder, plan.spec, plan.backend
     config = replace(config, block_size=spec.block_size)
@@ -152,10 +169,12 @@ def _load(
     adapters = _adapter_table(backend, config)
     cache_bytes_left = int(available_cache_bytes(backend, plan, config, memory) * cache_share)
     cache_bytes_left -= adapter_bytes(checkpoint, config)
-    num_states = 0
     is_invariant = chosen.variance_reason(spec) is None
-    if isinstance(backend, KeepsSequenceState):
-        config, num_states = limit_sequences(config, backend, cache_bytes_left, folder)
+    if not isinstance(backend, KeepsSequenceState):
+        num_states = 0
+    else:
+        if num_states is None:
+            config, num_states = limit_sequences(config, backend, cache_bytes_left, folder)
         cache_bytes_left -= num_states * backend.bytes_per_sequence
     cache_groups: abc.Sequence[CacheGroup] = ONE_GROUP
     if isinstance(backend, GroupsLayers):
@@ -185,6 +204,9 @@ def _load(
         speculation=config.speculation and is_invariant,
         max_adapters=config.max_adapters or 0,
     )
+    info = model_info(plan, config)
+    kept = KeptCache(backend, checkpoint, resolved, cache_groups, info.fingerprint)
+    cache_memory = kept.place(cache_file, num_blocks, num_states)
     sampler = chosen.sampler(backend, config.watermark)
     runner = ModelRunner(
         backend,
@@ -195,14 +217,7 @@ def _load(
         num_threads=num_threads,
         adapter_slots=adapters.slots if adapters else None,
     )
-    eos_token_ids = _eos_token_ids(folder, model_config)
-    weight_type = weight_type_of(spec, chosen)
-    arithmetic = f"{chosen.name} {chosen.arithmetic(spec)}"
-    if spec.cache_dtype != spec.dtype:
-        arithmetic += f", {spec.cache_dtype} cache"
-    if num_ranks > 1:
-        arithmetic += f" {num_ranks} ranks"
-    info = _model_info(plan, weight_type, arithmetic)
+    eos_token_ids = eos_token_ids_of(folder, model_config)
     return LoadedModel(
         runner=runner,
         tokenizer=plan.tokenizer,
@@ -214,35 +229,8 @@ def _load(
         num_states=num_states,
         adapters=adapters,
         cache_groups=cache_groups,
-        snapshot=open_snapshot(
-            backend,
-            resolved,
-            cache_groups,
-            fingerprint=info.fingerprint,
-            weights_digest=weights_digest,
-            folder=folder,
-        ),
-    )
-
-
-def _model_info(plan: ModelPlan, weight_type: str, arithmetic: str) -> ModelInfo:
-    """Return the facts that clients see. The fingerprint covers files, `weight_type` and the backend's `arithmetic`."""
-    spec = plan.spec
-    return ModelInfo(
-        architecture=architecture_of(spec.config),
-        max_model_len=spec.max_positions,
-        vocab_size=text_config(spec.config).vocab_size,
-        dtype=weight_type,
-        device=spec.device,
-        num_parameters=spec.checkpoint.num_parameters,
-        is_invariant=plan.backend.variance_reason(spec) is None,
-        takes_images=plan.backend.takes_images,
-        fingerprint=fingerprint(
-            spec.checkpoint,
-            weight_type,
-            *(plan.folder / name for name in _FINGERPRINTED if (plan.folder / name).is_file()),
-            backend=arithmetic,
-        ),
+        cache_memory=cache_memory,
+        snapshot=kept.snapshot(weights_digest),
     )
 
 
@@ -287,17 +275,3 @@ def _drafter(draft_model: DraftModel | None, sampler: Any, config: EngineConfig)
     if not config.speculation:
         return None
     return PromptDrafter() if draft_model is None else draft_model.drafter(sampler.draw, config)
-
-
-def _eos_token_ids(folder: Path, model_config: Any) -> frozenset[int]:
-    """Return the end-of-text ids from generation_config.json, or from config.json if it has none."""
-    ids = getattr(model_config, "eos_token_id", None)
-    if ids is None:
-        ids = getattr(text_config(model_config), "eos_token_id", None)
-    if (folder / "generation_config.json").is_file():
-        try:
-            eos = json.loads((folder / "generation_config.json").read_text(encoding="utf-8")).get("eos_token_id")
-        except (OSError, ValueError, AttributeError) as error:
-            raise ModelLoadError(f"{folder / 'generation_config.json'} can't be used: {error}") from error
-        ids = eos if eos is not None else ids
-    return frozenset([ids] if isinstance(ids, int) else ids or ())

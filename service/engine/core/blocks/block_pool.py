@@ -10,6 +10,7 @@ from collections import Counter, OrderedDict, abc
 from itertools import chain
 from typing import NamedTuple
 
+from service.engine.core.blocks.cache_index import CacheIndex
 from service.engine.core.blocks.content_hash import content_hash
 from service.engine.core.blocks.free_runs import FreeRuns
 from service.engine.core.sequences.sequence import NO_BLOCK, Sequence
@@ -52,8 +53,10 @@ class BlockPool:
         *,
         groups: abc.Sequence[CacheGroup] = ONE_GROUP,
         shares: bool = True,
+        index: CacheIndex | None = None,
     ) -> None:
-        """If `shares` is False, no block is cached."""
+        """If `shares` is False, no block is cached. `index` is kept up to date; its present content is not used."""
+        self._index = index or CacheIndex.private(num_blocks)
         self._shares = shares
         self._groups = groups
         self._windowed = [(index, group) for index, group in enumerate(groups) if group.window]
@@ -181,6 +184,7 @@ class BlockPool:
             for block_id in block_ids[sequence.num_given_back[index] :]:
                 if self._num_holders[block_id] == 0:
                     del self._cached[block_id]
+                    self._index.hold(block_id)
                 self._num_holders[block_id] += 1
 
     def publish(self, sequence: Sequence, first: int, last: int) -> None:
@@ -194,6 +198,7 @@ class BlockPool:
                 if content_key not in self._block_of:
                     self._block_of[content_key] = table[index]
                     self._key_of[table[index]] = content_key
+                    self._index.put(table[index], content_key)
 
     def give_back(self, sequence: Sequence) -> None:
         """Release the blocks that no token after the computed ones attends to. Call it after `publish`."""
@@ -218,16 +223,18 @@ class BlockPool:
         sequence.num_given_back = [0] * len(sequence.block_tables)
 
     def contents(self) -> list[tuple[bytes, int]]:
-        """Return the keys and ids of all findable blocks: held ones, then free ones, the last to be evicted first."""
-        held = [(key, block_id) for key, block_id in self._block_of.items() if self._num_holders[block_id]]
-        return held + [(self._key_of[block_id], block_id) for block_id in reversed(self._cached)]
+        """Return the keys and ids of all findable blocks, the most useful first."""
+        return self._index.contents()
 
     def adopt(self, contents: abc.Sequence[tuple[bytes, int]]) -> None:
         """Make blocks of a new pool findable: the backend has their contents. Keys and ids are as of `contents`."""
-        self._block_of = dict(contents)
-        self._cached = OrderedDict.fromkeys(block_id for _, block_id in reversed(contents))
-        for key, block_id in contents:
+        self._index.clear()
+        for key, block_id in reversed(contents):
+            self._block_of[key] = block_id
             self._key_of[block_id] = key
+            self._cached[block_id] = None
+            self._index.put(block_id, key)
+            self._index.release(block_id)
         self._empty = FreeRuns(self.num_blocks, without=self._cached)
 
     def check(self, sequences: abc.Iterable[Sequence]) -> None:
@@ -248,7 +255,7 @@ class BlockPool:
             if (num_holders[block_id] > 0) + free[block_id] != 1:
                 raise RuntimeError(f"block {block_id} is {'lost' if not free[block_id] else 'free more than once'}")
         named = {key: i for i, key in enumerate(self._key_of) if key}
-        if named != self._block_of:
+        if named != self._block_of or named != dict(self._index.contents()):
             raise RuntimeError("the index of contents does not agree with the blocks")
 
     def _check_tables(self, sequence: Sequence) -> None:
@@ -270,6 +277,7 @@ class BlockPool:
             if self.on_evict is not None:
                 self.on_evict(key)
             self._key_of[block_id] = b""
+            self._index.drop(block_id)
             self._empty.add(block_id)
 
     def _release(self, block_id: int) -> None:
@@ -277,6 +285,7 @@ class BlockPool:
         if self._num_holders[block_id] == 0:
             if self._key_of[block_id]:
                 self._cached[block_id] = None
+                self._index.release(block_id)
             else:
                 self._empty.add(block_id)
 

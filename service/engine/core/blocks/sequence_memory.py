@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import abc
 
 from service.engine.core.blocks.block_pool import NO_PREFIX, BlockPool, CachedPrefix
-from service.engine.core.blocks.cache_entry import BLOCK, STATE, CacheEntry
+from service.engine.core.blocks.cache_entry import BLOCK, STATE, CacheEntry, merge
 from service.engine.core.blocks.prefix_states import PrefixStates
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step import ScheduledSequence, StepPlan, share_of
@@ -96,12 +96,8 @@ class SequenceMemory:
 
     def contents(self) -> list[CacheEntry]:
         """Return the cached blocks and states, the most useful first, and a state after the blocks that it needs."""
-        entries = []
-        for key, block_id in self.pool.contents():
-            entries.append(CacheEntry(BLOCK, key, block_id))
-            if self._states is not None and (slot := self._states.pool.slot_of(key)) is not None:
-                entries.append(CacheEntry(STATE, key, slot))
-        return entries
+        states = {} if self._states is None else dict(self._states.pool.contents())
+        return merge(self.pool.contents(), states)
 
     def adopt(self, entries: abc.Sequence[CacheEntry]) -> None:
         """Start with cached blocks and states, the most useful first, whose contents the backend has.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, abc
 
+from service.engine.core.blocks.cache_index import CacheIndex
 from service.engine.core.sequences.sequence_state import SequenceState
 
 CHECKPOINT_INTERVAL = 64  # tokens between the checkpoints of an answer, of which the last one is kept
@@ -20,8 +21,14 @@ class StatePool:
     the end of the prefix continues in another slot.
     """
 
-    def __init__(self, num_slots: int, num_sequences: int, slot_bytes: int = 0) -> None:
-        """`num_sequences` is the number of sequences that run at a time, at most `num_slots`."""
+    def __init__(
+        self, num_slots: int, num_sequences: int, slot_bytes: int = 0, index: CacheIndex | None = None
+    ) -> None:
+        """`num_sequences` is the number of sequences that run at a time, at most `num_slots`.
+
+        `index` is kept up to date with the checkpoints; its present content is not used.
+        """
+        self._index = index or CacheIndex.private(num_slots)
         self.num_slots = num_slots
         self.num_spare = num_slots - num_sequences  # slots for checkpoints while all sequences run
         self.slot_bytes = slot_bytes
@@ -38,13 +45,16 @@ class StatePool:
     def __contains__(self, content: bytes) -> bool:
         return content in self._checkpoints
 
-    def slot_of(self, content: bytes) -> int | None:
-        """Return the slot of a checkpoint, or None if there is none of this content."""
-        return self._checkpoints.get(content)
+    def contents(self) -> list[tuple[bytes, int]]:
+        """Return the contents and slots of all checkpoints."""
+        return list(self._checkpoints.items())
 
     def adopt(self, contents: abc.Sequence[tuple[bytes, int]]) -> None:
         """Make slots of a new pool checkpoints: the backend has their states. The first is the last to be evicted."""
-        self._checkpoints = OrderedDict(reversed(contents))
+        self._index.clear()
+        for content, slot in reversed(contents):
+            self._checkpoints[content] = slot
+            self._index.put(slot, content)
         taken = set(self._checkpoints.values())
         self._empty = [slot for slot in self._empty if slot not in taken]
 
@@ -62,6 +72,7 @@ class StatePool:
             source = self._checkpoints[content]
             self._checkpoints.move_to_end(content)
             if not self._readers[source] and num_available < self._num_left + 2:
+                self._index.drop(source)
                 del self._checkpoints[content]  # the sequence takes it over, since others need the slots that are left
                 return SequenceState(source, source)
             self._readers[source] += 1
@@ -90,6 +101,7 @@ class StatePool:
             return
         if state.content and state.content not in self._checkpoints:
             self._checkpoints[state.content] = state.slot
+            self._index.put(state.slot, state.content)
         else:
             self._empty.append(state.slot)
         state.slot = state.source = state.last_slot
@@ -108,10 +120,13 @@ class StatePool:
         slot = self._checkpoints.get(content)
         if slot is not None and not self._readers[slot]:
             del self._checkpoints[content]
+            self._index.drop(slot)
             self._empty.append(slot)
 
     def check(self, states: abc.Iterable[SequenceState]) -> None:
         """Raise RuntimeError if a slot is lost or has two owners. `states` are those of all running sequences."""
+        if dict(self._index.contents()) != self._checkpoints:
+            raise RuntimeError("the index of checkpoints does not agree with the slots")
         owners = Counter([*self._empty, *self._checkpoints.values()])
         for state in states:
             owners.update([state.slot] + [state.last_slot] * (state.num_last > 0))

@@ -138,6 +138,11 @@ class Checkpoint:
                     digest.update(file.read(_SAMPLE_BYTES))
         return digest.hexdigest()
 
+    def versions(self) -> list[tuple[str, int, int, int]]:
+        """Return the name, size, inode and time of change of each file, which differ after a change of its content."""
+        found = [(path.name, path.stat()) for path in self._files]
+        return [(name, status.st_size, status.st_ino, status.st_mtime_ns) for name, status in found]
+
     def content_digest(self) -> str:
         """Return a hash of all bytes of the files, which takes about half a second per gigabyte."""
         digest = hashlib.sha256()

@@ -88,6 +88,9 @@ class ExposesCache(Protocol):
         Each array is [blocks or slots, bytes of each]. They are valid until the next allocation.
         """
 
+    def place_cache(self, file: int, offsets: abc.Sequence[int]) -> None:
+        """Let the next allocations be in an open file: blocks and, if there are any, states from these offsets on."""
+
 
 @runtime_checkable
 class RecordsDecodes(Protocol):

@@ -54,6 +54,8 @@ class NativeBackend:
         self.num_threads = 1  # for short steps and for sampling
         self._most_threads = most_threads
         self._threads_a_token = threads_a_token(model.tensors(), plan)
+        self._file = -1  # of the cache; -1: the cache is in memory of this process
+        self._offsets: Sequence[int] = (0, 0)
 
     def group_layers(self, max_positions: int, *, keeps_all: bool) -> Sequence[CacheGroup]:
         """Give layers whose windows are shorter than `max_positions` block tables of their own; return the groups."""
@@ -68,7 +70,11 @@ class NativeBackend:
 
     def allocate(self, num_blocks: int, block_size: int) -> None:
         """Allocate the cache; the system commits its memory when it is first written."""
-        self._model.allocate(num_blocks, block_size, self._groups.of_layer)
+        self._model.allocate(num_blocks, block_size, self._groups.of_layer, self._file, self._offsets[0])
+
+    def place_cache(self, file: int, offsets: Sequence[int]) -> None:
+        """Let the next allocations be in an open file: blocks and, if there are any, states from these offsets on."""
+        self._file, self._offsets = file, offsets
 
     def cache_rows(self) -> Sequence[NDArray[np.uint8]]:
         """Return the bytes of all blocks [blocks, bytes of a block], valid until the next allocation."""
@@ -119,7 +125,7 @@ class RecurrentBackend(NativeBackend):
 
     def allocate_states(self, num_states: int) -> None:
         """Create the slots of states; the system commits their memory when it is first written."""
-        self._model.allocate_states(num_states)
+        self._model.allocate_states(num_states, self._file, self._offsets[1])
 
     def cache_rows(self) -> Sequence[NDArray[np.uint8]]:
         """Return the bytes of all blocks and of all states [slots, bytes of a state]."""

@@ -102,6 +102,7 @@ class ModelLoad(_message.Message):
     STATES_FIELD_NUMBER: _builtins.int
     CACHED_STATES_FIELD_NUMBER: _builtins.int
     STATE_BYTES_FIELD_NUMBER: _builtins.int
+    ADOPTED_BLOCKS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The model's name."""
     running: _builtins.int
@@ -134,6 +135,8 @@ class ModelLoad(_message.Message):
     """The number of slots that hold the state after a cached prefix."""
     state_bytes: _builtins.int
     """The memory of a slot, in bytes."""
+    adopted_blocks: _builtins.int
+    """The number of cached blocks that an earlier process has computed and the engine started with."""
     @_builtins.property
     def queue_time(self) -> Global___Distribution:
         """The time from a request's arrival to its first step, of requests that ended."""
@@ -167,10 +170,11 @@ class ModelLoad(_message.Message):
         states: _builtins.int = ...,
         cached_states: _builtins.int = ...,
         state_bytes: _builtins.int = ...,
+        adopted_blocks: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["queue_time", b"queue_time", "time_per_output_token", b"time_per_output_token", "time_to_first_token", b"time_to_first_token"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "cached_blocks", b"cached_blocks", "cached_prompt_tokens", b"cached_prompt_tokens", "cached_states", b"cached_states", "computed_tokens", b"computed_tokens", "generated_tokens", b"generated_tokens", "model", b"model", "preemptions", b"preemptions", "prompt_tokens", b"prompt_tokens", "queue_time", b"queue_time", "requests", b"requests", "running", b"running", "state_bytes", b"state_bytes", "states", b"states", "time_per_output_token", b"time_per_output_token", "time_to_first_token", b"time_to_first_token", "used_blocks", b"used_blocks", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adopted_blocks", b"adopted_blocks", "blocks", b"blocks", "cached_blocks", b"cached_blocks", "cached_prompt_tokens", b"cached_prompt_tokens", "cached_states", b"cached_states", "computed_tokens", b"computed_tokens", "generated_tokens", b"generated_tokens", "model", b"model", "preemptions", b"preemptions", "prompt_tokens", b"prompt_tokens", "queue_time", b"queue_time", "requests", b"requests", "running", b"running", "state_bytes", b"state_bytes", "states", b"states", "time_per_output_token", b"time_per_output_token", "time_to_first_token", b"time_to_first_token", "used_blocks", b"used_blocks", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

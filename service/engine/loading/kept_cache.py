@@ -1,0 +1,90 @@
+"""What a model's cache leaves to later processes: its memory, if it is the parent's, and a snapshot in files."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections import abc
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from service.engine.core.blocks.cache_memory import CacheMemory
+from service.engine.core.snapshot.cache_snapshot import CacheSnapshot
+from service.engine.core.snapshot.snapshot_folder import SnapshotFolder
+from service.engine.interface.cache_group import CacheGroup
+from service.engine.interface.config import EngineConfig
+from service.engine.models.checkpoint.checkpoint import Checkpoint
+from service.engine.models.interface.backend import Backend, ExposesCache, KeepsSequenceState
+
+_FORMAT: Final = 1  # of blocks and states in memory; raise it with each change of their layout
+
+_log = logging.getLogger(__name__)
+
+
+def start_digest(checkpoint: Checkpoint, config: EngineConfig) -> Future[str] | None:
+    """Compute the digest of the weights on a thread while they are loaded, if the settings ask for a snapshot."""
+    if config.cache_folder is None:
+        return None
+    hashing = ThreadPoolExecutor(1, thread_name_prefix="digest")
+    digest = hashing.submit(checkpoint.content_digest)
+    hashing.shutdown(wait=False)
+    return digest
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCache:
+    """The cache of a loaded model. `fingerprint` is the model's, `config` is resolved but for `num_blocks`."""
+
+    backend: Backend[Any]
+    checkpoint: Checkpoint
+    config: EngineConfig
+    groups: abc.Sequence[CacheGroup]
+    fingerprint: str
+
+    @property
+    def unsupported_reason(self) -> str | None:
+        """Why no other process can use what is cached, or None if one can."""
+        if not isinstance(self.backend, ExposesCache):
+            return "the backend has no cache in host memory"
+        if self.config.draft_model is not None:
+            return "engine.draft_model has a cache of its own"
+        return None if self.config.prefix_caching else "engine.prefix_caching is off"
+
+    def place(self, path: str | None, num_blocks: int, num_states: int) -> CacheMemory | None:
+        """Let the backend allocate its cache in the file `path`, and return the cache's memory.
+
+        Return None if there is no file, or if it can't be used: then the cache ends with this process.
+        """
+        if path is None or not isinstance(self.backend, ExposesCache) or self.unsupported_reason is not None:
+            return None
+        shapes = [(num_blocks, self.backend.bytes_per_block(self.config.tokens_per_block))]
+        if isinstance(self.backend, KeepsSequenceState):
+            shapes.append((num_states, self.backend.bytes_per_sequence))
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            memory = CacheMemory(file, self._seal(self.checkpoint.versions(), shapes), shapes)
+        except OSError as error:
+            _log.warning("%s: the cache can't outlive the engine's process: %s", self.checkpoint.folder, error)
+            return None
+        self.backend.place_cache(file, memory.offsets)
+        return memory
+
+    def snapshot(self, weights_digest: Future[str] | None) -> CacheSnapshot | None:
+        """Return the snapshot of an allocated cache, or None without `weights_digest`, that of all weights."""
+        if self.config.cache_folder is None or weights_digest is None:
+            return None
+        if self.unsupported_reason is not None or not isinstance(self.backend, ExposesCache):
+            message = "%s: engine.cache_folder is ignored: %s"
+            _log.warning(message, self.checkpoint.folder, self.unsupported_reason)
+            return None
+        rows = self.backend.cache_rows()
+        sizes = [each.shape[1] for each in rows]
+        folder = SnapshotFolder(self.config.cache_folder, self.config.cache_folder_bytes)
+        return CacheSnapshot(folder, lambda: self._seal(weights_digest.result(), sizes), rows)
+
+    def _seal(self, *parts: Any) -> bytes:
+        windows = [group.window for group in self.groups]
+        described = [_FORMAT, self.fingerprint, self.config.tokens_per_block, windows, *parts]
+        return hashlib.sha256(repr(described).encode()).digest()
