@@ -8,12 +8,12 @@ from typing import Final
 from service.answering.background.job_runner import JobRunner
 from service.answering.generation import Answering
 from service.answering.stored_responses import StoredResponses
-from service.auth import shared_keys
 from service.auth.authenticator import Authenticator
-from service.auth.key_entry import KeysError
+from service.auth.keys import shared_keys
+from service.auth.keys.key_entry import KeysError
+from service.auth.keys.shared_keys import SharedKeys
 from service.auth.operator_access import OperatorAccess
-from service.auth.shared_keys import SharedKeys
-from service.auth.signers import SignersError
+from service.auth.tokens.signers import SignersError
 from service.contract.models.endpoint_json import EndpointJson
 from service.deployment.changes import Changes, ChangesJson
 from service.deployment.endpoint_document import EndpointDocument

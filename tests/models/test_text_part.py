@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from service.engine.models.checkpoint.model_config import DecoderConfig, read_model_config
 from service.engine.models.checkpoint.text_part import text_part
-from tests.engine.packing import fp8_tensor
+from tests.engine.folders.packing import fp8_tensor
 from tests.models.comparison import CONFIG, compare
 from tests.models.made import made
 from tests.models.shapes import small

@@ -150,6 +150,8 @@ void check_layer(const Options& options, size_t index, const std::string& at) {
           "be false for a layer with output norms");
   require(!layer.is_parallel || !layer.has_attention_sum_norm, at + ".is_parallel",
           "be false for a layer with a norm after its attention");
+  require(options.cache_type != Stored::Int8 || layer.latent.kv_rank == 0, "cache_type",
+          "not be int8 for a layer with latents");
   if (options.type == Type::Int8 || options.type == Type::Int4)
     for (const int columns : {options.plan.hidden_size, layer.feed_forward.width, experts.width, experts.shared_width,
                               layer.attended_width(), layer.latent.query_rank, layer.recurrent.inner_width(),
