@@ -67,6 +67,9 @@ CONFIGS: dict[str, Any] = {
         vocab_size=101, dim=32, hidden_dim=48, n_layers=2, n_heads=4, max_position_embeddings=40
     ),
     "modernbert": lambda: transformers.ModernBertConfig(**_SIZES, pad_token_id=0, local_attention=8),
+    "nomic_bert": lambda: transformers.NomicBertConfig(**_SIZES),
+    "gte": lambda: transformers.GteConfig(**_SIZES),
+    "jina_embeddings_v3": lambda: transformers.JinaEmbeddingsV3Config(**_SIZES),
     "qwen3": lambda: transformers.Qwen3Config(**_SIZES, num_key_value_heads=2, head_dim=8, pad_token_id=0),
 }
 

@@ -49,9 +49,13 @@ class EncoderFamily:
     head: Callable[[Any], Head]
 
 
-def post_norm_layer(config: Any, feed_forward: DensePlan) -> LayerPlan:
-    """Return a layer like BERT's, whose norms are those of the sums of the residual and a part's results."""
-    attention = attention_of(config, rotary=-1, has_qkv_bias=True, has_output_bias=True, is_causal=False)
+def post_norm_layer(config: Any, feed_forward: DensePlan, **options: Any) -> LayerPlan:
+    """Return a layer like BERT's, whose norms are those of the sums of the residual and a part's results.
+
+    `options` replace or complement those of its attention.
+    """
+    usual = {"rotary": -1, "has_qkv_bias": True, "has_output_bias": True, "is_causal": False}
+    attention = attention_of(config, **usual | options)
     return LayerPlan(
         attention=attention,
         feed_forward=feed_forward,

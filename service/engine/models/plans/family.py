@@ -50,7 +50,7 @@ class Family:
         """Return the names that a checkpoint uses, of which `has_tensor` says whether it has a tensor."""
         for tensors in self.alternatives:
             if tensors.experts is None:
-                is_used = has_tensor(f"{tensors.modules['model.embed_tokens'].module}.weight")
+                is_used = has_tensor(tensors.sign or f"{tensors.modules['model.embed_tokens'].module}.weight")
             else:
                 is_used = tensors.experts.are_in(has_tensor, plan, tensors.layers)
             if is_used:

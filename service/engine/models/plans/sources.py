@@ -41,6 +41,7 @@ class Source:
     is_by_head: bool = False  # a vector that is stored as a matrix with a row for each head
     is_convolution: bool = False  # the weights of a convolution [channels, 1, taps], which the step reads by taps
     is_log_rates: bool = False  # logarithms [channels, key_dim] of the rates, which the step reads by key_dim
+    has_bias: bool = True  # otherwise the step's bias is zeros
     parts: tuple[tuple[str, Shape], ...] = ()  # tensors of the module that `combine` makes the step's tensor of
     combine: Callable[..., NDArray[np.float32]] | None = None
     module_of: Callable[[LayerPlan], str] | None = None  # replaces `module` where it depends on the layer
@@ -53,6 +54,7 @@ class Tensors:
     modules: Mapping[str, Source]  # by the step's module, without "model.layers.N."
     layers: str = "model.layers.{}."
     experts: ExpertTensors | None = None  # the names of experts' tensors; None: no layer has experts
+    sign: str = ""  # a tensor that only checkpoints with these names have; empty: the embedding, or experts
     unused: tuple[str, ...] = ()  # ends of the names of tensors that follow from the configuration
     # The beginnings of the names of parts that predict further tokens; `{}` is the number of layers.
     predictors: tuple[str, ...] = ()
@@ -93,6 +95,8 @@ def origin_of(name: str, plan: DecoderPlan, tensors: Tensors) -> Origin:
     if kind not in _KINDS:
         stem, kind = within, ""
     source = tensors.modules.get(stem) or Source(stem)
+    if kind == "bias" and not source.has_bias:
+        source = Source("", constant=0.0)
     module = source.module if source.module_of is None else source.module_of(plan.layers[int(number)])
     prefix = tensors.layers.format(number) if number else ""
     stored = f"{prefix}{module}{'.' if kind else ''}{kind}" if module else ""

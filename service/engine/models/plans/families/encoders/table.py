@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from service.engine.models.plans.encoder_family import EncoderFamily
-from service.engine.models.plans.families.encoders import bert, distilbert, modernbert
+from service.engine.models.plans.families.encoders import bert, distilbert, modernbert, rotated_bert
 from service.engine.models.plans.families.encoders.decoders import decoder_family
 from service.engine.models.plans.plan import PlanUnsupportedError
 
-_MODULES: Final = (bert, distilbert, modernbert)
+_MODULES: Final = (bert, distilbert, modernbert, rotated_bert)
 _FAMILIES: Final[dict[str, EncoderFamily]] = {
     kind: family for module in _MODULES for family in module.FAMILIES for kind in family.family.types
 }
