@@ -9,7 +9,9 @@ import grpc
 from sluice.v1 import error_pb2
 
 from service.answering.errors import (
+    BatchNotFound,
     ConversationNotFound,
+    FileNotFound,
     ResponseNotFound,
     StoreFull,
     StoreUnavailable,
@@ -102,6 +104,8 @@ TABLE = (
     Row(InvalidMessage, Code.INVALID_ARGUMENT, error_pb2.ERROR_REASON_INVALID_FIELD),
     Row(ResponseNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_RESPONSE_NOT_FOUND),
     Row(ConversationNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_CONVERSATION_NOT_FOUND),
+    Row(BatchNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_BATCH_NOT_FOUND),
+    Row(FileNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_FILE_NOT_FOUND),
     Row(StoringOff, Code.FAILED_PRECONDITION, error_pb2.ERROR_REASON_STORING_OFF),
     Row(PromptTooLong, Code.INVALID_ARGUMENT, error_pb2.ERROR_REASON_PROMPT_TOO_LONG),
     Row(UnsupportedModality, Code.INVALID_ARGUMENT, error_pb2.ERROR_REASON_UNSUPPORTED_MODALITY),

@@ -16,6 +16,7 @@ from process.settings.quantities import Bytes, Count, Host, Interval, Port, Seco
 from process.settings.setting import ON_RELOAD, UNIT
 from service.auth.settings import AuthSettings
 from service.generation.requests.parameters import MODEL_DEFAULTS
+from service.settings.batch_settings import BatchSettings
 from service.settings.bundled_models import bundled_models, embedding_folder
 from service.settings.endpoint_settings import EndpointSettings
 from service.settings.engine_settings import EngineSettings
@@ -117,6 +118,9 @@ class Settings(ProcessSettings):
     store: StoreSettings = Field(StoreSettings(), description="the store of what replicas share")
     stored_responses: StoredResponseSettings = Field(
         StoredResponseSettings(), description="responses that clients store; without a file they can store none"
+    )
+    batches: BatchSettings = Field(
+        BatchSettings(), description="files and batches; without stored_responses.file clients can store none"
     )
     auth: AuthSettings = Field(
         AuthSettings(), description="authentication of clients; without keys_file, keys_in_store and jwks it is off"
