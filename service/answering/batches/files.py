@@ -63,7 +63,7 @@ class Files:
         async def flush(least: int) -> None:
             while len(data) >= least and data:
                 part = bytes(data[:_PART])
-                await self._calls.run(lambda store: store.files.append(file.owner, file.id, part), field=_CONTENT)
+                await self._calls.run(lambda store: store.files.append(file.owner, file.id, part), field=_CONTENT)  # noqa: B023  awaited here
                 del data[: len(part)]
 
         async for message in messages:
