@@ -38,7 +38,8 @@ class Embeddings:
             if texts.dimensions is not None:
                 operation.set({"gen_ai.embeddings.dimension.count": texts.dimensions})
             async with admitted(self._quota, model.name, (Measure.INPUT_TOKENS,)) as charge:
-                model.engine.reject_if_overloaded(caller.queue_id, caller.queue_weight, len(texts.inputs))
+                if not caller.is_batch:  # their number is limited, and they yield to all others
+                    model.engine.reject_if_overloaded(caller.id, caller.weight, len(texts.inputs))
                 prepared = await model.prompts.prepare(texts, current_request_id(), deadline, caller)
                 num_tokens = sum(map(len, prepared.inputs))
                 await charge.take_input(num_tokens, "inputs")

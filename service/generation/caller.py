@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any
 
 from process.settings.setting import setting
 from service.generation.service_level import BATCH, ServiceLevel
@@ -41,9 +41,6 @@ class Limits:
     max_n: int | None = _limit("largest n of a request", "choices")
 
 
-_BATCH_WEIGHT: Final = 1e-3  # of a key's share, for its batches: the engine serves others first
-
-
 @dataclass(frozen=True, slots=True)
 class Caller:
     """One caller. The defaults are those of a caller without a key, if authentication is off."""
@@ -60,16 +57,6 @@ class Caller:
     service_level: ServiceLevel = BATCH  # default for its requests
     cache_group: str = ""  # cached prompts are shared within a group only
     is_batch: bool = False  # whether its request is one of a batch, which yields to all others
-
-    @property
-    def queue_id(self) -> str:
-        """The id of its queue in an engine: requests of batches have one of their own."""
-        return f"{self.id}\0batch" if self.is_batch else self.id
-
-    @property
-    def queue_weight(self) -> float:
-        """The weight of that queue."""
-        return self.weight * _BATCH_WEIGHT if self.is_batch else self.weight
 
     def may_use(self, model: str) -> bool:
         """Return whether the caller may use a model of that name. Models that it may not use are hidden from it."""
