@@ -2,7 +2,7 @@
 
 Batches have no part of a step while another request waits for its first token. While the others only decode, batches
 prolong the steps by as much as others may prolong those of small keys. While there are no others, a step is so short
-that a request which arrives meanwhile hardly waits for it: at most a tenth of the mean time to the first token.
+that the 95th percentile of the time to the first token is at most a tenth longer than without batches.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from service.engine.core.step import Step
 from service.engine.core.step_times import StepTimes
 from service.engine.interface.config import EngineConfig
 
-_SHARE = 0.1  # of the mean time to the first token, which a step of batches may take
+_SHARE = 0.1  # of the 95th percentile of times to the first token, which a step of batches may take
 _REMEMBERED_S = 60.0  # after the last first token, steps of batches are not limited
 _MIN_STEPS = 1.5  # a step of batches may take this many times as long as one decode
-_NEW_WEIGHT = 0.03  # of the newest first token in the mean time
+_QUANTILE = 0.95
+_CHANGE = 0.1  # of the estimated percentile by one first token above it
 _by_last_step = attrgetter("last_paced_step")
 
 
@@ -35,7 +36,7 @@ class BatchPace:
         self._saved_s = 0.0  # time that batches may add to steps of others; below 0, a debt
         self._choice: StepChoice | None = None  # of the step that is computed, if batches yield in it
         self._num_steps = 0
-        self._first_token_s = 0.0  # moving average, of requests that are not of batches
+        self._first_token_s = 0.0  # the estimated percentile, of requests that are not of batches
         self._last_first_token = -math.inf
 
     def choose(self, decodes: list[Sequence], prefills: abc.Collection[Sequence], now: float) -> StepChoice | None:
@@ -69,7 +70,12 @@ class BatchPace:
 
     def record_first_token(self, seconds: float, now: float) -> None:
         """Record the time to the first token of a request that is not of a batch, which it got at `now`."""
-        self._first_token_s += (_NEW_WEIGHT if self._first_token_s else 1.0) * (seconds - self._first_token_s)
+        if not self._first_token_s:
+            self._first_token_s = seconds
+        elif seconds > self._first_token_s:
+            self._first_token_s = min(self._first_token_s * (1 + _CHANGE * _QUANTILE), seconds)
+        else:
+            self._first_token_s = max(self._first_token_s * (1 - _CHANGE * (1 - _QUANTILE)), seconds)
         self._last_first_token = max(self._last_first_token, now)
 
     def _choose_batches(self, decodes: list[Sequence], now: float) -> StepChoice | None:
