@@ -79,7 +79,8 @@ class MethodTable:
             rpc_pb2.DEADLINE_CLASS_LOOKUP: settings.lookup_deadline_s,
         }
         for descriptor, policy in _methods(deadlines_s):
-            table, kind = self.whole, channel.unary_unary
+            table: dict[type[Message], Method] = self.whole
+            kind: Any = channel.unary_unary
             if descriptor.server_streaming:
                 table, kind = self.stream, channel.unary_stream
             elif descriptor.client_streaming:

@@ -30,6 +30,13 @@ class BatchNotFound(InvalidRequest):
         super().__init__(field, "no batch with this id is stored")
 
 
+class BatchExpired(ServiceError):
+    """The completion window of a batch has ended before one of its requests was answered."""
+
+    def __init__(self) -> None:
+        super().__init__("the completion window of the batch ended before this request was answered")
+
+
 class FileNotFound(InvalidRequest):
     """The caller has no file of that id. `field` is the field of the request that has the id."""
 

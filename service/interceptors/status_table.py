@@ -9,6 +9,7 @@ import grpc
 from sluice.v1 import error_pb2
 
 from service.answering.errors import (
+    BatchExpired,
     BatchNotFound,
     ConversationNotFound,
     FileNotFound,
@@ -153,6 +154,7 @@ TABLE = (
     Row(EngineClosed, Code.UNAVAILABLE, error_pb2.ERROR_REASON_DRAINING),
     Row(EngineRestarting, Code.UNAVAILABLE, error_pb2.ERROR_REASON_STARTING),
     Row(DeadlineExceeded, Code.DEADLINE_EXCEEDED, error_pb2.ERROR_REASON_DEADLINE_EXCEEDED),
+    Row(BatchExpired, Code.DEADLINE_EXCEEDED, error_pb2.ERROR_REASON_BATCH_EXPIRED),
     Row(ReaderStalled, Code.CANCELLED, error_pb2.ERROR_REASON_CALLER_LEFT),
     Row(EngineFailed, Code.INTERNAL, error_pb2.ERROR_REASON_ENGINE_FAILED, is_public=False),
     Row(Exception, Code.INTERNAL, error_pb2.ERROR_REASON_INTERNAL, is_public=False),

@@ -21,7 +21,6 @@ from service.answering.batches.batch_runner import BatchRunner
 from service.answering.batches.batches import Batches
 from service.answering.batches.files import Files
 from service.answering.batches.line_answers import LineAnswers
-from service.answering.batches.new_lines import NewLines
 from service.answering.conversations import Conversations
 from service.answering.embeddings import Embeddings
 from service.answering.generation import Answering
@@ -152,9 +151,7 @@ class Server:
             background=background,
             conversations=Conversations(self._responses),
             files=Files(self._responses, validation.check),
-            batches=Batches(
-                self._responses, self._batches, validation.check, partial(NewLines, validation.check, described_line)
-            ),
+            batches=Batches(self._responses, self._batches, validation.check, described_line),
             embeddings=embeddings,
             registry=self.registry,
             models=ModelChanges(self.reconciler, self.deployment, self.registry, settings.engine),

@@ -88,8 +88,8 @@ def _response(result: batch_pb2.StreamBatchResultsResponse, name: str) -> tuple[
     """Return the status and the body that the request would have got by itself."""
     try:
         parsed = _parsed(name, result.client_data)
-    except Failure as failure:
-        return _written(_TRANSLATORS[name]().error_response(failure))
+    except Failure as rejection:
+        return _written(_TRANSLATORS[name]().error_response(rejection))
     if not result.HasField("error"):
         return 200, parsed.encoder.whole(getattr(result, name))
     error = result.error

@@ -13,9 +13,9 @@ from sluice.v1 import batch_pb2
 
 from service.answering.background.caller_snapshot import to_bytes
 from service.answering.batches.batch_runner import BatchRunner
-from service.answering.batches.new_lines import NewLines
+from service.answering.batches.new_lines import Describe, NewLines
 from service.answering.batches.store_calls import StoreCalls
-from service.answering.errors import BatchNotFound
+from service.answering.errors import BatchExpired, BatchNotFound
 from service.calls.call import current_caller
 from service.contract.batches.batch import STATES, Result, to_batch, to_result
 from service.generation.errors import InvalidRequest
@@ -36,16 +36,16 @@ class Batches:
         store: StoreThread | None,
         runner: BatchRunner | None,
         check: Callable[[Message], None],
-        new_lines: Callable[[], NewLines],
+        describe: Describe,
     ) -> None:
         """Without a store, none is stored. `check` raises for messages that violate a rule of the contract.
 
-        `runner` answers the lines. `new_lines` returns a converter for the lines of one batch.
+        `runner` answers the lines. `describe` returns an error in the form in which it is stored.
         """
         self._calls = StoreCalls(store)
         self._runner = runner
         self._check = check
-        self._new_lines = new_lines
+        self._describe = describe
 
     async def create(self, messages: AsyncIterator[batch_pb2.CreateBatchRequest]) -> batch_pb2.Batch:
         """Store a batch. Raise StoringOff, InvalidRequest, ScopeMissing or StoreFull."""
@@ -89,7 +89,7 @@ class Batches:
         self, batch: BatchRecord | None, messages: AsyncIterator[batch_pb2.CreateBatchRequest], digest: Any
     ) -> None:
         """Store the lines of messages, if there is a batch for them, and add them to the digest."""
-        converter = self._new_lines()
+        converter = NewLines(self._check, self._describe)
         async for message in messages:
             if not message.HasField("requests"):
                 raise InvalidRequest("requests", "must be in all messages of the stream but the first")
@@ -133,13 +133,14 @@ class Batches:
     async def results(self, request: batch_pb2.StreamBatchResultsRequest) -> AsyncGenerator[Result, None]:
         """Yield the results of a batch so far, in order."""
         record = await self._record(request.id)
+        expired = self._describe(BatchExpired())
         key, states, after = (record.owner, record.id), STATES[request.outcome], -1
         while True:
             found = await self._calls.run(
                 lambda store: store.results(*key, after, states, _NUM_RESULTS)  # noqa: B023  awaited here
             )
             for ended in found:
-                yield to_result(ended)
+                yield to_result(ended, expired)
                 after = ended.index
             if len(found) < _NUM_RESULTS:
                 return

@@ -24,7 +24,6 @@ STATES: Final[Mapping[int, Sequence[LineState]]] = {
     file_pb2.BATCH_OUTCOME_SUCCEEDED: (LineState.SUCCEEDED,),
     file_pb2.BATCH_OUTCOME_FAILED: (LineState.FAILED, LineState.EXPIRED),
 }
-_EXPIRED: Final = "the completion window of the batch ended before this request was answered"
 
 
 def to_batch(record: BatchRecord) -> batch_pb2.Batch:
@@ -59,13 +58,9 @@ def error_bytes(reason: error_pb2.ErrorReason, message: str, field: str = "") ->
     return Result(error=error).SerializeToString()
 
 
-def to_result(ended: EndedLine) -> Result:
-    """Return the message of a line that has ended."""
+def to_result(ended: EndedLine, expired: bytes) -> Result:
+    """Return the message of a line that has ended. `expired` is the error of one that has no result."""
     line = Line.FromString(ended.request)
-    if ended.state == LineState.EXPIRED:
-        expired = batch_pb2.BatchError(reason=error_pb2.ERROR_REASON_BATCH_EXPIRED, message=_EXPIRED)
-        result = Result(error=expired)
-    else:
-        result = Result.FromString(ended.result)
+    result = Result.FromString(expired if ended.state == LineState.EXPIRED else ended.result)
     result.index, result.custom_id, result.client_data = ended.index, line.custom_id, line.client_data
     return result

@@ -78,7 +78,8 @@ def test_answers_are_those_of_single_calls(client: Any, url: str) -> None:
     assert (line["custom_id"], line["response"]["status_code"], line["error"]) == ("r0", 200, None)
     failed = results(client, batch.error_file_id)
     assert [each["response"]["status_code"] for each in failed] == [400, 404, 400]
-    for each, wrong in zip(failed[:2], ({"temperature": 9}, {"model": "nobody"}), strict=True):
+    wrongs: list[dict[str, Any]] = [{"temperature": 9}, {"model": "nobody"}]
+    for each, wrong in zip(failed[:2], wrongs, strict=True):
         with pytest.raises(openai.APIStatusError) as rejection:
             client.post(url.removeprefix("/v1"), body={**body, **wrong}, cast_to=object)
         assert each["response"]["body"]["error"] == rejection.value.body
@@ -94,7 +95,7 @@ def without_ids(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_batch_survives_a_killed_service(storing: Stack, client: Any) -> None:
-    """A batch goes on after a kill in its middle; each line has one answer, that of a single call."""
+    """A batch is continued after a kill in its middle; each line has one answer, that of a single call."""
     body = {"model": "sluice-demo", "temperature": 0, **BODIES["/v1/chat/completions"]}
     file = upload(client, "/v1/chat/completions", [body] * 60)
     batch = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h")

@@ -115,24 +115,27 @@ async def test_another_service_continues_a_batch(tmp_path: Path) -> None:
 async def test_unknown_and_deleted_ids_are_alike(tmp_path: Path) -> None:
     """Every call about a deleted batch or file has the details of one that never existed."""
     async with running(ScriptedRunner("hello"), **storing(tmp_path)) as run:
-        stub, files = stub_of(run), file_pb2_grpc.FileServiceStub(run.channel)
+        stub: Any = stub_of(run)
+        files: Any = file_pb2_grpc.FileServiceStub(run.channel)
         batch = await ended(run, (await create(run, [chat_line("a")])).id)
         assert (await files.GetFile(file_pb2.GetFileRequest(id=batch.output_file_id))).file.batch_id == batch.id
         await stub.DeleteBatch(batch_pb2.DeleteBatchRequest(id=batch.id))
-        for call, kind in (
+        calls: list[tuple[Any, Any]] = [
             (stub.GetBatch, batch_pb2.GetBatchRequest),
             (stub.CancelBatch, batch_pb2.CancelBatchRequest),
             (stub.DeleteBatch, batch_pb2.DeleteBatchRequest),
             (stub.StreamBatchResults, batch_pb2.StreamBatchResultsRequest),
-        ):
+        ]
+        for call, kind in calls:
             deleted, unknown = [(await rejection_of(call(kind(id=name)))).error for name in (batch.id, "x")]
             assert (deleted.code(), deleted.details()) == (unknown.code(), unknown.details())
             assert deleted.code() is Code.NOT_FOUND
-        for call, kind in (
+        calls = [
             (files.GetFile, file_pb2.GetFileRequest),
             (files.DeleteFile, file_pb2.DeleteFileRequest),
             (files.DownloadFile, file_pb2.DownloadFileRequest),
-        ):
+        ]
+        for call, kind in calls:
             for name in (batch.output_file_id, "x"):
                 rejection = await rejection_of(call(kind(id=name)))
                 assert (rejection.code, rejection.info.reason) == (Code.NOT_FOUND, "FILE_NOT_FOUND")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import grpc
 
 from service.answering.errors import (
+    BatchExpired,
     BatchNotFound,
     ConversationNotFound,
     FileNotFound,
@@ -127,6 +128,7 @@ CASES = [
         values={"field": "conversation"},
     ),
     Case(BatchNotFound("id"), Code.NOT_FOUND, "BATCH_NOT_FOUND", ("id", "BATCH_NOT_FOUND"), values={"field": "id"}),
+    Case(BatchExpired(), Code.DEADLINE_EXCEEDED, "BATCH_EXPIRED"),
     Case(FileNotFound("id"), Code.NOT_FOUND, "FILE_NOT_FOUND", ("id", "FILE_NOT_FOUND"), values={"field": "id"}),
     Case(
         StoringOff("store"),

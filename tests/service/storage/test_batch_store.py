@@ -148,7 +148,7 @@ def test_foreign_batch_does_not_exist(opened: Opened) -> None:
 
 
 def test_answer_beyond_the_limit_is_replaced_by_an_error(opened: Opened) -> None:
-    """A result that does not fit fails with the fallback, and the batch goes on."""
+    """A result that does not fit fails with the fallback, and the batch continues."""
     opened.create("b")
     first, second, third = opened.claim("h")
     opened.finish("h", first, size=900)
