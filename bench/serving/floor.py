@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import sluice_native
 
 from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.text_part import open_checkpoint
@@ -55,6 +54,8 @@ def main() -> None:
     if sys.argv[1] == "--bytes":
         print(read_on_device(int(sys.argv[2])))
         return
+
+    import sluice_native  # noqa: PLC0415  a device's measurement doesn't need it
 
     folder = Path(sys.argv[1])
     config = read_model_config(folder)

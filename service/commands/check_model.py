@@ -138,11 +138,12 @@ def _promises(plan: ModelPlan) -> dict[str, Any]:
     """
     backend = plan.backend
     reasons = preferred_reasons(plan.spec, backend)
+    is_invariant = backend.variance_reason(plan.spec) is None
     return {
-        "same_answer_in_any_batch": backend.is_invariant,
-        "resumes": backend.is_invariant,
+        "same_answer_in_any_batch": is_invariant,
+        "resumes": is_invariant,
         "shared_prefixes": backend.shares_prefixes,
-        "drafts": backend.is_invariant,
+        "drafts": is_invariant,
         "adapters": backend.takes_adapters,
         "quantizations": sorted(backend.quantizations),
         **{f"not_{name}": reason or "another backend was requested" for name, reason in reasons.items()},

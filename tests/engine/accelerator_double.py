@@ -1,74 +1,148 @@
-"""A stand-in for an accelerator on the CPU: paged attention in plain torch operators, and recordings that run again."""
+"""A stand-in for an accelerator on the CPU: kernels in plain torch operators, and recordings that run again."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
 from service.engine.models.attention.accelerator import Accelerator
 from service.engine.models.attention.decode_graphs import GraphLimits
-from service.engine.models.attention.varlen import VarlenKernel
+from service.engine.models.attention.device_kernels import HeadNormWeights
+from service.engine.models.attention.kv_cache import CacheShape
+from service.engine.models.attention.page_cache import PageCache
+from service.engine.models.attention.paged_inputs import PagedInputs
+from service.engine.models.attention.scores import Scores
+from service.engine.models.plans.plan import Activation
+from service.engine.models.torch.activation import activation_named
+from service.engine.models.torch.ops import rms_norm, rms_norm_, rotate_
 
 
-def varlen_reference(  # noqa: PLR0917  the signature of torch's
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seq_q: Tensor,
-    cu_seq_k: Tensor | None,
-    max_q: int,
-    max_k: int,
-    *,
-    return_aux: Any = None,
-    scale: float | None = None,
-    window_size: tuple[int, int] = (-1, -1),
-    enable_gqa: bool = False,
-    seqused_k: Tensor | None = None,
-    block_table: Tensor | None = None,
-    num_splits: int | None = None,
-) -> Tensor:
-    """Compute `torch.nn.attention.varlen.varlen_attn` with paged keys and values as documented, row by row."""
-    assert seqused_k is not None
-    assert block_table is not None
-    assert cu_seq_k is not None
-    assert return_aux is None
-    assert num_splits in {None, 1}
-    assert enable_gqa or query.shape[1] == key.shape[2]
-    assert cu_seq_q.dtype == cu_seq_k.dtype == seqused_k.dtype == block_table.dtype == torch.int32
-    assert cu_seq_k.diff().tolist() == seqused_k.tolist()
-    assert (cu_seq_q.diff() <= max_q).all()
-    assert (seqused_k <= max_k).all()
-    left, right = window_size
-    assert right == 0  # causal attention
-    repeats = query.shape[1] // key.shape[2]
-    result = torch.empty_like(query)
-    for sequence, (first, end) in enumerate(pairwise(cu_seq_q.tolist())):
-        length = int(seqused_k[sequence])
-        blocks = block_table[sequence, : math.ceil(length / key.shape[1])].long()
-        keys, values = (
-            each[blocks].flatten(0, 1)[:length].repeat_interleave(repeats, 1).double() for each in (key, value)
-        )
-        for row in range(first, end):
-            last = length - (end - row)  # the last row sees all positions
-            seen = slice(0 if left < 0 else max(0, last - left), last + 1)
-            scores = torch.einsum("hd,khd->hk", query[row].double(), keys[seen]) * (scale or query.shape[2] ** -0.5)
-            result[row] = torch.einsum("hk,khd->hd", scores.softmax(-1), values[seen]).to(query.dtype)
-    return result
+@dataclass
+class PlainLinear:
+    weight: Tensor
+    bias: Tensor | None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        return residual + self(x)
 
 
-REFERENCE = VarlenKernel(
-    attend=varlen_reference,
-    dtypes=frozenset({torch.float32, torch.bfloat16}),
-    page_multiple=1,
-    head_multiple=1,
-    max_head_dim=256,
-    num_splits=1,
-)
+@dataclass
+class PlainExperts:
+    gate_up: tuple[Tensor, Tensor | None]
+    down: tuple[Tensor, Tensor | None]
+    inner: Callable[[Tensor], Tensor]
+
+    def __call__(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        """Multiply each token by its own copy of the matrices."""
+        result = torch.zeros(x.shape, dtype=torch.float64)
+        for nth in range(chosen.shape[1]):
+            values = x.double()
+            for (matrices, biases), function in ((self.gate_up, self.inner), (self.down, lambda y: y)):
+                values = torch.einsum("ti,toi->to", values, matrices[chosen[:, nth]].double())
+                if biases is not None:
+                    values = values + biases[chosen[:, nth]].double()
+                values = function(values)
+            result += values * weights[:, nth : nth + 1]
+        return result.to(x.dtype)
+
+
+class PlainKernels:
+    """The DeviceKernels in float64 and plain operators, row by row."""
+
+    def __init__(self, unsupported: str | None = None) -> None:
+        self._unsupported = unsupported
+        self.num_rows: list[int] = []  # of each call of `attend`
+
+    def unsupported_reason(self, shape: CacheShape, block_size: int) -> str | None:
+        del shape, block_size
+        return self._unsupported
+
+    def rms_norm(self, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+        return rms_norm(x, weight, epsilon)
+
+    def gated(self, values: Tensor, activation: Activation) -> Tensor:
+        gate, up = values.chunk(2, dim=-1)
+        return activation_named(activation)(gate) * up
+
+    def linear(self, weight: Tensor, bias: Tensor | None) -> PlainLinear:
+        return PlainLinear(weight, bias)
+
+    def experts(
+        self,
+        gate_up: tuple[Tensor, Tensor | None],
+        down: tuple[Tensor, Tensor | None],
+        inner: Callable[[Tensor], Tensor],
+    ) -> PlainExperts:
+        return PlainExperts(gate_up, down, inner)
+
+    def prepare_heads(
+        self,
+        heads: Tensor,
+        num_heads: int,
+        *,
+        rotations: Tensor | None,
+        norm: HeadNormWeights | None,
+        cache: PageCache,
+        layer: int,
+        inputs: PagedInputs,
+    ) -> None:
+        num_kv_heads = (heads.shape[1] - num_heads) // 2
+        turned = heads[:, : num_heads + num_kv_heads]
+        if norm is not None and not norm.is_last:
+            rms_norm_(turned, norm.weight, norm.epsilon)
+        if rotations is not None:
+            rotate_(turned[..., : 2 * rotations.shape[-1]], rotations[inputs.positions])
+        if norm is not None and norm.is_last:
+            rms_norm_(turned, norm.weight, norm.epsilon)
+        keys, values = cache.slots(layer)
+        keys[inputs.slots] = turned[:, num_heads:].to(keys.dtype)
+        values[inputs.slots] = heads[:, num_heads + num_kv_heads :].to(values.dtype)
+
+    def attend(
+        self,
+        queries: Tensor,
+        cache: PageCache,
+        layer: int,
+        inputs: PagedInputs,
+        *,
+        scores: Scores,
+        window: int | None,
+        sinks: Tensor | None,
+    ) -> Tensor:
+        self.num_rows.append(len(queries))
+        pages, page_size = cache.pages(layer), cache.block_size
+        assert inputs.query_offsets.dtype == inputs.context_lengths.dtype == inputs.block_tables.dtype == torch.int32
+        counts = inputs.query_offsets.diff()
+        assert counts.max() <= inputs.max_queries
+        assert inputs.context_lengths.max() <= inputs.max_context
+        assert bool((counts == 1).any()) <= inputs.has_single_queries
+        repeats = queries.shape[1] // pages[0].shape[2]
+        result = torch.empty_like(queries)
+        for sequence, (first, end) in enumerate(pairwise(inputs.query_offsets.tolist())):
+            length = int(inputs.context_lengths[sequence])
+            blocks = inputs.block_tables[sequence, : -(-length // page_size)].long()
+            keys, values = (
+                each[blocks].flatten(0, 1)[:length].repeat_interleave(repeats, 1).double() for each in pages
+            )
+            for row in range(first, end):
+                last = length - (end - row)  # the row's position
+                seen = slice(0 if window is None else max(0, last - window + 1), last + 1)
+                logits = torch.einsum("hd,khd->hk", queries[row].double(), keys[seen]) * scores.scale
+                if scores.softcap is not None:
+                    logits = torch.tanh(logits / scores.softcap) * scores.softcap
+                if sinks is not None:
+                    logits = torch.cat((logits, sinks.double()[:, None]), 1)
+                weights = logits.softmax(-1)[:, : last + 1 - seen.start]
+                result[row] = torch.einsum("hk,khd->hd", weights, values[seen]).to(queries.dtype)
+        return result
 
 
 class RepeatedWork:
@@ -98,6 +172,11 @@ class RunAgain:
 
 
 def accelerator(
-    max_sequences: int = 4, max_context: int = 128, max_bytes: int = 10**6, recorder: RunAgain | None = None
+    max_sequences: int = 4,
+    max_context: int = 128,
+    max_bytes: int = 10**6,
+    recorder: RunAgain | None = None,
+    kernels: PlainKernels | None = None,
 ) -> Accelerator:
-    return Accelerator(REFERENCE, recorder or RunAgain(), GraphLimits(max_sequences, max_context, max_bytes))
+    limits = GraphLimits(max_sequences, max_context, max_bytes)
+    return Accelerator(kernels or PlainKernels(), recorder or RunAgain(), limits)

@@ -148,6 +148,7 @@ def _load(
     cache_bytes_left = int(available_cache_bytes(backend, plan, config, memory) * cache_share)
     cache_bytes_left -= adapter_bytes(checkpoint, config)
     num_states = 0
+    is_invariant = chosen.variance_reason(spec) is None
     if isinstance(backend, KeepsSequenceState):
         config, num_states = limit_sequences(config, backend, cache_bytes_left, folder)
         cache_bytes_left -= num_states * backend.bytes_per_sequence
@@ -158,7 +159,7 @@ def _load(
     bytes_per_block = backend.bytes_per_block(spec.block_size)
     draft_model = None
     if config.draft_model is not None:
-        if not chosen.is_invariant:
+        if not is_invariant:
             raise ModelLoadError(f"{folder}: engine.draft_model is not supported by the backend {chosen.name}")
         draft_model = load_draft_model(config.draft_model, config, spec, plan.tokenizer)
         bytes_per_block += draft_model.bytes_per_block(spec.block_size)
@@ -176,7 +177,7 @@ def _load(
         max_model_len=max_model_len,
         num_threads=num_threads,
         output_interval_s=_output_interval_s(config, target),
-        speculation=config.speculation and chosen.is_invariant,
+        speculation=config.speculation and is_invariant,
         max_adapters=config.max_adapters or 0,
     )
     sampler = chosen.sampler(backend, config.watermark)
@@ -220,7 +221,7 @@ def _model_info(plan: ModelPlan, weight_type: str, arithmetic: str) -> ModelInfo
         dtype=weight_type,
         device=spec.device,
         num_parameters=spec.checkpoint.num_parameters,
-        is_invariant=plan.backend.is_invariant,
+        is_invariant=plan.backend.variance_reason(spec) is None,
         takes_images=plan.backend.takes_images,
         fingerprint=fingerprint(
             spec.checkpoint,

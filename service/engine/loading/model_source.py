@@ -17,7 +17,7 @@ from service.engine.models.checkpoint.text_part import text_config
 from service.generation.errors import ModelLoadError
 
 MIN_THREADED_PARAMETERS = 50_000_000  # smaller models run faster on one thread
-_CUDA_BLOCK_SIZE = 256  # tokens
+_CUDA_BLOCK_SIZE = 64
 # Device files of CUDA, of CUDA on WSL, and of ROCm. Without any, torch need not be imported to look for a device.
 _ACCELERATORS = [Path("/dev/nvidiactl"), Path("/dev/dxg"), Path("/dev/kfd")]
 # The names that configurations use for the trained context length, the most common first.
@@ -42,7 +42,7 @@ def choose_device(name: str) -> str:
 
 
 def choose_block_size(device: str) -> int:
-    """Return the tokens per cache block: on CUDA devices, the page size of torch's attention kernel."""
+    """Return the tokens per cache block: more on CUDA devices, where tables of blocks are copied in each step."""
     return _CUDA_BLOCK_SIZE if device.startswith("cuda") else BLOCK_SIZE
 
 
@@ -52,7 +52,7 @@ def open_device_memory(device: str) -> DeviceMemory | None:
         return None
     import torch  # noqa: PLC0415  not needed on CPUs
 
-    from service.engine.models.attention.cuda_device import CudaMemory  # noqa: PLC0415
+    from service.engine.models.cuda.device import CudaMemory  # noqa: PLC0415
 
     return CudaMemory(torch.device(device))
 

@@ -1,12 +1,10 @@
 """A decoder with one attention call per layer and recorded steps gives the model's logits.
 
-The kernel is a double in plain operators with the signature of torch's kernel, which tests plan and layout. The kernel
-itself is tested by the tests marked `cuda`.
+The kernels are doubles in plain operators, which test plan and layout; `cuda/test_kernels.py` tests the kernels.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.attention.varlen import varlen_attn
 
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.engine_core import EngineCore
@@ -32,7 +29,7 @@ from service.engine.runner.model_runner import ModelRunner
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.generation.requests.parameters import SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
-from tests.engine.accelerator_double import REFERENCE, RunAgain, accelerator, varlen_reference
+from tests.engine.accelerator_double import PlainKernels, RunAgain, accelerator
 from tests.engine.driving import drive
 from tests.engine.fakes import group_of
 from tests.engine.peft_adapters import save_adapter
@@ -93,15 +90,6 @@ def decodes(decoder: Any, contexts: list[int], seed: int = 0) -> list[Part]:
     return parts
 
 
-def test_double_has_the_kernels_signature() -> None:
-    """The double's parameters have the kernel's names, kinds and defaults."""
-
-    def parameters(function: Any) -> list[Any]:
-        return [(each.name, each.kind, each.default) for each in inspect.signature(function).parameters.values()]
-
-    assert parameters(varlen_reference) == parameters(varlen_attn)
-
-
 @pytest.mark.parametrize("cuts", [[LENGTH], [8, 20, 21, 22, LENGTH]])
 def test_logits_equal_reference_however_a_text_is_cut(model: tuple[Any, Path], cuts: list[int]) -> None:
     ids, decoder = tokens(LENGTH, seed=1), paged(model[1])
@@ -111,15 +99,8 @@ def test_logits_equal_reference_however_a_text_is_cut(model: tuple[Any, Path], c
 
 def test_prefills_chunks_and_decodes_are_one_call_a_layer(qwen: tuple[Any, Path]) -> None:
     """A mixed batch gives the same logits as alone, with one call per layer."""
-    calls: list[int] = []
-
-    def counted(*args: Any, **kwargs: Any) -> Tensor:
-        calls.append(len(args[0]))
-        return varlen_reference(*args, **kwargs)
-
-    double = accelerator()
-    kernel = type(REFERENCE)(counted, REFERENCE.dtypes, 1, 1, 256, 1)
-    decoder = paged(qwen[1], Accelerator(kernel, double.recorder, double.limits))
+    kernels = PlainKernels()
+    decoder = paged(qwen[1], accelerator(kernels=kernels))
     cases = [
         (tokens(30, seed=2), 29, [0, 1, 3, 4]),
         (tokens(9, seed=3), 0, [20, 21]),
@@ -128,9 +109,9 @@ def test_prefills_chunks_and_decodes_are_one_call_a_layer(qwen: tuple[Any, Path]
     for ids, start, table in cases:
         if start:
             run(decoder, [Part(ids, 0, start, table)])
-    calls.clear()
+    kernels.num_rows.clear()
     batched = run(decoder, [Part(ids, start, len(ids), table) for ids, start, table in cases])
-    assert calls == [1 + 9 + 27] * qwen[0].config.num_hidden_layers
+    assert kernels.num_rows == [1 + 9 + 27] * qwen[0].config.num_hidden_layers
     for (ids, start, _), logits in zip(cases, batched, strict=True):
         assert_close(logits, reference(qwen[0], ids)[start:])
 
@@ -144,24 +125,13 @@ def test_adapters_add_over_pages_what_they_add_elsewhere(qwen: tuple[Any, Path],
     assert_close(found[0], found[1])
 
 
-@pytest.mark.parametrize(
-    ("dtype", "dims", "block_size", "reason"),
-    [
-        (torch.float16, (8, 8), 8, "computes in float16"),
-        (torch.float32, (8, 16), 8, "values and keys differ in size"),
-        (torch.float32, (320, 320), 8, "heads have 320 numbers"),
-        (torch.float32, (6, 6), 8, "heads have 6 numbers"),
-        (torch.float32, (8, 8), 6, "engine.block_size 6 is no multiple of 4"),
-        (torch.float32, (8, 8), 8, None),
-    ],
-)
-def test_shapes_that_the_kernel_does_not_support_get_the_other_cache(
-    dtype: torch.dtype, dims: tuple[int, int], block_size: int, reason: str | None, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("reason", ["heads have 320 numbers, the limit is 256", None])
+def test_shapes_that_the_kernels_do_not_support_get_the_other_cache(
+    reason: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log has the reason."""
-    kernel = type(REFERENCE)(varlen_reference, REFERENCE.dtypes, 4, 4, 256, 1)
-    other = Accelerator(kernel, accelerator().recorder, accelerator().limits)
-    cache = make_cache(other, CacheShape(1, 1, *dims, dtype), 2, block_size, CPU)
+    other = accelerator(kernels=PlainKernels(reason))
+    cache = make_cache(other, CacheShape(1, 1, 8, 8, torch.float32), 2, 8, CPU)
     assert type(cache) is (PageCache if reason is None else KVCache)
     assert (reason or "") in caplog.text
 
@@ -245,9 +215,7 @@ def test_recording_ends_at_its_limit_of_memory(qwen: tuple[Any, Path], caplog: p
 
 
 def test_without_pages_nothing_is_recorded(qwen: tuple[Any, Path]) -> None:
-    other = accelerator()
-    kernel = type(REFERENCE)(varlen_reference, frozenset({torch.bfloat16}), 1, 1, 256, 1)
-    decoder = paged(qwen[1], Accelerator(kernel, other.recorder, other.limits))
+    decoder = paged(qwen[1], accelerator(kernels=PlainKernels("heads have 320 numbers")))
     decoder.record_decodes()
     ids = tokens(LENGTH)
     assert_close(run(decoder, [Part(ids, 0, LENGTH, SCATTERED)])[0], reference(qwen[0], ids))

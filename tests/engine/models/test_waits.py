@@ -11,14 +11,12 @@ import torch
 from torch import Tensor
 
 from service.engine.core.sequences.sequence import Sequence
-from service.engine.models.attention.accelerator import Accelerator
-from service.engine.models.attention.varlen import VarlenKernel
 from service.engine.models.torch.load_decoder import load_decoder
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.engine.tokens.watermark import Watermark
 from service.generation.errors import SequenceError
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
-from tests.engine.accelerator_double import REFERENCE, accelerator
+from tests.engine.accelerator_double import PlainKernels, accelerator
 from tests.engine.pretended_device import PretendedDevice, on_device
 from tests.engine.sampler.mask_constraints import Only
 from tests.engine.sampling import sequence_of
@@ -95,18 +93,18 @@ def test_prompts_logprobs_wait_once_a_prompt() -> None:
     assert found == logprobs()
 
 
-def without_waits(query: Tensor, *_args: Any, **_kwargs: Any) -> Tensor:
-    """Replace the kernel; its results don't matter here."""
-    return query.clone()
+class WithoutWaits(PlainKernels):
+    """Kernels that don't read values on the host; the results of attention don't matter here."""
+
+    def attend(self, queries: Tensor, *_args: Any, **_kwargs: Any) -> Tensor:
+        return queries.clone()
 
 
 @pytest.mark.parametrize("records", [False, True])
 def test_a_forward_never_waits(tmp_path: Path, records: bool) -> None:  # noqa: FBT001
     """Mixed batches and replayed steps don't wait, so that sampling can be enqueued after the forward."""
     save("qwen3", tmp_path)
-    source, other = spec(tmp_path), accelerator()
-    kernel = VarlenKernel(without_waits, REFERENCE.dtypes, 1, 1, 256, 1)
-    made = Accelerator(kernel, other.recorder, other.limits)
+    source, made = spec(tmp_path), accelerator(kernels=WithoutWaits())
     decoder = load_decoder(
         source.config, source.checkpoint, torch.float32, torch.device("cpu"), MAX_POSITIONS, accelerator=made
     )

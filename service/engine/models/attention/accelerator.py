@@ -1,4 +1,4 @@
-"""The attention kernel and the graph recorder of a device; a CPU has neither."""
+"""The kernels and the graph recorder of a device; a CPU has neither."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 import torch
 
 from service.engine.models.attention.decode_graphs import GraphLimits, Recorder
+from service.engine.models.attention.device_kernels import DeviceKernels
 from service.engine.models.attention.kv_cache import CacheShape, KVCache
 from service.engine.models.attention.page_cache import PageCache
-from service.engine.models.attention.varlen import VarlenKernel
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """A kernel for paged attention, and a recorder of decodes with its limits."""
+    """A device's kernels, and a recorder of decodes with its limits."""
 
-    kernel: VarlenKernel
+    kernels: DeviceKernels
     recorder: Recorder
     limits: GraphLimits
 
@@ -27,10 +27,10 @@ class Accelerator:
 def make_cache(
     accelerator: Accelerator | None, shape: CacheShape, num_blocks: int, block_size: int, device: torch.device
 ) -> KVCache | PageCache:
-    """Return a PageCache if a kernel supports it, otherwise a KVCache; the log has the reason."""
+    """Return a PageCache if the kernels support it, otherwise a KVCache; the log has the reason."""
     if accelerator is None:
         return KVCache(shape, num_blocks, block_size, device)
-    if (reason := accelerator.kernel.unsupported_reason(shape, block_size)) is not None:
+    if (reason := accelerator.kernels.unsupported_reason(shape, block_size)) is not None:
         _log.warning("attention takes several calls per layer, and no decodes are recorded: %s", reason)
         return KVCache(shape, num_blocks, block_size, device)
     return PageCache(shape, num_blocks, block_size, device)

@@ -134,7 +134,6 @@ class DecodeGraphs:
         inputs.token_ids.copy_(given.token_ids)
         inputs.positions.copy_(given.positions)
         inputs.slots.copy_(given.slots)
-        inputs.key_offsets.copy_(given.key_offsets)
         inputs.context_lengths.copy_(given.context_lengths)
         inputs.block_tables[:, : given.block_tables.shape[1]].copy_(given.block_tables)
 

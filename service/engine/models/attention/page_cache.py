@@ -23,19 +23,20 @@ class PageCache:
         self.block_size = block_size
         self.device = device
         sizes = (shape.num_layers, 2, num_blocks + 1, block_size, shape.num_kv_heads, shape.head_dim)
-        memory = torch.zeros(sizes, dtype=shape.dtype, device=device)
+        memory = torch.zeros(sizes, dtype=shape.stored or shape.dtype, device=device)
         self._pages = [layer.unbind(0) for layer in memory.unbind(0)]
-        self._slots = memory.view(shape.num_layers, 2, -1, shape.num_kv_heads, shape.head_dim).unbind(0)
+        slots = memory.view(shape.num_layers, 2, -1, shape.num_kv_heads, shape.head_dim)
+        self._slots = [layer.unbind(0) for layer in slots.unbind(0)]
 
     @property
     def scratch_block(self) -> int:
         """The page after the last page of sequences."""
         return self.num_blocks
 
-    def write(self, layer: int, slots: Tensor, keys_values: Tensor) -> None:
-        """Store `keys_values` [tokens, 2 * kv heads, head dim] at `slots` [tokens]."""
-        pairs = keys_values.view(len(slots), 2, -1, self.shape.head_dim).transpose(0, 1)
-        self._slots[layer].index_copy_(1, slots, pairs)
+    def slots(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Return views of a layer's keys and values, [slots, kv heads, head dim] each."""
+        keys, values = self._slots[layer]
+        return keys, values
 
     def pages(self, layer: int) -> tuple[Tensor, Tensor]:
         """Return views of a layer's keys and values, [pages, page size, kv heads, head dim] each."""

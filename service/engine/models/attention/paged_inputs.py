@@ -18,11 +18,11 @@ class PagedInputs(Inputs):
     """The inputs of a forward pass, with the offsets of each sequence. The additional tensors are int32."""
 
     query_offsets: Tensor  # [sequences + 1]: sequence i has the tokens from its offset up to the next one
-    key_offsets: Tensor  # [sequences + 1], the offsets of contexts if they were concatenated
     context_lengths: Tensor  # [sequences]
     block_tables: Tensor  # [sequences, blocks]
     max_queries: int  # the most new tokens of a sequence
     max_context: int
+    has_single_queries: bool  # of a sequence with one new token
 
     @classmethod
     def from_batch(cls, batch: Batch, block_size: int, device: torch.device) -> PagedInputs:
@@ -33,23 +33,23 @@ class PagedInputs(Inputs):
             slots_of(batch, block_size).astype(np.int32),
             batch.output_rows,
         )
-        key_offsets = np.concatenate(([0], np.cumsum(batch.context_lengths)), dtype=np.int32)
-        bounds = (batch.row_offsets, key_offsets, batch.context_lengths, batch.block_tables.reshape(-1))
+        num_queries = np.diff(batch.row_offsets)
+        bounds = (batch.row_offsets, batch.context_lengths, batch.block_tables.reshape(-1))
         parts = [*token_arrays, *bounds]
         flat = to_device(np.concatenate(parts), device)
         of_tokens, of_bounds = flat.tensor_split((sum(map(len, token_arrays)),))
         # Torch's indexed copies need int64.
         token_ids, positions, slots, output_rows = torch.split(of_tokens.long(), [len(part) for part in token_arrays])
-        query_offsets, keys, lengths, tables = torch.split(of_bounds, [len(part) for part in bounds])
+        query_offsets, lengths, tables = torch.split(of_bounds, [len(part) for part in bounds])
         return cls(
             token_ids,
             positions,
             slots,
             output_rows,
             query_offsets,
-            keys,
             lengths,
             tables.view(batch.block_tables.shape),
-            int(np.diff(batch.row_offsets).max()),
+            int(num_queries.max()),
             int(batch.context_lengths.max()),
+            bool((num_queries == 1).any()),
         )

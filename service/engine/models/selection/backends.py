@@ -21,6 +21,8 @@ from service.engine.models.torch.supported import decoder_unsupported_reason
 from service.engine.tokens.watermark import Watermark
 from service.generation.errors import ModelLoadError
 
+_DEPENDS_ON_OTHERS = "its answers depend on the other requests of a step (engine.batch_invariant)"
+
 _log = logging.getLogger(__name__)
 
 
@@ -44,8 +46,9 @@ def _torch_sampler(backend: Backend[Any], watermark: Watermark) -> Sampler[Any]:
 def _torch_arithmetic(spec: ModelSpec) -> str:
     import torch  # noqa: PLC0415
 
-    is_cpu = spec.device == "cpu"
-    return torch.backends.cpu.get_cpu_capability() if is_cpu else torch.cuda.get_device_name(spec.device)
+    if spec.device == "cpu":
+        return torch.backends.cpu.get_cpu_capability()
+    return torch.cuda.get_device_name(spec.device) + (" invariant" if spec.batch_invariant else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +58,9 @@ class BackendRow:
     `unsupported_reason` returns why the backend does not support a model's architecture, type or device, or None if it
     does. A problem that appears only during the load is a ModelLoadError of `load`. `sampler` returns the sampler of
     the backend's logits. `arithmetic` describes what determines the bits of the logits in addition to the weights,
-    their type and the version of torch. With `is_invariant` the bits of a row of logits do not depend on the rest of
-    the step. `shares_prefixes` and `takes_adapters` are None where they depend on the model's modules and are known
-    only after a load. `quantizations` are the supported ones. With `takes_cache_dtype` keys and values on a CPU can
+    their type and the version of torch. `variance_reason` returns why the bits of a row of logits depend on the rest of
+    the step, or None if they don't. `shares_prefixes` and `takes_adapters` are None where they depend on the model's
+    modules and are known only after a load. `quantizations` are the supported ones. With `takes_cache_dtype` keys and values on a CPU can
     have a type other than the model's; device kernels take one type. With `takes_images` the backend reads a batch's
     images. With `takes_blocks` it multiplies the blocks of a file's quantized weights.
     `parallel_unsupported_reason` returns why the model cannot be sharded to `tensor_parallel` processes.
@@ -68,7 +71,7 @@ class BackendRow:
     load: Callable[[ModelSpec], Backend[Any]]
     sampler: Callable[[Backend[Any], Watermark], Sampler[Any]] = _torch_sampler
     arithmetic: Callable[[ModelSpec], str] = _torch_arithmetic
-    is_invariant: bool = False
+    variance_reason: Callable[[ModelSpec], str | None] = lambda _: _DEPENDS_ON_OTHERS
     shares_prefixes: bool | None = True
     takes_adapters: bool | None = True
     quantizations: frozenset[str] = frozenset()
@@ -88,6 +91,18 @@ def _parallel_unsupported_reason(spec: ModelSpec) -> str | None:
     return parallel_unsupported_reason(spec.config, spec.tensor_parallel)
 
 
+def _decoder_variance_reason(spec: ModelSpec) -> str | None:
+    """Return why answers depend on the other requests of a step, or None if they don't."""
+    if not spec.batch_invariant or spec.tensor_parallel > 1 or spec.max_adapters or spec.device == "cpu":
+        return _DEPENDS_ON_OTHERS
+    import torch  # noqa: PLC0415
+
+    from service.engine.models.cuda.device import accelerator_unsupported_reason  # noqa: PLC0415
+
+    reason = accelerator_unsupported_reason(torch.device(spec.device))
+    return None if reason is None else f"{_DEPENDS_ON_OTHERS}: {reason}"
+
+
 def _load_decoder(spec: ModelSpec) -> Backend[Any]:
     import torch  # noqa: PLC0415
 
@@ -100,9 +115,15 @@ def _load_decoder(spec: ModelSpec) -> Backend[Any]:
     dtype, device = getattr(torch, spec.dtype), torch.device(spec.device)
     accelerator = None
     if device.type == "cuda":
-        from service.engine.models.attention.cuda_device import cuda_accelerator  # noqa: PLC0415
+        from service.engine.models.cuda.device import cuda_accelerator  # noqa: PLC0415
 
-        accelerator = cuda_accelerator(device, spec.max_sequences, spec.max_positions, spec.max_graph_bytes)
+        accelerator = cuda_accelerator(
+            device,
+            spec.max_sequences,
+            spec.max_positions,
+            spec.max_graph_bytes,
+            is_invariant=spec.batch_invariant,
+        )
     return load_decoder(
         spec.config,
         spec.checkpoint,
@@ -155,13 +176,14 @@ BACKENDS = (
         arithmetic=lambda _: native_arithmetic(),
         quantizations=QUANTIZATIONS,
         takes_cache_dtype=True,
-        is_invariant=True,
+        variance_reason=lambda _: None,
         takes_blocks=True,
     ),
     BackendRow(
         "torch",
         lambda spec: decoder_unsupported_reason(spec.config),
         _load_decoder,
+        variance_reason=_decoder_variance_reason,
         takes_cache_dtype=True,
         parallel_unsupported_reason=_parallel_unsupported_reason,
     ),
@@ -239,9 +261,7 @@ def _adapter_unsupported_reason(spec: ModelSpec) -> str | None:
 
 
 def _invariance_unsupported_reason(row: BackendRow, spec: ModelSpec) -> str | None:
-    if row.is_invariant or not spec.batch_invariant:
-        return None
-    return "its answers depend on the other requests of a step (engine.batch_invariant)"
+    return row.variance_reason(spec) if spec.batch_invariant else None
 
 
 def _quantization_unsupported_reason(row: BackendRow, spec: ModelSpec) -> str | None:

@@ -38,17 +38,21 @@ class Attention:
         """The number of query heads, which come first among the projected heads."""
         return self.plan.num_heads
 
-    def heads(self, x: Tensor, rotation: Tensor | None, added: AddedSums, layer: int) -> Tensor:
-        """Return queries, keys and values [tokens, heads + 2 * kv heads, head dim] of x [tokens, hidden].
-
-        `rotation` has the complex factors of each token's rotary pairs; None: queries and keys are not rotated.
-        """
+    def project(self, x: Tensor, added: AddedSums, layer: int) -> Tensor:
+        """Return queries, keys and values [tokens, heads + 2 * kv heads, head dim] of x [tokens, hidden]."""
         plan = self.plan
         projected = self.qkv(x)
         added.add((layer, "qkv"), x, projected)
         if plan.clip:
             projected.clamp_(-plan.clip, plan.clip)
-        heads = projected.view(len(x), -1, plan.head_dim)
+        return projected.view(len(x), -1, plan.head_dim)
+
+    def turn_(self, heads: Tensor, rotation: Tensor | None) -> None:
+        """Normalize and rotate the queries and keys of projected heads in place.
+
+        `rotation` has the complex factors of each token's rotary pairs; None: queries and keys are not rotated.
+        """
+        plan = self.plan
         turned = heads[:, : plan.num_heads + plan.num_kv_heads]
         if self.head_norm is not None and not plan.norms_rotated:
             self.head_norm.apply_(turned)
@@ -56,4 +60,3 @@ class Attention:
             rotate_(turned[..., : 2 * rotation.shape[-1]], rotation)
         if self.head_norm is not None and plan.norms_rotated:
             self.head_norm.apply_(turned)
-        return heads

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,17 +11,15 @@ from torch.nn.functional import embedding
 
 from service.engine.core.batch import Batch
 from service.engine.models.attention.accelerator import Accelerator, make_cache
-from service.engine.models.attention.attention import AttentionPlan
 from service.engine.models.attention.decode_graphs import DecodeGraphs
 from service.engine.models.attention.inputs import Inputs
 from service.engine.models.attention.kv_cache import CacheShape, KVCache
 from service.engine.models.attention.page_cache import PageCache
 from service.engine.models.attention.paged_inputs import PagedInputs
-from service.engine.models.attention.varlen import VarlenPlan
 from service.engine.models.checkpoint.adapter_files import Adapter
 from service.engine.models.plans.plan import DecoderPlan
 from service.engine.models.plans.sources import Tensors
-from service.engine.models.torch.attention import Visibility
+from service.engine.models.torch.attention_steps import AttentionStep, DeviceAttention, PlainAttention
 from service.engine.models.torch.experts import Experts
 from service.engine.models.torch.fused_adapter import fused_sums
 from service.engine.models.torch.layer import Layer
@@ -34,8 +30,6 @@ from service.engine.models.torch.parallel_layers import VocabParallelEmbedding
 from service.engine.models.torch.thread import prepare_thread
 
 _log = logging.getLogger(__name__)
-
-Attend: TypeAlias = Callable[[int, Tensor, Tensor | None], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +56,7 @@ class Decoder:
         accelerator: Accelerator | None = None,
         cache_dtype: torch.dtype | None = None,
     ) -> None:
-        """With an `accelerator` whose kernel fits, attention is one call per layer, and decodes are recorded.
+        """With an `accelerator` whose kernels fit, they compute attention, and decodes are recorded.
 
         `tensors` are the checkpoint's names, which adapters use.
         """
@@ -76,9 +70,6 @@ class Decoder:
         )
         self._cache: KVCache | PageCache | None = None
         self._adapters = LowRankTable()
-        if accelerator is not None and (reason := _kernel_unsupported_reason(plan)) is not None:
-            _log.warning("attention takes several calls per layer, and no decodes are recorded: %s", reason)
-            accelerator = None
         self._accelerator = accelerator
         self._graphs: DecodeGraphs | None = None
 
@@ -99,8 +90,7 @@ class Decoder:
     @torch.inference_mode()
     def record_decodes(self) -> None:
         """Record decodes over the current cache, if the accelerator can record the model's steps."""
-        has_experts = any(isinstance(layer.feed_forward, Experts) for layer in self._weights.layers)
-        if has_experts:  # which experts are computed depends on the step's numbers
+        if any(isinstance(part := layer.feed_forward, Experts) and part.waits for layer in self._weights.layers):
             return
         if self._accelerator is not None and isinstance(cache := self._cache, PageCache):
             limits = self._accelerator.limits
@@ -132,42 +122,23 @@ class Decoder:
         if isinstance(cache, PageCache):
             return self._compute_paged(PagedInputs.from_batch(batch, cache.block_size, cache.device), added)
         inputs = Inputs.from_batch(batch, cache.block_size, cache.device)
-        return self._compute(cache, inputs, lambda seen: AttentionPlan(cache, batch, seen.scores, seen.window), added)
+        return self._compute(inputs, PlainAttention(cache, batch, inputs, self._weights.rotations), added)
 
     def _compute_paged(self, inputs: PagedInputs, added: AddedSums = NOTHING_ADDED) -> Tensor:
         cache = self._cache
         assert self._accelerator is not None  # noqa: S101  a page cache implies an accelerator
         assert isinstance(cache, PageCache)  # noqa: S101
-        kernel = self._accelerator.kernel
+        attend = DeviceAttention(self._accelerator.kernels, cache, inputs, self._weights.rotations)
+        return self._compute(inputs, attend, added)
 
-        def paged(seen: Visibility) -> Attend:
-            attend = VarlenPlan(kernel, cache, inputs, seen.scores, seen.window)
-            return lambda layer, queries, _: attend(layer, queries)
-
-        return self._compute(cache, inputs, paged, added)
-
-    def _compute(
-        self,
-        cache: KVCache | PageCache,
-        inputs: Inputs,
-        prepare: Callable[[Visibility], Attend],
-        added: AddedSums,
-    ) -> Tensor:
-        """Compute the layers, and return float32 logits of the output rows.
-
-        `prepare` returns the attention of all layers with the same visibility.
-        """
+    def _compute(self, inputs: Inputs, attend: AttentionStep, added: AddedSums) -> Tensor:
+        """Compute the layers, and return float32 logits of the output rows."""
         weights, plan = self._weights, self._plan
-        rotations = [table.index_select(0, inputs.positions) for table in weights.rotations]
-        attends = {seen: prepare(seen) for seen in {layer.attention.visibility for layer in weights.layers}}
         hidden = self._embed(inputs.token_ids)
         for index, layer in enumerate(weights.layers):
-            attention, table = layer.attention, layer.attention.plan.rotary
             normed = layer.attention_input(hidden)
-            heads = attention.heads(normed, rotations[table] if table >= 0 else None, added, index)
-            cache.write(index, inputs.slots, heads[:, attention.num_heads :])
-            queries = heads[:, : attention.num_heads]
-            attended = attends[attention.visibility](index, queries, attention.sinks).flatten(1)
+            heads = layer.attention.project(normed, added, index)
+            attended = attend(index, layer.attention, heads)
             hidden = layer.add_parts(hidden, normed, attended, added)
         chosen = hidden.index_select(0, inputs.output_rows)
         logits = weights.head(weights.norm(chosen)).float()
@@ -186,12 +157,3 @@ class Decoder:
         vectors = embedding(token_ids, table) if isinstance(table, Tensor) else table(token_ids)
         vectors = vectors.to(self._dtype)
         return vectors if self._plan.embedding_multiplier == 1 else vectors * self._plan.embedding_multiplier
-
-
-def _kernel_unsupported_reason(plan: DecoderPlan) -> str | None:
-    """Return why paged attention kernels do not compute the plan's attention, or None if they do."""
-    if any(layer.heads.soft_cap for layer in plan.layers):
-        return "its scores have a soft cap"
-    if any(layer.heads.has_sinks for layer in plan.layers):
-        return "it has attention sinks"
-    return None

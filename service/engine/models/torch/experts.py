@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
+from service.engine.models.attention.device_kernels import DeviceExperts
 from service.engine.models.plans.plan import ExpertsPlan, Scores
 from service.engine.models.torch.activation import Activation
 from service.engine.models.torch.linear import Linear
 from service.engine.models.torch.low_rank import AddedSums
+
+Inner: TypeAlias = Callable[[Tensor], Tensor]
 
 _SCORES: Final[dict[Scores, Callable[[Tensor], Tensor]]] = {
     "softmax": lambda logits: logits.softmax(-1),
@@ -27,14 +29,13 @@ class Router:
     """Chooses each token's experts, in float32."""
 
     plan: ExpertsPlan
-    weight: Tensor  # float32 [experts, hidden]
-    bias: Tensor | None
+    product: Linear  # hidden → experts
     correction: Tensor | None  # [experts], added to the scores for the choice only
 
     def choose(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the experts and their weights, [tokens, chosen] each, for x [tokens, hidden]."""
         plan = self.plan
-        logits = linear(x.float(), self.weight, self.bias)
+        logits = self.product(x.float())
         scores = _SCORES[plan.scores](logits)
         values = scores if self.correction is None else scores + self.correction
         if plan.num_chosen_groups < plan.num_groups:
@@ -59,38 +60,55 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class Expert:
-    """The weights of one expert. Gate and up are fused."""
+    """The weights of one expert. Gate and up are fused; `inner` makes of both what `down` reads."""
 
     gate_up: Linear
     down: Linear
+    inner: Inner
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the expert's result for x [rows, hidden]."""
+        return self.down(self.inner(self.gate_up(x)))
+
+
+@dataclass(frozen=True, slots=True)
+class ListedExperts:
+    """Experts that are computed one after another. An expert's weights are read only if a token has chosen it."""
+
+    experts: tuple[Expert, ...]
+
+    def __call__(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        """Return each token's weighted sum of its experts' results for x [tokens, hidden]."""
+        result = torch.zeros_like(x)
+        for number in torch.unique(chosen).tolist():
+            rows, nth = (chosen == number).nonzero(as_tuple=True)
+            own = self.experts[number](x.index_select(0, rows))
+            result.index_add_(0, rows, own * weights[rows, nth].unsqueeze(-1).to(x.dtype))
+        return result
 
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """The experts of a layer, and the shared expert with its gate [1, hidden], if there are any.
-
-    An expert's weights are read only if a token has chosen it. Adapters don't change experts.
-    """
+    """The experts of a layer, and the shared expert with its gate, if there are any. Adapters don't change experts."""
 
     router: Router
-    experts: tuple[Expert, ...]
-    activation: Activation
+    experts: ListedExperts | DeviceExperts
     shared: Expert | None
-    shared_gate: Tensor | None
+    shared_gate: Linear | None  # hidden → 1
+
+    @property
+    def waits(self) -> bool:
+        """Whether what is computed depends on the step's numbers, which the host must wait for."""
+        return isinstance(self.experts, ListedExperts)
 
     def __call__(self, x: Tensor, added: AddedSums, layer: int) -> Tensor:
         """Return the part's result for x [tokens, hidden]."""
         del added, layer
-        chosen, weights = self.router.choose(x)
-        result = torch.zeros_like(x)
-        for number in torch.unique(chosen).tolist():
-            rows, nth = (chosen == number).nonzero(as_tuple=True)
-            own = self._compute(self.experts[number], x.index_select(0, rows))
-            result.index_add_(0, rows, own * weights[rows, nth].unsqueeze(-1).to(x.dtype))
+        result = self.experts(x, *self.router.choose(x))
         if self.shared is not None:
-            own = self._compute(self.shared, x)
+            own = self.shared(x)
             if self.shared_gate is not None:
-                own = own * linear(x, self.shared_gate).sigmoid()
+                own = own * self.shared_gate(x).sigmoid()
             result += own
         return result
 
@@ -98,11 +116,23 @@ class Experts:
         """Return `residual` plus the part's result for x [tokens, hidden]."""
         return residual + self(x, added, layer)
 
-    def _compute(self, expert: Expert, x: Tensor) -> Tensor:
-        gate, up = expert.gate_up(x).chunk(2, dim=-1)
-        plan = self.router.plan
-        if not plan.swiglu_limit:
-            return expert.down(self.activation(gate) * up)
-        low = gate.clamp(max=plan.swiglu_limit)
-        middle = up.clamp(-plan.swiglu_limit, plan.swiglu_limit)
-        return expert.down((middle + 1) * (low * (low * plan.swiglu_alpha).sigmoid()))
+
+def gated_by(activation: Activation) -> Inner:
+    """Return the inner function activation(gate) * up of [rows, 2 * width], gates first."""
+
+    def inner(values: Tensor) -> Tensor:
+        gate, up = values.chunk(2, dim=-1)
+        return activation(gate) * up
+
+    return inner
+
+
+def limited_swiglu(limit: float, alpha: float) -> Inner:
+    """Return gpt-oss' inner function of [rows, 2 * width], gates first."""
+
+    def inner(values: Tensor) -> Tensor:
+        gate, up = values.chunk(2, dim=-1)
+        low = gate.clamp(max=limit)
+        return (up.clamp(-limit, limit) + 1) * (low * (low * alpha).sigmoid())
+
+    return inner

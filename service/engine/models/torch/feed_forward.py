@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from service.engine.models.attention.device_kernels import DeviceKernels
+from service.engine.models.plans.plan import Activation as ActivationName
 from service.engine.models.torch.activation import Activation
 from service.engine.models.torch.linear import Linear
 from service.engine.models.torch.low_rank import AddedSums
@@ -19,6 +21,8 @@ class Dense:
     down: Linear  # width → hidden
     activation: Activation
     is_gated: bool
+    name: ActivationName
+    kernels: DeviceKernels | None = None
 
     def inner(self, x: Tensor, added: AddedSums, layer: int) -> Tensor:
         """Return the inner values [tokens, width] of x [tokens, hidden]."""
@@ -26,6 +30,8 @@ class Dense:
         added.add((layer, "gate_up"), x, values)
         if not self.is_gated:
             return self.activation(values)
+        if self.kernels is not None and self.name != "xielu":
+            return self.kernels.gated(values, self.name)
         gate, up = values.chunk(2, dim=-1)
         return self.activation(gate).mul_(up)
 

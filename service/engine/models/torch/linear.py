@@ -12,6 +12,8 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor
 
+from service.engine.models.attention.device_kernels import DeviceKernels
+
 _MIN_BLOCKED_ELEMENTS = 1 << 20
 _TYPICAL_DECODE_ROWS = 16  # the number of rows for which oneDNN lays the weight out; the layout works for any number
 
@@ -59,8 +61,10 @@ class BlockedLinear:
         return cast("Tensor", self._multiply_add(x, residual, self._weight, self._bias, "add"))
 
 
-def lay_out(weight: Tensor, bias: Tensor | None = None) -> Linear:
-    """Return a Linear with the best layout of `weight` [outputs, inputs] for its size, type and device."""
+def lay_out(weight: Tensor, bias: Tensor | None = None, kernels: DeviceKernels | None = None) -> Linear:
+    """Return a Linear by a device's kernels, or with the best layout of `weight` [outputs, inputs] for a CPU."""
+    if kernels is not None:
+        return kernels.linear(weight, bias)
     blocked = (
         weight.device.type == "cpu"
         and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]

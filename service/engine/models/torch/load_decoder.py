@@ -5,21 +5,24 @@ One layer at a time is converted, reordered and laid out, so the peak memory is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from service.engine.models.attention.accelerator import Accelerator
+from service.engine.models.attention.device_kernels import DeviceExperts, DeviceKernels
 from service.engine.models.attention.scores import Scores
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.plans.families.table import FAMILIES, plan_of
 from service.engine.models.plans.plan import DecoderPlan, DensePlan, ExpertsPlan
-from service.engine.models.plans.sources import Shape, read_tensors
+from service.engine.models.plans.sources import Shape, Tensors, read_tensors
 from service.engine.models.torch.activation import activation_named
 from service.engine.models.torch.attention import Attention, Visibility
 from service.engine.models.torch.decoder import Decoder, DecoderWeights
-from service.engine.models.torch.experts import Expert, Experts, Router
+from service.engine.models.torch.experts import Expert, Experts, Inner, ListedExperts, Router, gated_by, limited_swiglu
 from service.engine.models.torch.feed_forward import Dense
 from service.engine.models.torch.fused_adapter import in_pairs
 from service.engine.models.torch.layer import Layer
@@ -58,47 +61,85 @@ def load_decoder(
         )
         return {name: as_tensor(array).to(device) for name, array in arrays}
 
-    top = read(tensor_shapes(plan))
-    embedding = top["model.embed_tokens.weight"]
-    layers = tuple(
-        _LayerBuilder(plan, index, shard, read(layer_tensor_shapes(plan, index)), dtype).layer()
-        for index in range(len(plan.layers))
+    decoder = build_decoder(
+        plan, tensors, read, dtype, max_positions, shard=shard, accelerator=accelerator, cache_dtype=cache_dtype
     )
     unused = tensors.unused_in((name for name, _, _ in checkpoint.describe()), plan)
     derived = (*_DERIVED, *unused)
     checkpoint.require_all_taken(known=(*derived, "lm_head.weight") if plan.is_tied else derived)
+    return decoder
+
+
+def build_decoder(
+    plan: DecoderPlan,
+    tensors: Tensors,
+    read: Callable[[dict[str, Shape]], dict[str, Tensor]],
+    dtype: torch.dtype,
+    max_positions: int,
+    *,
+    shard: Shard = WHOLE,
+    accelerator: Accelerator | None = None,
+    cache_dtype: torch.dtype | None = None,
+) -> Decoder:
+    """Return the decoder of a plan, or a rank's shard.
+
+    `read` returns tensors of the step, of which the shapes are given by name, on the decoder's device.
+    """
+    kernels = None if accelerator is None else accelerator.kernels
+    top = read(tensor_shapes(plan))
+    embedding = top["model.embed_tokens.weight"]
+    layers = tuple(
+        _LayerBuilder(plan, index, shard, read(layer_tensor_shapes(plan, index)), dtype, kernels=kernels).layer()
+        for index in range(len(plan.layers))
+    )
     head = top.get("lm_head.weight", embedding).to(dtype)
     bias = top["lm_head.bias"].to(dtype) if plan.has_head_bias else None
     first_id = shard.vocabulary(plan.vocab_size).start
     weights = DecoderWeights(
         token_embedding=embedding if shard == WHOLE else VocabParallelEmbedding(embedding, first_id),
         layers=layers,
-        norm=_norm(top, "model.norm", plan, dtype),
-        head=lay_out(head, bias) if shard == WHOLE else ParallelLMHead(head, bias, shard, plan.vocab_size),
+        norm=_norm(top, "model.norm", plan, dtype, kernels),
+        head=lay_out(head, bias, kernels) if shard == WHOLE else ParallelLMHead(head, bias, shard, plan.vocab_size),
         rotations=tuple(
-            rotation_table(torch.tensor(table.inverse_frequencies), table.factor, max_positions).to(device)
+            rotation_table(torch.tensor(table.inverse_frequencies), table.factor, max_positions).to(embedding.device)
             for table in plan.rotary
         ),
     )
     return Decoder(plan, tensors, weights, dtype, accelerator=accelerator, cache_dtype=cache_dtype)
 
 
-def _norm(held: dict[str, Tensor], name: str, plan: DecoderPlan, dtype: torch.dtype) -> Norm:
+def _norm(
+    held: dict[str, Tensor], name: str, plan: DecoderPlan, dtype: torch.dtype, kernels: DeviceKernels | None
+) -> Norm:
     bias = held.get(f"{name}.bias")
     weight = held[f"{name}.weight"].to(dtype)
-    return Norm(weight, None if bias is None else bias.to(dtype), plan.norm_epsilon, plan.norm_kind == "rms")
+    return Norm(weight, None if bias is None else bias.to(dtype), plan.norm_epsilon, plan.norm_kind == "rms", kernels)
+
+
+def _stacked(parts: list[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor | None]:
+    """Stack the experts' matrices, and their biases if they have any."""
+    biases = [bias for _, bias in parts if bias is not None]
+    return torch.stack([weight for weight, _ in parts]), torch.stack(biases) if biases else None
 
 
 class _LayerBuilder:
     """Makes a layer of its tensors, which have the step's names and are this rank's parts."""
 
     def __init__(
-        self, plan: DecoderPlan, index: int, shard: Shard, held: dict[str, Tensor], dtype: torch.dtype
+        self,
+        plan: DecoderPlan,
+        index: int,
+        shard: Shard,
+        held: dict[str, Tensor],
+        dtype: torch.dtype,
+        *,
+        kernels: DeviceKernels | None,
     ) -> None:
         self._plan = plan
         self._index = index
         self._shard = shard
         self._dtype = dtype
+        self._kernels = kernels
         prefix = f"model.layers.{index}."
         self._held = {name.removeprefix(prefix): tensor for name, tensor in held.items()}
 
@@ -117,7 +158,7 @@ class _LayerBuilder:
         )
 
     def _norm_if(self, exists: bool, name: str) -> Norm | None:  # noqa: FBT001
-        return _norm(self._held, name, self._plan, self._dtype) if exists else None
+        return _norm(self._held, name, self._plan, self._dtype, self._kernels) if exists else None
 
     def _attention(self) -> Attention:
         whole = self._plan.layers[self._index].heads
@@ -135,28 +176,50 @@ class _LayerBuilder:
         assert isinstance(dense, DensePlan)  # noqa: S101
         names = ("gate_proj", "up_proj") if dense.is_gated else ("up_proj",)
         activation = activation_named(dense.activation, self._held.get("mlp.curve"))
-        return Dense(self._joined("mlp.", *names), self._summed("mlp.down_proj"), activation, dense.is_gated)
+        return Dense(
+            self._joined("mlp.", *names),
+            self._summed("mlp.down_proj"),
+            activation,
+            dense.is_gated,
+            dense.activation,
+            self._kernels,
+        )
 
     def _experts(self) -> Experts:
         plan = self._plan.layers[self._index].feed_forward
         assert isinstance(plan, ExpertsPlan)  # noqa: S101
         router, bias = self._held["mlp.gate.weight"].float(), self._held.get("mlp.gate.bias")
         correction = self._held.get("mlp.gate.e_score_correction_bias")
+        gate = self._tensor("mlp.shared_expert_gate.weight")
+        inner = self._inner_of(plan)
         return Experts(
             Router(
                 plan,
-                router,
-                None if bias is None else bias.float(),
+                lay_out(router, None if bias is None else bias.float(), self._kernels),
                 None if correction is None else correction.float(),
             ),
-            experts=tuple(self._expert(f"mlp.experts.{number}") for number in range(plan.num_experts)),
-            activation=activation_named(plan.activation),
-            shared=self._expert("mlp.shared_expert") if plan.shared_width else None,
-            shared_gate=self._tensor("mlp.shared_expert_gate.weight"),
+            experts=self._chosen_experts(plan, inner),
+            shared=self._expert("mlp.shared_expert", inner) if plan.shared_width else None,
+            shared_gate=None if gate is None else lay_out(gate, None, self._kernels),
         )
 
-    def _expert(self, name: str) -> Expert:
-        return Expert(self._joined(f"{name}.", "gate_proj", "up_proj"), self._summed(f"{name}.down_proj"))
+    def _inner_of(self, plan: ExpertsPlan) -> Inner:
+        if plan.swiglu_limit:
+            return limited_swiglu(plan.swiglu_limit, plan.swiglu_alpha)
+        if self._kernels is not None:
+            return partial(self._kernels.gated, activation=plan.activation)
+        return gated_by(activation_named(plan.activation))
+
+    def _chosen_experts(self, plan: ExpertsPlan, inner: Inner) -> ListedExperts | DeviceExperts:
+        names = [f"mlp.experts.{number}" for number in range(plan.num_experts)]
+        if self._kernels is None or self._shard != WHOLE:
+            return ListedExperts(tuple(self._expert(name, inner) for name in names))
+        fused = [self._fused(f"{name}.", "gate_proj", "up_proj") for name in names]
+        downs = [self._fused(f"{name}.", "down_proj") for name in names]
+        return self._kernels.experts(_stacked(fused), _stacked(downs), inner)
+
+    def _expert(self, name: str, inner: Inner) -> Expert:
+        return Expert(self._joined(f"{name}.", "gate_proj", "up_proj"), self._summed(f"{name}.down_proj"), inner)
 
     def _tensor(self, name: str) -> Tensor | None:
         tensor = self._held.get(name)
@@ -167,16 +230,19 @@ class _LayerBuilder:
 
     def _joined(self, prefix: str, *names: str) -> Linear:
         """Return one fused Linear of projections that share their input. Query and key rows are interleaved."""
+        return lay_out(*self._fused(prefix, *names), self._kernels)
+
+    def _fused(self, prefix: str, *names: str) -> tuple[Tensor, Tensor | None]:
         weights = [self._in_pairs(name, self._held.pop(f"{prefix}{name}.weight").to(self._dtype)) for name in names]
         biases = [
             self._in_pairs(name, bias) for name in names if (bias := self._tensor(f"{prefix}{name}.bias")) is not None
         ]
-        return lay_out(torch.cat(weights), torch.cat(biases) if biases else None)
+        return torch.cat(weights), torch.cat(biases) if biases else None
 
     def _summed(self, name: str) -> Linear:
         """Return the projection to the hidden size. A rank has some of its inputs, and only rank 0 has the bias."""
         bias = self._tensor(f"{name}.bias") if self._shard.rank == 0 else None
-        linear = lay_out(self._held.pop(f"{name}.weight").to(self._dtype), bias)
+        linear = lay_out(self._held.pop(f"{name}.weight").to(self._dtype), bias, self._kernels)
         return linear if self._shard == WHOLE else RowParallelLinear(linear)
 
     def _head_norm(self) -> EachHeadNorm | AllHeadsNorm | None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
+from service.engine.models.attention.device_kernels import DeviceKernels
 from service.engine.models.torch.ops import rms_norm, rms_norm_
 
 
@@ -19,9 +20,12 @@ class Norm:
     bias: Tensor | None
     epsilon: float
     is_rms: bool
+    kernels: DeviceKernels | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the norm of x [..., width] as a new tensor."""
+        if self.is_rms and self.kernels is not None:
+            return self.kernels.rms_norm(x, self.weight, self.epsilon)
         if self.is_rms:
             return rms_norm(x, self.weight, self.epsilon)
         return layer_norm(x, self.weight.shape, self.weight, self.bias, self.epsilon)

@@ -1,41 +1,41 @@
-"""NVIDIA devices: torch's attention kernel, CUDA graphs and device memory.
+"""NVIDIA devices: whether the kernels support one, CUDA graphs and device memory.
 
-All code that needs such a device is in this module; tests without one use test doubles.
+Tests without such a device use test doubles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor
-from torch.nn.attention.varlen import varlen_attn
 
 from service.engine.models.attention.accelerator import Accelerator
 from service.engine.models.attention.decode_graphs import GraphLimits, Recording
-from service.engine.models.attention.varlen import VarlenKernel
 
-_LEAST_CAPABILITY = (8, 0)  # flash attention needs Ampere or newer
-# Flash attention 2, the version in torch, takes pages of multiples of 256 tokens (Dao-AILab/flash-attention, issue
-# 828). If it chooses the number of splits itself, it may return NaN for pages (pytorch/torchtitan, issue 3235). With
-# one split, the bits of a row also do not depend on the lengths of other rows.
-FLASH_ATTENTION = VarlenKernel(
-    attend=cast("Callable[..., Tensor]", varlen_attn),  # without `return_aux` it returns one tensor
-    dtypes=frozenset({torch.float16, torch.bfloat16}),
-    page_multiple=256,
-    head_multiple=8,
-    max_head_dim=256,
-    num_splits=1,
-)
+_LEAST_CAPABILITY = (8, 0)  # bfloat16's matrix products need Ampere or newer
 
 
-def cuda_accelerator(device: torch.device, max_sequences: int, max_context: int, max_bytes: int) -> Accelerator | None:
-    """Return the kernel and recorder of a device, or None if flash attention does not support the device."""
-    if torch.version.hip or torch.cuda.get_device_capability(device) < _LEAST_CAPABILITY:
+def cuda_accelerator(
+    device: torch.device, max_sequences: int, max_context: int, max_bytes: int, *, is_invariant: bool
+) -> Accelerator | None:
+    """Return the kernels and recorder of a device, or None if the kernels don't support it."""
+    if accelerator_unsupported_reason(device) is not None:
         return None
-    return Accelerator(FLASH_ATTENTION, CudaRecorder(device), GraphLimits(max_sequences, max_context, max_bytes))
+    from service.engine.models.cuda.kernels import TritonKernels  # noqa: PLC0415  Triton comes with torch for CUDA
+
+    kernels = TritonKernels(max_context, is_invariant=is_invariant)
+    return Accelerator(kernels, CudaRecorder(device), GraphLimits(max_sequences, max_context, max_bytes))
+
+
+def accelerator_unsupported_reason(device: torch.device) -> str | None:
+    """Return why the kernels do not support a device, or None if they do."""
+    if device.type != "cuda" or torch.version.hip:
+        return f"{device} is not an NVIDIA device"
+    if (found := torch.cuda.get_device_capability(device)) < _LEAST_CAPABILITY:
+        return f"its compute capability is {found[0]}.{found[1]}, the kernels need {_LEAST_CAPABILITY[0]}.0"
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""The programs that Triton compiles for a device. The modules above call them."""
