@@ -24,6 +24,7 @@ from service.answering.batches.line_answers import LineAnswers
 from service.answering.conversations import Conversations
 from service.answering.embeddings import Embeddings
 from service.answering.generation import Answering
+from service.answering.idempotent_calls import IdempotentCalls
 from service.answering.stored_responses import StoredResponses
 from service.deployment.deployment import Deployment, LoadModel
 from service.deployment.endpoint_changes import EndpointChanges
@@ -124,6 +125,8 @@ class Server:
             capture_content=settings.capture_content,
             max_answer_bytes=settings.max_response_bytes,
         )
+        kept = settings.idempotency
+        self._calls = IdempotentCalls(window_s=kept.window_s, max_bytes=kept.max_bytes)
         store_metrics = StoreMetrics(telemetry)
         stored = StoredResponses(self._responses, settings.max_request_bytes, store_metrics)
         self._jobs: JobRunner | None = None
@@ -147,6 +150,7 @@ class Server:
             self._server,
             health=self.health,
             answering=answering,
+            calls=self._calls,
             stored=stored,
             background=background,
             conversations=Conversations(self._responses),
@@ -299,6 +303,7 @@ class Server:
         await asyncio.gather(*(served.engine.drain(0) for served in self.registry.loaded))
         await self._server.stop(_CLOSE_GRACE_S)
         await asyncio.gather(*(served.close() for served in self.registry.loaded))
+        await self._calls.close()
         await self.quota.close()
         self.readers.close()
         for task in self._tasks:

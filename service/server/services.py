@@ -28,6 +28,7 @@ from service.answering.batches.files import Files
 from service.answering.conversations import Conversations
 from service.answering.embeddings import Embeddings
 from service.answering.generation import Answering
+from service.answering.idempotent_calls import IdempotentCalls
 from service.answering.stored_responses import StoredResponses
 from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
@@ -65,6 +66,7 @@ def add_services(
     *,
     health: Health,
     answering: Answering,
+    calls: IdempotentCalls,
     stored: StoredResponses,
     background: BackgroundResponses | None,
     conversations: Conversations,
@@ -79,11 +81,15 @@ def add_services(
     telemetry: Telemetry,
 ) -> None:
     """Register all servicers with a server, and health and reflection."""
-    chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering), server)
-    completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering), server)
-    response_pb2_grpc.add_ResponseServiceServicer_to_server(ResponseServicer(answering, stored, background), server)
+    chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering, calls), server)
+    completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering, calls), server)
+    response_pb2_grpc.add_ResponseServiceServicer_to_server(
+        ResponseServicer(answering, calls, stored, background), server
+    )
     conversation_pb2_grpc.add_ConversationServiceServicer_to_server(ConversationServicer(conversations), server)
-    text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(TextGenerationServicer(answering), server)
+    text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(
+        TextGenerationServicer(answering, calls), server
+    )
     adapter_pb2_grpc.add_AdapterServiceServicer_to_server(AdapterServicer(models), server)
     file_pb2_grpc.add_FileServiceServicer_to_server(FileServicer(files), server)
     batch_pb2_grpc.add_BatchServiceServicer_to_server(BatchServicer(batches), server)

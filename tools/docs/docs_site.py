@@ -40,7 +40,7 @@ OTHERS: Final = {  # files outside docs/ that are also pages, and their paths in
 NAVIGATION: Final[Navigation] = {
     "Start": ["index", "getting_started", "command", "faq"],
     "REST": [
-        "api", "api/openai", "api/responses", "stored_responses", "background", "conversations", "batches",
+        "api", "api/openai", "api/responses", "stored_responses", "background", "conversations", "batches", "idempotency",
         "api/extensions",
         "api/databricks", "api/azure", "api/anthropic", "api/cohere", "api/rank", "api/mindie", "api/clients", "errors",
         "streams", "conformance",

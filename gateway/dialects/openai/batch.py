@@ -17,6 +17,7 @@ from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.request_id import IDEMPOTENCY_KEY, idempotency_key
 
 PARAMETER: Final = "batch_id"  # of the path
 ENDPOINTS: Final = {  # with the field of a line
@@ -27,7 +28,6 @@ ENDPOINTS: Final = {  # with the field of a line
 }
 
 _PREFIX: Final = "batch_"
-_REQUEST_ID: Final = "idempotency-key"
 _WINDOW: Final = re.compile(r"(\d{1,9})([smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _STATUSES: Final = {
@@ -42,7 +42,7 @@ _CALLER_NAMES: Final = {
     "requests": "input_file_id",
     "description.metadata": "metadata",
     "description.completion_window_seconds": "completion_window",
-    "description.request_id": _REQUEST_ID,
+    "description.request_id": IDEMPOTENCY_KEY,
     "description": "input_file_id",
 }
 
@@ -135,7 +135,7 @@ def parse(http_request: HttpRequest) -> ParsedBatch:
     check_length(batch_pb2.BatchDescription, "metadata", body.metadata or (), "metadata")
     client_data = orjson.dumps([body.endpoint, to_file_id(body.input_file_id), body.completion_window])
     description = batch_pb2.BatchDescription(
-        metadata=body.metadata, client_data=client_data, request_id=http_request.headers.get(_REQUEST_ID, "")
+        metadata=body.metadata, client_data=client_data, request_id=idempotency_key(http_request.headers)
     )
     seconds = int(window[1]) * _SECONDS[window[2]]
     put(description, "completion_window_seconds", seconds, "completion_window")
