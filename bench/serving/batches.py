@@ -1,8 +1,8 @@
 """How much a batch delays other requests, and its share of the idle capacity: `python -m bench.serving.batches`.
 
 One service, called over gRPC, has three loads in turn: requests of people that arrive at random instants, a batch, and
-both. Printed are the ratios of the 95th percentiles of the times to the first token with and without the batch, and of
-the batch's tokens beside people to those that it has alone in the time that people leave idle.
+both. Printed are the ratio of the 95th percentiles of the times to the first token with and without the batch, and the
+batch's rate of tokens with people, relative to its rate alone in the time that people leave idle.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bench import shapes
 from bench.serving.servers import ROOT, free_ports
 
 _MODEL: Final = "m"
-_VOCABULARY: Final = 30_000  # token ids of prompts are below
+_VOCABULARY: Final = 2_000  # token ids of prompts are below
 _START_TIMEOUT_S: Final = 180
 _LINES: Final = 2000  # more than a phase computes
 _SETTLE_S: Final = 2.0
