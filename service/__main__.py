@@ -33,9 +33,9 @@ from service.generation.errors import ModelLoadError
 from service.loading.model import load_model
 from service.observability.logs import call_context
 from service.registry.models import ServedModel
+from service.server.engine_watch import EngineDied
 from service.server.listener import StartError
 from service.server.serve import serve
-from service.server.server import EngineDied
 from service.settings.config import PROGRAM, Settings
 from service.settings.model_settings import ModelSettings
 

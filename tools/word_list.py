@@ -2,9 +2,10 @@
 
     word_list.py [FILE...]      check the folders of tools/word_list.txt, or these files alone
 
-In Python files it checks comments, docstrings, names, and string literals that contain a space; in folders named
-`tests` no literals but docstrings, since those are data. In all other files it checks the whole text. The words, the
-folders and the exceptions are in tools/word_list.txt. The exit status is 1 for a word found or an unused exception.
+In Python files it checks comments, docstrings, names, and string literals that contain a space or are in snake case; in
+folders named `tests` no literals but docstrings, since those are data. In all other files it checks the whole text. The
+words, the folders and the exceptions are in tools/word_list.txt. The exit status is 1 for a word found or an unused
+exception.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class WordList:
     def findings(self, path: str, text: str) -> list[tuple[int, str]]:
         """Return the line and the word of each finding in a file, without regard to exceptions."""
         pieces = _python_pieces(path, text) if path.endswith(".py") else [(1, text)]
-        names = _python_names(text) if path.endswith(".py") else _identifiers(text)
+        names = _python_names(path, text) if path.endswith(".py") else _identifiers(text)
         pattern = re.compile(
             r"\b(" + "|".join(re.escape(word).replace(r"\ ", _GAP) for word in self.words) + r")\b", re.IGNORECASE
         )
@@ -123,8 +124,9 @@ def _python_pieces(path: str, text: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.value.replace("\n", " ") if on_one_line else node.value
 
 
-def _python_names(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each name that the file defines, with its line."""
+def _python_names(path: str, text: str) -> Iterator[tuple[int, str]]:
+    """Yield each name that the file defines and each literal in snake case, such as the key of a report."""
+    literals = "tests" not in Path(path).parts
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.lineno, node.name
@@ -134,6 +136,12 @@ def _python_names(text: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.id
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node.lineno, node.attr
+        elif literals and isinstance(node, ast.Constant) and _is_snake_case(node.value):
+            yield node.lineno, str(node.value)
+
+
+def _is_snake_case(value: object) -> bool:
+    return isinstance(value, str) and "_" in value and value.isidentifier()
 
 
 def _identifiers(text: str) -> Iterator[tuple[int, str]]:

@@ -20,9 +20,9 @@ from jwt.algorithms import get_default_algorithms
 
 from service.auth.authenticator import Authenticator
 from service.auth.errors import AuthError
-from service.auth.key import digest, new_key
-from service.auth.key_entry import to_entry
-from service.auth.key_file import write_keys
+from service.auth.keys.key import digest, new_key
+from service.auth.keys.key_entry import to_entry
+from service.auth.keys.key_file import write_keys
 from service.auth.settings import AuthSettings
 
 _NUM_KEYS = 10_000

@@ -3,7 +3,8 @@
 Run as `python -m bench.engine.device_step [--shapes 0.5b 8b 32b moe] [--streams 1 16 64 256]
 [--contexts 128 2048]`. The weights are random and made on the device. `bandwidth` is the time in which the device reads
 the weights and contexts once, divided by that of a step; `peak` is the rate of a prompt's products, divided by that of
-one large product. `invariant` has the kernels of `engine.batch_invariant`. `engine` adds scheduling and greedy sampling to a decode.
+one large product. `invariant` has the kernels of `engine.batch_invariant`. `engine` adds scheduling and
+greedy sampling to a decode.
 """
 
 from __future__ import annotations

@@ -107,7 +107,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shapes", nargs="*", choices=list(SHAPES), default=["0.5b", "5m"])
     parser.add_argument("--types", nargs="*", choices=["float32", "bfloat16", "int8", "int4", *SCALES])
-    parser.add_argument("--cache", nargs="*", choices=["auto", "float32", "bfloat16", "float16"], default=["auto"])
+    parser.add_argument(
+        "--cache", nargs="*", choices=["auto", "float32", "bfloat16", "float16", "int8"], default=["auto"]
+    )
     parser.add_argument("--threads", type=int, nargs="*", default=[2])
     parser.add_argument("--batches", type=int, nargs="*", default=BATCH_SIZES)
     parser.add_argument("--contexts", type=int, nargs="*", default=CONTEXTS)

@@ -37,6 +37,7 @@ TYPES = {
     "float32": ("float32", None, "auto"),
     "float32, cache in float16": ("float32", None, "float16"),
     "float32, cache in bfloat16": ("float32", None, "bfloat16"),
+    "float32, cache in int8": ("float32", None, "int8"),
     "bfloat16": ("bfloat16", None, "auto"),
     "int8": ("bfloat16", "int8", "auto"),
     "int4": ("bfloat16", "int4", "auto"),

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import grpc
-from sluice.v1 import batch_pb2, batch_pb2_grpc, completion_pb2, completion_pb2_grpc, load_pb2, model_pb2_grpc
+from sluice.v1 import batch_pb2, batch_pb2_grpc, completion_pb2, completion_pb2_grpc
 
 from bench import shapes
 from bench.serving.servers import ROOT, free_ports
@@ -80,18 +80,29 @@ async def started(model: Path) -> AsyncIterator[Service]:
         process = subprocess.Popen(command, cwd=ROOT)  # noqa: ASYNC220  at the start only
         try:
             async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-                load = model_pb2_grpc.ModelServiceStub(channel)
-                await load.GetLoad(load_pb2.GetLoadRequest(), wait_for_ready=True, timeout=_START_TIMEOUT_S)
                 service = Service(
                     completion_pb2_grpc.CompletionServiceStub(channel),
                     batch_pb2_grpc.BatchServiceStub(channel),
                     f"http://127.0.0.1:{metrics}/metrics",
                 )
-                await _first_token_s(service, Load(1, 1, 8, 2, 1, 1), random.Random(0))
+                async with asyncio.timeout(_START_TIMEOUT_S):
+                    while not await _is_ready(service):  # noqa: ASYNC110  another process
+                        await asyncio.sleep(0.2)
                 yield service
         finally:
             process.terminate()
             process.wait()
+
+
+async def _is_ready(service: Service) -> bool:
+    """Return whether the service answers a request."""
+    try:
+        await service.completions.Complete(_request(8, 2, random.Random(0)), wait_for_ready=True)
+    except grpc.aio.AioRpcError as error:
+        if error.code() is not grpc.StatusCode.UNAVAILABLE:
+            raise
+        return False
+    return True
 
 
 def _request(prompt: int, answer: int, draw: random.Random) -> completion_pb2.CompleteRequest:

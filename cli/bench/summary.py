@@ -47,7 +47,7 @@ def summary(records: Sequence[Record]) -> dict[str, Any]:
         "requests_per_s": len(whole) / duration_s if duration_s else 0.0,
         "tokens_per_s": num_tokens / duration_s if duration_s else 0.0,
         "tokens": num_tokens,
-        "are_tokens_told": all(each.tokens is not None for each in whole),  # if False, events are counted
+        "has_token_counts": all(each.tokens is not None for each in whole),  # if False, events are counted
         "prompt_tokens": sum(counts) if counts else None,
         **{name: spread(values) for name, values in times(records).items()},
     }

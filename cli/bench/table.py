@@ -46,7 +46,7 @@ def _counts(report: dict[str, Any]) -> Table:
     answered = report["answered"]
     if answered:
         prompt = "unknown" if report["prompt_tokens"] is None else f"{report['prompt_tokens'] / answered:.0f} tokens"
-        counted = "" if report["are_tokens_told"] else " (events; the server does not report tokens)"
+        counted = "" if report["has_token_counts"] else " (events; the server does not report tokens)"
         grid.add_row("prompt, answer", f"{prompt}, {report['tokens'] / answered:.0f} tokens{counted}")
         grid.add_row("duration", f"{report['duration_s']:.2f} s")
         grid.add_row("throughput", f"{report['tokens_per_s']:,.1f} tokens/s, {report['requests_per_s']:.2f} requests/s")
@@ -59,7 +59,7 @@ def _times(report: dict[str, Any]) -> Table:
     found.add_column("ms")
     for name in ("mean", "p50", "p95", "p99", "max"):
         found.add_column(name, justify="right")
-    for name, words in TIMES.items():
+    for name, label in TIMES.items():
         if (spread := report[name]) is not None:
-            found.add_row(words, *(milliseconds(value) for value in spread.values()))
+            found.add_row(label, *(milliseconds(value) for value in spread.values()))
     return found

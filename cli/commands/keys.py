@@ -15,9 +15,9 @@ import typer
 from cli.calls.options import AsJson, fail, print_json, print_table, print_text
 from cli.commands.key_options import LIMIT_NAMES, changed_limits, instant
 from cli.commands.key_usage import usage
-from service.auth.key import digest, new_id, new_key
-from service.auth.key_entry import KeyEntry, KeysError, to_entry, to_plain
-from service.auth.key_location import change_keys, keys_at
+from service.auth.keys.key import digest, new_id, new_key
+from service.auth.keys.key_entry import KeyEntry, KeysError, to_entry, to_plain
+from service.auth.keys.key_location import change_keys, keys_at
 from service.generation.caller import Scope
 
 Result = TypeVar("Result")

@@ -14,8 +14,8 @@ from cryptography import x509
 from cli.doctor.checks import Finding, Status
 from process.network.tls import TlsError
 from runner.settings import Settings, is_hub_id
-from service.auth.key_entry import KeysError
-from service.auth.key_file import read_keys
+from service.auth.keys.key_entry import KeysError
+from service.auth.keys.key_file import read_keys
 
 _RENEW_DAYS: Final = 14  # a certificate that ends sooner is a warning
 _OTHERS: Final = 0o077  # the permissions of group and others

@@ -1,6 +1,7 @@
 #include "random_plan.h"
 
 #include "chance.h"
+#include "random_layer.h"
 
 namespace sluice {
 
@@ -8,130 +9,14 @@ namespace {
 
 constexpr int kMostTokens = 9 * 48;  // of a sequence
 
-ExpertsPlan random_experts() {
-  const int num_groups = between(1, 3), group_size = between(2, 9), num_chosen_groups = between(1, num_groups);
-  const int shared_width = one_in(2) ? between(1, 100) : 0;
-  const bool is_gated = !one_in(3);
-  return {num_groups * group_size,
-          between(1, num_chosen_groups * group_size),
-          between(1, 100),
-          static_cast<Activation>(between(0, 4)),
-          is_gated && one_in(3) ? 7.0f : 0.0f,
-          1.702f,
-          is_gated,
-          one_in(3),
-          static_cast<Scores>(between(0, 2)),
-          one_in(3),
-          one_in(3),
-          num_groups,
-          num_chosen_groups,
-          one_in(2),
-          one_in(2),
-          one_in(2) ? 1e-20f : 0.0f,
-          one_in(2) ? 1e-12f : 0.0f,
-          one_in(2) ? 1.0f : 2.5f,
-          shared_width,
-          shared_width > 0 && one_in(2)};
-}
-
-RecurrentPlan random_recurrent() {
-  RecurrentPlan plan{};
-  plan.kind = static_cast<Recurrence>(between(0, 2));
-  const bool is_convolution = plan.kind == Recurrence::ShortConvolution;
-  plan.num_key_heads = is_convolution ? 0 : between(1, 3);
-  plan.num_heads = is_convolution ? 1 : plan.num_key_heads * between(1, 3);
-  plan.key_dim = is_convolution ? 0 : between(1, 40);
-  plan.value_dim = between(1, 90);
-  plan.taps = between(1, 5);
-  plan.has_convolution_bias = one_in(2);
-  plan.has_input_bias = one_in(2);
-  plan.has_output_bias = one_in(2);
-  plan.gate_norm = is_convolution ? GateNorm::None : static_cast<GateNorm>(between(0, 2));
-  plan.norm_size = one_in(2) ? plan.value_dim : plan.inner_width();
-  plan.most_step = one_in(2) ? 0.5f : 1e30f;
-  plan.gate_multiplier = plan.value_multiplier = plan.key_multiplier = plan.query_multiplier = plan.step_multiplier =
-      one_in(2) ? 1.0f : 0.7f;
-  plan.output_multiplier = one_in(2) ? 1.0f : 0.7f;
-  return plan;
-}
-
-// Return the index of a rotary table that fits heads of a size, or -1.
-int random_rotary(const Options& options, int dim) {
-  int found = -1;
-  for (size_t i = 0; i < options.rotary.size(); ++i)
-    if (2 * options.rotary[i].inverse_frequencies.size() <= static_cast<size_t>(dim) && !one_in(3))
-      found = static_cast<int>(i);
-  return found;
-}
-
-LatentPlan random_latent(const Options& options) {
-  const int rotated_dim = 2 * between(1, 20);
-  return {between(1, 40), between(1, 70), one_in(2) ? between(1, 50) : 0,      between(1, 40), rotated_dim,
-          between(1, 40), random_rotary(options, rotated_dim), 0.3f, 1e-6f, one_in(2),      one_in(2)};
-}
-
-LayerPlan random_layer(const Options& options) {
-  const int kv_heads = between(1, 3), head_dim = 2 * between(1, 40);
-  const bool is_parallel = one_in(4), has_bias = one_in(2);
-  LayerPlan layer{};
-  layer.attention = {kv_heads * between(1, 5),
-                     kv_heads,
-                     head_dim,
-                     one_in(2) ? between(1, 90) : 0,
-                     random_rotary(options, head_dim),
-                     0.3f,
-                     one_in(4) ? 5.0f : 0.0f,
-                     one_in(4) ? 2.0f : 0.0f,
-                     static_cast<HeadNorm>(one_in(2) ? between(1, 3) : 0),
-                     options.plan.norm_kind == NormKind::Layer && one_in(2),
-                     one_in(2),
-                     has_bias,
-                     one_in(2),
-                     one_in(3),
-                     one_in(3),
-                     one_in(2) ? 1.0f : 0.7f,
-                     one_in(4) ? 0.1f : 0.0f,
-                     between(1, 30),
-                     options.plan.has_head || one_in(3)};
-  layer.attention.rotary = random_rotary(options, head_dim);
-  if (one_in(3)) {
-    layer.attention = {};
-    layer.latent = random_latent(options);
-  }
-  layer.has_attended_norm = layer.latent.kv_rank == 0 && one_in(4);
-  layer.has_inner_norm = one_in(4);
-  layer.feed_forward = {between(1, 100), static_cast<Activation>(between(0, 5)), !one_in(3), one_in(2), 1.0f,
-                        one_in(2) ? 1.0f : 0.7f};
-  layer.has_attention_norm = !one_in(4);
-  layer.has_attention_output_norm = !is_parallel && one_in(3);
-  layer.has_mlp_norm = !one_in(3);
-  layer.has_mlp_output_norm = !is_parallel && one_in(3);
-  layer.has_attention_sum_norm = !is_parallel && one_in(3);
-  layer.has_mlp_sum_norm = one_in(3);
-  layer.is_parallel = is_parallel;
-  if (!is_parallel && one_in(2)) {
-    layer.feed_forward = {};
-    layer.has_inner_norm = false;
-    layer.experts = random_experts();
-  }
-  if (options.plan.has_head && !is_parallel && !layer.has_attention_output_norm && one_in(2)) {
-    layer.recurrent = random_recurrent();
-    if (!one_in(3)) layer.attention = {};
-    if (one_in(4)) {
-      layer.feed_forward = {};
-      layer.experts = {};
-    }
-  }
-  return layer;
-}
-
 // Give a model Packed weights: numbers or, if it gets sizes that are multiples of 32, blocks.
 void pack_weights(Options& options) {
   static const char* const kNumbers[] = {"float32", "float16", "bfloat16"};
-  static const char* const kBlocks[] = {"q8_0",   "q4_0",  "q4_1",           "q5_0",           "q5_1",
-                                        "iq4_nl", "mxfp4", "u2.g16.float32", "u3.g32.float16", "u8.g16.bfloat16"};
+  static const char* const kBlocks[] = {"q8_0",           "q4_0",           "q4_1",   "q5_0",   "q5_1",    "iq4_nl",
+                                        "mxfp4",          "nvfp4",          "f8.g32", "nf4.g16", "fp4.g32",
+                                        "u2.g16.float32", "u3.g32.float16", "u8.g16.bfloat16"};
   const bool has_blocks = one_in(2);
-  const std::string kind = has_blocks ? kBlocks[between(0, 9)] : kNumbers[between(0, 2)];
+  const std::string kind = has_blocks ? kBlocks[between(0, 13)] : kNumbers[between(0, 2)];
   options.kind_of = [kind](const std::string&) { return kind; };
   if (!has_blocks) return;
   options.plan.hidden_size = 32 * between(1, 20);
@@ -177,6 +62,13 @@ void add_gemma_parts(Options& options) {
     if (layer.has_attention_output_norm && layer.latent.kv_rank == 0 && is_rms && one_in(2))
       layer.laurel_rank = between(1, 80);
   }
+  for (LayerPlan& layer : options.layers) {
+    const bool is_simple = !layer.is_parallel && layer.laurel_rank == 0;
+    if (layer.has_attention_norm && is_simple && layer.has_attention() != layer.has_recurrent() && one_in(3))
+      layer.attention_residual_multiplier = 1.5f;
+    if (layer.has_mlp_norm && is_simple && layer.has_feed_forward() && !layer.has_both() && one_in(3))
+      layer.mlp_residual_multiplier = 0.5f;
+  }
   share_keys(options);
   if (!is_rms || options.type == Type::Packed) return;
   if (one_in(2)) {
@@ -185,6 +77,7 @@ void add_gemma_parts(Options& options) {
     options.plan.layer_input_activation = static_cast<Activation>(between(0, 4));
   }
   if (one_in(2)) {
+    for (LayerPlan& layer : options.layers) layer.attention_residual_multiplier = layer.mlp_residual_multiplier = 0;
     options.plan.num_extra_streams = between(1, 7);
     options.plan.scales_corrected = one_in(2);
   }
@@ -216,12 +109,15 @@ Options random_options() {
   for (int i = between(0, 3); i > 0; --i)
     options.rotary.push_back({std::vector<float>(static_cast<size_t>(between(0, 40)), 0.1f), 1});
   options.type = static_cast<Type>(between(0, 4));
-  options.cache_type = static_cast<Stored>(between(0, 2));
+  options.cache_type = static_cast<Stored>(between(0, 3));
   while (static_cast<int>(options.layers.size()) < options.plan.num_layers) {
     const LayerPlan layer = random_layer(options);
-    const bool is_plain = layer.attention.num_heads > 0 && !layer.has_recurrent() && layer.has_feed_forward();
+    const bool is_plain =
+        layer.attention.num_heads > 0 && !layer.has_recurrent() && layer.has_feed_forward() && !layer.has_both();
     if (is_plain || options.type != Type::Packed) options.layers.push_back(layer);
   }
+  for (const LayerPlan& layer : options.layers)
+    if (layer.latent.kv_rank > 0 && options.cache_type == Stored::Int8) options.cache_type = Stored::BFloat16;
   if (options.type == Type::Packed)
     pack_weights(options);
   else if (options.plan.has_head && one_in(2))
@@ -243,6 +139,7 @@ struct Parts {
     else
       each_field(field, static_cast<Visitor&>(*this));
   }
+  void optional(const char*, ExpertsPlan&) {}  // read with the feed-forward part
   void either(const char*, const char*, LatentPlan& latent, AttentionPlan& attention) {
     if (latent.kv_rank > 0)
       each_field(latent, static_cast<Visitor&>(*this));
@@ -250,9 +147,8 @@ struct Parts {
       optional("", attention);
   }
   void either(const char*, const char*, ExpertsPlan& experts, DensePlan& dense) {
-    if (experts.num_experts != 0)
-      each_field(experts, static_cast<Visitor&>(*this));
-    else if (dense.width != 0)
+    if (experts.num_experts != 0) each_field(experts, static_cast<Visitor&>(*this));
+    if (dense.width != 0)
       each_field(dense, static_cast<Visitor&>(*this));
   }
 };

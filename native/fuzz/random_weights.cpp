@@ -1,10 +1,32 @@
 #include "random_weights.h"
 
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+
 #include "chance.h"
 
 namespace sluice {
 
+namespace {
+
+using Orders = std::unordered_map<const Matrix*, std::vector<int32_t>>;
+
+// Return the order of the inputs of a tensor's matrix, which is the same for all of the matrix' tensors; empty: none.
+const std::vector<int32_t>& order_of(const Destination& to, Orders& orders) {
+  const auto [found, is_new] = orders.try_emplace(to.matrix);
+  const bool can_have_one = to.product == kQkv || to.product == kOutput || to.product == kGateUp || to.product == kDown;
+  if (!is_new || !can_have_one || one_in(2)) return found->second;
+  found->second.resize(static_cast<size_t>(to.matrix->cols));
+  std::iota(found->second.begin(), found->second.end(), 0);
+  std::shuffle(found->second.begin(), found->second.end(), random_bits);
+  return found->second;
+}
+
+}  // namespace
+
 void load_all(Model& model) {
+  Orders orders;
   for (const auto& [name, destination] : model.tensors()) {
     StoredTensor tensor{nullptr, static_cast<Stored>(between(0, 2)), Model::shape_of(destination)};
     size_t count = 1;
@@ -14,7 +36,9 @@ void load_all(Model& model) {
       const size_t row_bytes = packed_row_bytes(kind, destination.matrix->cols);
       std::vector<uint8_t> blocks(row_bytes * tensor.shape[0]);
       for (uint8_t& value : blocks) value = static_cast<uint8_t>(between(0, 255));
-      model.load_blocks(name, blocks.data(), tensor.shape[0], row_bytes);
+      const std::vector<int32_t>& order = order_of(destination, orders);
+      model.load_blocks(name, blocks.data(), tensor.shape[0], row_bytes, order.empty() ? nullptr : order.data(),
+                        order.size());
       continue;
     }
     std::vector<float> floats(tensor.stored == Stored::Float32 ? count : 0);

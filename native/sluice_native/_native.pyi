@@ -32,11 +32,12 @@ class Model:
         `weight_type` is float32, bfloat16, int8 (one scale per row, activations quantized per token) or int4 (one scale
         per 32 columns of a row; the head has eight bits) or packed: matrices are computed in the block formats of their
         files, which `kinds` returns by the name of a tensor. They are those of llama.cpp (q4_0, q4_1, q5_0, q5_1, q8_0,
-        q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4), numbers (float32, float16, bfloat16), and codes with
-        scales and zero points, uB.gN.T: B bits (2, 3, 4 or 8), N columns per scale (16, 32, 64, 128 or 256) of the type
-        T (float32, float16 or bfloat16). Their products are exact but for activations, which are rounded to 16 bits
-        with a scale per 32 columns. Norms and biases are float32. `cache_type` is the type of cached keys and values:
-        float32, bfloat16, float16 (which saturates at its largest number) or auto, which is float32 for float32
+        q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4), nvfp4, numbers (float32, float16, bfloat16), and codes
+        with scales and zero points, uB.gN.T: B bits (2, 3, 4 or 8), N columns per scale (16, 32, 64, 128 or 256) of the
+        type T (float32, float16 or bfloat16). Their products are exact but for activations, which are rounded to 16
+        bits with a scale per 32 columns. Norms and biases are float32. `cache_type` is the type of cached keys and
+        values: float32, bfloat16, float16 (which saturates at its largest number), int8 (with a float32 scale for each
+        32 dimensions of a key and one for a head's value; not with latents) or auto, which is float32 for float32
         weights, float16 for packed ones and bfloat16 for all other types. `instruction_set` is one of
         `instruction_sets()`, or auto for the best.
         """
@@ -52,26 +53,46 @@ class Model:
     def load(self, name: str, tensor: Any) -> None:
         """Pack one tensor. It must be contiguous, on the CPU, and float32, float16, bfloat16 or bfloat16 as uint16."""
 
-    def load_blocks(self, name: str, blocks: NDArray[np.uint8]) -> None:
+    def load_blocks(self, name: str, blocks: NDArray[np.uint8], order: NDArray[np.int32] | None = None) -> None:
         """Pack one matrix of packed weights from the blocks of its rows, contiguous and uint8 [rows, bytes of a row].
 
+        `order` has the input of each column; None: column i has input i. Tensors of one matrix (queries, keys and
+        values; gate and up) must have the same. Only matrices of attention and of dense feed-forward parts can have
+        one.
+
         A row of uB.gN.T is, for each N columns, four bytes that begin with the scale, the code that means 0, three
-        unused bytes, and a byte for each column's code.
+        unused bytes, and a byte for each column's code. A row of nvfp4 is, for each 16 columns, the matrix' scale in
+        float32, the block's in e4m3, three unused bytes, and 8 bytes of e2m1 numbers, the lower half of a byte first.
         """
 
     def missing(self) -> list[str]:
         """Return the names of the tensors that are not loaded yet."""
 
-    def allocate(self, num_blocks: int, block_size: int, groups: Sequence[int] = ()) -> None:
+    def allocate(
+        self, num_blocks: int, block_size: int, groups: Sequence[int] = (), file: int = -1, offset: int = 0
+    ) -> None:
         """Create the cache; physical memory is allocated on first write. `block_size` is a multiple of 16.
 
         `groups` has the group of each layer, from 0 on; by default all layers are in one group. A block holds the keys
         and values of one group's layers, and each group has its own block tables. In a group whose layers all have a
         window, entries before the blocks that a step's tokens attend to are not read.
+
+        The cache is in the open file with the descriptor `file` from `offset` on, a multiple of 4,096, where other
+        processes can map it; in memory of its own if `file` is -1. Its previous content is kept.
         """
 
-    def allocate_states(self, num_states: int) -> None:
-        """Create slots for the states of sequences in recurrent layers, `bytes_per_state` each."""
+    def allocate_states(self, num_states: int, file: int = -1, offset: int = 0) -> None:
+        """Create slots for the states of sequences in recurrent layers, `bytes_per_state` each, as `allocate` does."""
+
+    def cache_rows(self) -> NDArray[np.uint8]:
+        """Return the cache as writable bytes [blocks, bytes of a block], valid until the next `allocate`.
+
+        The bytes of a block of which all tokens are computed depend only on the model, the instruction set and the
+        tokens up to the block's end.
+        """
+
+    def state_rows(self) -> NDArray[np.uint8]:
+        """Return the slots of states as writable bytes [slots, bytes of a state], valid until `allocate_states`."""
 
     def put_adapter(self, slot: int, modules: Sequence[tuple[str, NDArray[np.float32], NDArray[np.float32]]]) -> None:
         """Store a LoRA adapter in a slot, any number of at least 0, replacing the slot's adapter.

@@ -13,14 +13,15 @@ constexpr int kRows = 16;  // output rows of a weight per group; also keys per p
 constexpr int kPad = 64;   // widths of activations are padded to a multiple of this: the bytes of a tile's row
 
 inline constexpr int padded(int width) { return (width + kPad - 1) / kPad * kPad; }
+inline constexpr size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 inline constexpr int groups_of(int rows) { return (rows + kRows - 1) / kRows; }
 
 enum class Type : int { Float32, BFloat16, Int8, Int4, Packed };
 
-// Storage type of unpacked numbers: callers' arrays, and keys and values.
-enum class Stored : int { Float32, BFloat16, Float16 };
+// Storage type of unpacked numbers: callers' arrays, and keys and values. Only the latter can be Int8.
+enum class Stored : int { Float32, BFloat16, Float16, Int8 };
 
-inline constexpr size_t bytes_of(Stored stored) { return stored == Stored::Float32 ? 4 : 2; }
+inline constexpr size_t bytes_of(Stored stored) { return stored == Stored::Float32 ? 4 : stored == Stored::Int8 ? 1 : 2; }
 
 // A weight [rows, cols], packed in groups of 16 rows so that one vector register holds a column (or a pair, or four)
 // of all 16. Padding rows and columns are zeros. The columns are padded to a multiple of 32 for bf16 and of 64 for
@@ -42,6 +43,7 @@ struct Matrix {
   int32_t* row_sums = nullptr;       // Int8: 128 times the sum of each row, to correct for the activations' offset
   uint16_t* group_scales = nullptr;  // Int4: bf16 [groups][padded_cols / 32][16]
   PackedGroup* packed = nullptr;     // Packed: [groups]; group_bytes is their mean size
+  const int32_t* order = nullptr;    // Packed: [cols], the input of each column; null: the column's own
   float* bias = nullptr;             // [groups * 16] or null
 };
 
@@ -51,13 +53,27 @@ struct Norm {
   float* bias = nullptr;  // or null
 };
 
+// The bytes of the codes of Int8 keys, and values, of 16 slots of a head, and of keys and values of any type. Int8 keys
+// have a scale for each slot and kScaledKeys dimensions, values one for each slot; they follow the codes.
+constexpr int kScaledKeys = 32;
+inline constexpr size_t key_codes(int width) { return round_up(static_cast<size_t>(width), kScaledKeys) * kRows; }
+inline constexpr size_t value_codes(int width) { return static_cast<size_t>(width) * kRows; }
+inline constexpr size_t key_bytes(Stored stored, int width) {
+  const size_t scales = stored == Stored::Int8 ? key_codes(width) / kScaledKeys * sizeof(float) : 0;
+  return (stored == Stored::Int8 ? key_codes(width) : value_codes(width) * bytes_of(stored)) + scales;
+}
+inline constexpr size_t value_bytes(Stored stored, int width) {
+  return value_codes(width) * bytes_of(stored) + (stored == Stored::Int8 ? kRows * sizeof(float) : 0);
+}
+
 // Where the keys and values of a layer lie in a block: for each kv head, its keys and then its values. A layer with
 // latents has the keys of one head only.
 struct CachePart {
   int group = 0;          // of the layers whose blocks have the same tables
   size_t offset = 0;      // of the layer in a block
   size_t head_bytes = 0;  // keys and values of one head
-  size_t part_bytes = 0;  // 16 slots of keys, or of values, of one head
+  size_t key_bytes = 0;   // 16 slots of keys of one head
+  size_t value_bytes = 0; // 16 slots of values of one head; 0: the keys are also the values
 };
 
 struct Experts;
@@ -107,6 +123,7 @@ struct Layer {
   LayerPlan plan;
   Norm attention_norm, attention_output_norm, mlp_norm, mlp_output_norm;  // [hidden]
   Norm attention_sum_norm, mlp_sum_norm;                                  // [hidden]
+  Norm experts_norm, experts_output_norm, dense_output_norm;  // [hidden], of experts next to a dense part
   Norm query_norm, key_norm;  // [head_dim], or [the width of all heads]
   Norm attended_norm;         // [the width of all heads]
   Norm inner_norm;            // [width]
@@ -157,7 +174,8 @@ struct Weights {
 
 // Keys and values of all layers. A block has, for each layer of one group and each kv head, its keys and then its
 // values, both in parts of 16 slots, packed like weights: the keys of 16 slots are the 16 rows of a matrix of head_dim
-// columns; the values of 16 slots are the 16 columns of a matrix of head_dim rows. Float16 has the layout of Float32.
+// columns; the values of 16 slots are the 16 columns of a matrix of head_dim rows. Float16 has the layout of Float32, Int8
+// that of Int8 weights with a value of 128 added to each byte.
 struct Cache {
   uint8_t* data = nullptr;
   Stored type = Stored::Float32;
@@ -226,11 +244,12 @@ struct Step {
   float* wide;          // [tokens][wide_stride], float32 results: q/k/v; gate times up before it is quantized to Int8
   void* inner;          // [tokens][inner_stride], gate times up, in the type of inputs
   float* inner_scales;
+  void* ordered;  // [tokens][ordered_stride], the inputs in the order of a matrix' columns; null: none has one
   float* branch;    // [tokens][residual_stride], a part's results before they are added to the residual; or null
   float* rotation;  // [tokens][rotation_stride], each table's cosines and then its sines
   float* layer_inputs;  // [tokens][layer_inputs_stride], the inputs of all layers; or null
   float* streams;       // [tokens][streams][residual_stride], all residuals; or null
-  int residual_stride, input_stride, wide_stride, inner_stride, rotation_stride, layer_inputs_stride;
+  int residual_stride, input_stride, wide_stride, inner_stride, ordered_stride, rotation_stride, layer_inputs_stride;
   uint8_t* scratch;  // [threads][scratch_bytes]
   size_t scratch_bytes;
   const Adapted* adapted;  // null: no row has an adapter
@@ -240,7 +259,5 @@ struct Step {
 
 constexpr int kCurve = 4;       // numbers of a layer that describe Xielu
 constexpr int kPieceRows = 32;  // approximate attention rows per piece (tokens times query heads of a kv head)
-
-inline constexpr size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
 }  // namespace sluice

@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable
 
 from service.auth.errors import InvalidKey, MissingKey
-from service.auth.key import PREFIX
-from service.auth.key_entry import KeyEntry, KeysError
-from service.auth.key_file import read_keys, reread_keys
-from service.auth.key_ring import KeyRing
+from service.auth.keys.key import PREFIX
+from service.auth.keys.key_entry import KeyEntry, KeysError
+from service.auth.keys.key_file import read_keys, reread_keys
+from service.auth.keys.key_ring import KeyRing
+from service.auth.keys.shared_keys import SharedKeys
 from service.auth.settings import AuthSettings
-from service.auth.shared_keys import SharedKeys
-from service.auth.token import looks_like_token
-from service.auth.token_reader import TokenReader
+from service.auth.tokens.token import looks_like_token
+from service.auth.tokens.token_reader import TokenReader
 from service.auth.watched_file import WatchedFile
 from service.generation.caller import Caller
 

@@ -6,7 +6,7 @@ import hmac
 from typing import Final, Self
 
 from service.auth.errors import InvalidOperatorToken, MissingOperatorToken
-from service.auth.key_entry import KeysError
+from service.auth.keys.key_entry import KeysError
 from service.auth.settings import AuthSettings
 
 _MIN_LENGTH: Final = 16  # characters of a token

@@ -90,8 +90,8 @@ def _report(plan: ModelPlan, max_chunk: int) -> dict[str, Any]:
     weight_type = weight_type_of(spec, plan.backend)
     weights = int(num_parameters * _BYTES[weight_type]) if weight_type in _BYTES else spec.checkpoint.num_bytes
     per_token = _cache_bytes_per_token(text_config(spec.config), _BYTES[spec.cache_dtype])
-    if state := _state_bytes(plan):
-        per_token = cache_bytes_per_token(plan_of(spec.config), int(_BYTES[spec.cache_dtype]))
+    if (state := _state_bytes(plan)) or spec.cache_dtype == "int8":
+        per_token = cache_bytes_per_token(plan_of(spec.config), spec.cache_dtype)
     by_rank: dict[str, Any] = {}
     if (num_ranks := spec.tensor_parallel) > 1:
         own_weights = int(num_rank_parameters(spec.config, num_ranks) * _BYTES[weight_type])
@@ -121,7 +121,7 @@ def _report(plan: ModelPlan, max_chunk: int) -> dict[str, Any]:
         report["state_bytes_per_sequence"] = state
     elif plan.backend.name == "native":  # sliding layers keep only what their windows reach
         report["cache_bytes_per_sequence"] = max_cache_bytes(
-            plan_of(spec.config), spec.max_positions, max_chunk, spec.block_size, _BYTES[spec.cache_dtype]
+            plan_of(spec.config), spec.max_positions, max_chunk, spec.block_size, spec.cache_dtype
         )
     if spec.device == "cpu":
         headroom = max(0, available_host_bytes() - weights)
@@ -143,6 +143,7 @@ def _promises(plan: ModelPlan) -> dict[str, Any]:
         "same_answer_in_any_batch": is_invariant,
         "resumes": is_invariant,
         "shared_prefixes": backend.shares_prefixes,
+        "cache_outlives_restart": backend.keeps_cache,
         "drafts": is_invariant,
         "adapters": backend.takes_adapters,
         "quantizations": sorted(backend.quantizations),
@@ -191,7 +192,7 @@ def main() -> int:
     parser.add_argument("--dtype", default="auto", choices=get_args(ComputeDtype))
     parser.add_argument("--device", default="auto", help="a torch device; auto: a GPU if there is one")
     parser.add_argument("--quantization", choices=["int8", "int4"])
-    parser.add_argument("--kv-cache-dtype", default="auto", choices=["auto", "bfloat16", "float16"])
+    parser.add_argument("--kv-cache-dtype", default="auto", choices=["auto", "bfloat16", "float16", "int8"])
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--max-model-len", type=int, help="tokens of the longest text")
     parser.add_argument("--tensor-parallel", type=int, default=1, help="processes, or GPUs, that share the model")

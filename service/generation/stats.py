@@ -13,6 +13,7 @@ class EngineStats(NamedTuple):
     num_blocks: int = 0
     num_free_blocks: int = 0  # including cached ones, which are evicted when needed
     num_cached_blocks: int = 0  # free, and reusable for a prompt with the same prefix
+    num_adopted_blocks: int = 0  # cached blocks that an earlier process computed and the engine started with
     num_states: int = 0  # slots for recurrent states, of running sequences and of cached prefixes; 0 without them
     num_cached_states: int = 0  # slots that hold the state after a cached prefix
     state_bytes: int = 0  # of a slot

@@ -29,6 +29,12 @@ _GAUGES: tuple[tuple[str, str, str, Callable[[EngineStats], float]], ...] = (
     ("kv_blocks_used", "", "Cache blocks that sequences hold.", lambda s: s.num_blocks - s.num_free_blocks),
     ("kv_blocks_cached", "", "Free cache blocks that hold a cached prefix.", lambda s: s.num_cached_blocks),
     ("kv_blocks", "", "All cache blocks.", lambda s: s.num_blocks),
+    (
+        "kv_blocks_adopted",
+        "",
+        "Cached blocks of an earlier process with which the engine started.",
+        lambda s: s.num_adopted_blocks,
+    ),
     ("states", "", "Slots for recurrent states.", lambda s: s.num_states),
     ("states_cached", "", "Slots that hold the recurrent state after a cached prefix.", lambda s: s.num_cached_states),
     ("states_size", "By", "Memory of all slots for recurrent states.", lambda s: s.num_states * s.state_bytes),

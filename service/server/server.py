@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,7 +30,7 @@ from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
 from service.deployment.reconciler import Reconciler
 from service.generation.caller import ANONYMOUS
-from service.generation.errors import AdapterRejected, InvalidRequest, ModelChanged, ModelLoadError, TooManyAdapters
+from service.generation.errors import AdapterRejected, InvalidRequest, ModelLoadError, TooManyAdapters
 from service.generation.service_level import ServiceLevel
 from service.interceptors.admission import Admission
 from service.interceptors.auth import Auth
@@ -53,6 +52,7 @@ from service.prompts.preparing.workers import WorkerLimits, Workers
 from service.registry.description import Endpoint, ServedEntity
 from service.registry.errors import RegistryError
 from service.registry.registry import Registry
+from service.server.engine_watch import EngineWatch
 from service.server.listener import StartError, check_free, connection_options, listen
 from service.server.services import REQUESTS, SERVICES, add_services
 from service.server.stores import (
@@ -71,15 +71,10 @@ from service.settings.model_settings import ModelSettings
 from service.storage.shared_file import SharedFileError
 from service.storage.shared_text import SharedTextLost
 
-_HEARTBEAT_CHECK_S = 1.0
 _MAX_READING_S = 60.0  # to tokenize the longest text of the contract: several times what a small machine needs
 _CLOSE_GRACE_S = 2.0  # to send the last statuses; health watchers never end by themselves
 
 _log = logging.getLogger(__name__)
-
-
-class EngineDied(Exception):  # noqa: N818 - the name says what happened
-    """An engine died; the text is one line for the operator."""
 
 
 class Server:
@@ -249,38 +244,8 @@ class Server:
 
     async def watch(self) -> None:
         """Publish health from the engines' heartbeats. Raise EngineDied as soon as an engine has died."""
-        checked_at = time.monotonic()
-        while True:
-            failures = {served.engine.failed: served.name for served in self.registry.loaded}
-            done: set[asyncio.Future[BaseException]] = set()
-            if any(not failed.done() or not isinstance(failed.result(), ModelChanged) for failed in failures):
-                done, _ = await asyncio.wait(failures, timeout=_HEARTBEAT_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
-            else:
-                await asyncio.sleep(_HEARTBEAT_CHECK_S)
-            for failed in done:
-                reason = failed.result()
-                if isinstance(reason, ModelChanged):
-                    self.reconciler.request_reload(failures[failed])
-                    continue
-                await self.health.enter(ServingPhase.FAILED)
-                raise EngineDied(f"the engine of {failures[failed]} died: {type(reason).__name__}: {reason}")
-            ages = {served.name: served.engine.heartbeat_age_s for served in self.registry.loaded}
-            is_suspended = any(served.engine.is_suspended for served in self.registry.loaded)
-            is_stalled = max(ages.values(), default=0.0) > self._settings.max_heartbeat_age_s
-            await self.health.set_stalled(is_suspended or is_stalled)
-            await self.health.set_models(self.registry.loads)
-            # If this process itself was stopped, heartbeats may be waiting to be read.
-            was_late = time.monotonic() - checked_at > 2 * _HEARTBEAT_CHECK_S
-            checked_at = time.monotonic()
-            for served in self.registry.loaded:
-                if (
-                    not was_late
-                    and ages.get(served.name, 0.0) > self._settings.max_stall_s
-                    and served.engine.pid is not None
-                ):
-                    message = "%s: the engine has not moved for %.0f s, and its process is ended"
-                    _log.error(message, served.name, ages[served.name])
-                    served.engine.kill()
+        watch = EngineWatch(self.registry, self.health, self.reconciler, self._settings)
+        await watch.run()
 
     async def drain(self, delay_s: float | None = None) -> None:
         """Reject new calls, wait up to `drain_timeout_s` for running ones, then end them.

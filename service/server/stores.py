@@ -10,12 +10,12 @@ from service.answering.batches.batch_runner import BatchRunner
 from service.answering.batches.line_answers import LineAnswers
 from service.answering.generation import Answering
 from service.answering.stored_responses import StoredResponses
-from service.auth import shared_keys
 from service.auth.authenticator import Authenticator
-from service.auth.key_entry import KeysError
+from service.auth.keys import shared_keys
+from service.auth.keys.key_entry import KeysError
+from service.auth.keys.shared_keys import SharedKeys
 from service.auth.operator_access import OperatorAccess
-from service.auth.shared_keys import SharedKeys
-from service.auth.signers import SignersError
+from service.auth.tokens.signers import SignersError
 from service.calls.errors import InvalidMessage
 from service.contract.batches.batch import error_bytes
 from service.contract.models.endpoint_json import EndpointJson

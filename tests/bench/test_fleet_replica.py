@@ -89,7 +89,7 @@ def test_the_least_recently_used_is_evicted_first_from_its_end() -> None:
     older, newer = job(own=480, shared=640, own_key=1), job(own=320, shared=640, own_key=2)
     for each in (older, newer):
         cache.hold(each)
-        cache.computed(each)
+        cache.record_prompt(each)
     for each in (older, newer):
         cache.release(each)
     assert (cache.held, cache.kept) == (0, 1440)

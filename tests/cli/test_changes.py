@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.e2e.stack import ROOT, Stack, started
-from tests.engine import peft_adapters
+from tests.engine.folders import peft_adapters
 from tests.waiting import GUARD_S
 
 pytestmark = pytest.mark.slow

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from cli.app import APP
 from service.auth.errors import DisabledKey, ExpiredKey, InvalidKey
-from service.auth.key_file import read_keys
-from service.auth.key_ring import KeyRing
+from service.auth.keys.key_file import read_keys
+from service.auth.keys.key_ring import KeyRing
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -4,16 +4,14 @@ import asyncio
 import json
 import pickle
 import threading
-from concurrent import futures
-from contextlib import contextmanager
 from typing import Any
 
 import grpc
 import sluice_client
-from google.protobuf import duration_pb2
-from google.rpc import error_details_pb2, status_pb2
 from sluice_client import AsyncClient, Client, methods
 from sluice_client.v1 import chat_pb2, content_pb2, endpoint_pb2, model_pb2, text_generation_pb2
+
+from tests.clients.rejecting_server import RejectingServer, served
 
 QUESTION = "What is the capital of France?"
 CITY = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 30}}, "required": ["city"]}
@@ -241,48 +239,6 @@ def check_messages_can_be_pickled(_: str, __: str) -> None:
     """Messages can be pickled, like those of protoc's code."""
     request = chat_pb2.ChatRequest(model="m", messages=[content_pb2.Message(role=content_pb2.ROLE_USER)])
     assert pickle.loads(pickle.dumps(request)) == request  # noqa: S301  its own
-
-
-class RejectingServer:
-    """A server that rejects the first calls, with RetryInfo like the service's, and records the metadata."""
-
-    def __init__(self, num_rejections: int, pushback: str) -> None:
-        self.num_calls = 0
-        self.metadata: dict[str, Any] = {}
-        self._num_rejections = num_rejections
-        self._pushback = pushback
-
-    def answer(self, request: chat_pb2.ChatRequest, context: grpc.ServicerContext) -> chat_pb2.ChatResponse:
-        """Reject the call, or answer with the model's name."""
-        self.num_calls += 1
-        self.metadata = dict(context.invocation_metadata())
-        if self.num_calls <= self._num_rejections:
-            status = status_pb2.Status(code=8, message="the queue is full")
-            status.details.add().Pack(error_details_pb2.ErrorInfo(reason="QUEUE_FULL", domain="sluice"))
-            status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(nanos=250_000_000)))
-            trailers = (
-                ("grpc-status-details-bin", status.SerializeToString()),
-                ("grpc-retry-pushback-ms", self._pushback),
-            )
-            context.set_trailing_metadata(trailers)
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, status.message)
-        return chat_pb2.ChatResponse(model=request.model)
-
-
-@contextmanager
-def served(rejecting: RejectingServer) -> Any:
-    """Serve and yield the address."""
-    handler = grpc.unary_unary_rpc_method_handler(
-        rejecting.answer, chat_pb2.ChatRequest.FromString, chat_pb2.ChatResponse.SerializeToString
-    )
-    server = grpc.server(futures.ThreadPoolExecutor(2))
-    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("sluice.v1.ChatService", {"Chat": handler})])
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        server.stop(None)
 
 
 def check_rejections_are_retried_after_the_servers_delay(_: str, __: str) -> None:

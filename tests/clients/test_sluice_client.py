@@ -38,7 +38,7 @@ NAMES = [node.name for node in ast.parse(CHECKS.read_text()).body if isinstance(
 @pytest.fixture(scope="module")
 def results(stack: Stack) -> dict[str, dict[str, str | None]]:
     """The results of each environment's checks."""
-    source = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")}
+    source = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "clients/python/src"), str(ROOT)))}
     found = {}
     for name in ENVIRONMENTS:
         python = ROOT / ".venvs" / name / "bin" / "python"

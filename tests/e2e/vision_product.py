@@ -11,7 +11,7 @@ import transformers
 from PIL import Image
 from transformers import AutoProcessor, Gemma3Processor
 
-from tests.engine.vision_models import BEGIN, END, NUM_IMAGE_TOKENS, SOFT, image_processor, save_vision_model
+from tests.engine.folders.vision_models import BEGIN, END, NUM_IMAGE_TOKENS, SOFT, image_processor, save_vision_model
 
 VOCAB_SIZE = 280
 NUM_TOKENS = 8

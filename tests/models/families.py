@@ -66,6 +66,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "attention_k_eq_v": True,
         "final_logit_softcapping": 5.0,
     },
+    "gemma4_text, experts": {
+        "enable_moe_block": True,
+        "num_experts": 6,
+        "top_k_experts": 3,
+        "moe_intermediate_size": 40,
+    },
     "gpt_neox, sequential": {"use_parallel_residual": False},
     "granite, multipliers": {"embedding_multiplier": 3.0, "residual_multiplier": 0.22, "logits_scaling": 0.5},
     "granite_swa, layers without rotation": {"layer_rope_theta": [10_000.0, 0, 5e5, 0]},
@@ -86,6 +92,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "granitemoehybrid, dense": {"num_local_experts": 0, "position_embedding_type": "rope", "mamba_proj_bias": True},
     "lfm2, biases": {"conv_bias": True, "conv_L_cache": 4},
     "mamba2, biases": {"use_bias": True, "use_conv_bias": False, "time_step_limit": (0.1, 0.4)},
+    "minimax, factors": {
+        "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
+        "full_attn_alpha_factor": 1.7,
+        "full_attn_beta_factor": 0.8,
+        "linear_attn_alpha_factor": 3.5,
+        "linear_attn_beta_factor": 1.3,
+        "mlp_alpha_factor": 0.6,
+        "mlp_beta_factor": 1.2,
+        "sliding_window": None,
+    },
     "minimax_m2, partly rotated": {
         "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
     },
@@ -163,6 +179,8 @@ def _is_fixed(module_name: str, plan: DecoderPlan) -> bool:
     has_mixer = layer.attention is not None or layer.recurrent is not None
     if has_mixer and not _MIXERS.isdisjoint(module_name.split(".")):
         return False
+    if layer.experts is not None:
+        return ".router." in module_name
     return isinstance(layer.feed_forward, ExpertsPlan)
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from service.engine.models.checkpoint.model_config import DecoderConfig, read_model_config
 from service.engine.models.checkpoint.text_part import text_part
-from tests.engine.packing import fp8_tensor
+from tests.engine.folders.packing import fp8_tensor
 from tests.models.comparison import CONFIG, compare
 from tests.models.made import made
 from tests.models.shapes import small
@@ -71,6 +71,13 @@ async def test_the_decoder_of_gemma_3n_is_native(tmp_path: Path) -> None:
     whole = {"model_type": "gemma3n", "text_config": text, "eos_token_id": 1, "tie_word_embeddings": True}
     said.write_text(json.dumps(whole))
     outcome = await compare(model, tmp_path)
+    assert (outcome.backend, outcome.message) == ("native", "")
+
+
+async def test_gemma_4_with_experts_is_native(tmp_path: Path) -> None:
+    """Its layers have experts in addition to a dense feed-forward part."""
+    sizes = {"num_experts": 6, "top_k_experts": 3, "moe_intermediate_size": 40}
+    outcome = await compare(made("gemma4_text", tmp_path, enable_moe_block=True, **sizes), tmp_path)
     assert (outcome.backend, outcome.message) == ("native", "")
 
 

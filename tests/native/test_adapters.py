@@ -18,8 +18,8 @@ from transformers import PreTrainedModel
 from service.engine.models.checkpoint.adapter_files import Adapter, LowRank, read_adapter
 from service.engine.models.interface.backend import Backend
 from service.generation.errors import AdapterRejected
-from tests.engine import peft_adapters, tiny_models
-from tests.engine.tiny_models import Part, tokens
+from tests.engine.folders import peft_adapters, tiny_models
+from tests.engine.folders.tiny_models import Part, tokens
 from tests.native.decoders import CONFIGS, Sequence, native, reference, step
 
 MAX_RANK = 64

@@ -133,7 +133,7 @@ def test_a_tensor_that_does_not_belong_is_refused(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("weight_type", "float8"), ("cache_type", "int8"), ("instruction_set", "mmx"), ("num_threads", 0)],
+    [("weight_type", "float8"), ("cache_type", "int4"), ("instruction_set", "mmx"), ("num_threads", 0)],
 )
 def test_an_option_that_can_not_be_is_refused(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=name):

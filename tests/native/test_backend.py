@@ -28,7 +28,7 @@ from service.generation.errors import ModelLoadError
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import read
-from tests.engine.tiny_models import (
+from tests.engine.folders.tiny_models import (
     LEAN,
     NUM_BLOCKS,
     Part,

@@ -21,6 +21,8 @@ TYPES = (
     ("float32", "auto"),
     ("float32", "float16"),
     ("float32", "bfloat16"),
+    ("float32", "int8"),
+    ("bfloat16", "int8"),
     ("bfloat16", "auto"),
     ("int8", "float16"),
     ("int4", "auto"),

@@ -18,7 +18,7 @@ from service.generation.errors import ConstraintFailed, SequenceError
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from tests.engine.sampler.mask_constraints import Only, Panic
 from tests.engine.sampler.random_rows import PARAMS, VOCAB_SIZE, random_sequence, token_ids
-from tests.engine.sampling import reference_tokens, sequence_of
+from tests.engine.sampler.sampling import reference_tokens, sequence_of
 
 PLAIN = {
     "greedy": SamplingParams(temperature=0),

@@ -19,6 +19,7 @@ from service.engine.models.plans.sources import origin_of
 from tests.native.decoders import SMALL, Sequence, exact_plan, native, reference, rope, step
 
 NUMBERS = {"float32": np.float32, "float16": np.float16}
+KEYS = "model.layers.0.self_attn.k_proj.weight"
 LENGTH = 40
 CONFIG = LlamaConfig(
     **SMALL | {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2},
@@ -33,12 +34,16 @@ def weights_of(kind: str, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 class Packed:
-    """A model of random blocks, and transformers' model with the numbers that they mean."""
+    """A model of random blocks, and transformers' model with the numbers that they mean.
 
-    def __init__(self, kinds: list[str]) -> None:
+    With `is_ordered`, the columns of the layers' blocks have the inputs in an order.
+    """
+
+    def __init__(self, kinds: list[str], *, is_ordered: bool = False) -> None:
         rng = np.random.default_rng(0)
         self.exact: PreTrainedModel = reference(CONFIG)
         self._blocks: dict[str, tuple[str, NDArray[np.uint8]]] = {}
+        self._orders: dict[str, NDArray[np.int32]] = {}
         state = self.exact.state_dict()
         matrices = [name for name, tensor in state.items() if tensor.ndim == 2]
         for index, name in enumerate(matrices):
@@ -48,7 +53,12 @@ class Packed:
             else:
                 blocks = random_blocks(kind, rows, columns, rng)
             self._blocks[name] = kind, blocks
-            state[name].copy_(torch.from_numpy(weights_of(kind, blocks)))
+            meant = weights_of(kind, blocks)
+            if is_ordered and "proj" in name:  # the same order for all matrices with the same inputs
+                order = np.random.default_rng(columns).permutation(columns).astype(np.int32)
+                self._orders[name] = order
+                meant = meant[:, np.argsort(order)]
+            state[name].copy_(torch.from_numpy(meant))
 
     def native(self, **options: Any) -> sluice_native.Model:
         plan, tensors = exact_plan(CONFIG), FAMILIES["llama"].tensors
@@ -60,11 +70,14 @@ class Packed:
         model = sluice_native.Model(plan.to_native(), weight_type="packed", kinds=kind_of, **options)
         for name in model.tensors():
             if name in self._blocks:
-                model.load_blocks(name, self._blocks[name][1])
+                model.load_blocks(name, self._blocks[name][1], self._orders.get(name))
             else:
                 model.load(name, self.exact.state_dict()[name].numpy())
         model.allocate(num_blocks=16, block_size=16)
         return model
+
+    def blocks(self, name: str) -> NDArray[np.uint8]:
+        return self._blocks[name][1]
 
     @property
     def num_bytes(self) -> int:
@@ -105,9 +118,33 @@ def test_tensors_of_different_formats_form_one_product() -> None:
 
 
 @pytest.mark.parametrize("instruction_set", sluice_native.instruction_sets())
-def test_bits_do_not_depend_on_the_company(instruction_set: str) -> None:
+def test_inputs_are_taken_in_the_order_of_the_columns(instruction_set: str) -> None:
+    packed, tokens = Packed(["q4_k"], is_ordered=True), tokens_of(LENGTH)
+    found = step(packed.native(instruction_set=instruction_set), [(Sequence(tokens, [3, 0, 7]), LENGTH)])[0]
+    assert divergence(found, packed.logits(tokens)) <= 1e-6
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "message"),
+    [
+        ("lm_head.weight", np.arange(256), "order: lm_head.weight can have none; matrices of attention and of dense"),
+        (KEYS, np.zeros(256), "order: that of .*k_proj.weight must have each input once"),
+        (KEYS, np.arange(9), "order: .*k_proj.weight has 256 inputs, not 9"),
+        (KEYS, np.arange(256)[::-1], "order: .*k_proj.weight has another one than a tensor of the same matrix"),
+    ],
+)
+def test_invalid_orders_are_rejected(name: str, order: NDArray[Any], message: str) -> None:
+    packed = Packed(["q8_0"])
+    with pytest.raises(ValueError, match=message):
+        packed.native().load_blocks(name, packed.blocks(name), np.ascontiguousarray(order, np.int32))
+
+
+@pytest.mark.parametrize("is_ordered", [False, True])
+@pytest.mark.parametrize("instruction_set", sluice_native.instruction_sets())
+def test_bits_do_not_depend_on_the_company(instruction_set: str, *, is_ordered: bool) -> None:
     """Every number of rows that is multiplied at a time gives a row the same bits."""
-    model, tokens = Packed(list(SCALES)).native(num_threads=2, instruction_set=instruction_set), tokens_of(LENGTH)
+    packed = Packed(list(SCALES), is_ordered=is_ordered)
+    model, tokens = packed.native(num_threads=2, instruction_set=instruction_set), tokens_of(LENGTH)
     expected = step(model, [(Sequence(tokens, [3, 0, 7]), LENGTH)])[0]
     sequence, other = Sequence(tokens, [1, 2, 4]), Sequence(tokens_of(64, 1), [5, 6, 8, 9])
     parts = [step(model, [(sequence, size), (other, 5)])[0] for size in (1, 2, 3, 4, 9, 13)]
@@ -115,8 +152,9 @@ def test_bits_do_not_depend_on_the_company(instruction_set: str) -> None:
     assert np.concatenate(parts).tobytes() == expected.tobytes()
 
 
-def test_adapters_change_the_products_of_blocks() -> None:
-    packed, tokens, random = Packed(["q4_0"]), tokens_of(LENGTH), np.random.default_rng(0)
+@pytest.mark.parametrize("is_ordered", [False, True])
+def test_adapters_change_the_products_of_blocks(*, is_ordered: bool) -> None:
+    packed, tokens, random = Packed(["q4_0"], is_ordered=is_ordered), tokens_of(LENGTH), np.random.default_rng(0)
     exact = native(packed.exact)
     exact.allocate(num_blocks=16, block_size=16)
     modules = [
@@ -222,6 +260,28 @@ def numbers_with_scales(kind: str, size: int) -> tuple[NDArray[np.uint8], NDArra
         stored = (codes[:, 0::2] & 15 | codes[:, 1::2] << 4).astype(np.uint8)
     blocks = np.concatenate([scales.view(np.uint8), stored.reshape(64, 256 // size, -1)], axis=-1)
     return blocks.reshape(64, -1), (numbers.reshape(64, -1, size) * scales).reshape(64, 256)
+
+
+def nvfp4_numbers() -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    """Return blocks [64, 256] of NVFP4 with every code and many scales, and their numbers."""
+    rng = np.random.default_rng(0)
+    codes = rng.permuted(np.tile(np.arange(16), (64, 16, 1)), axis=-1).astype(np.uint8)
+    scales = rng.integers(40, 127, (64, 16, 1), dtype=np.uint8)
+    blocks = np.zeros((64, 16, 16), np.uint8)
+    whole = np.float32(0.0123)
+    blocks[..., :4] = np.array([whole]).view(np.uint8)
+    blocks[..., 4:5] = scales
+    blocks[..., 8:] = codes[..., ::2] | codes[..., 1::2] << 4
+    table = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+    factors = torch.from_numpy(scales).view(torch.float8_e4m3fn).float().numpy() * whole
+    return blocks.reshape(64, -1), (np.concatenate([table, -table])[codes] * factors).reshape(64, 256)
+
+
+@pytest.mark.parametrize("instruction_set", sluice_native.instruction_sets())
+def test_nvfp4(instruction_set: str) -> None:
+    blocks, numbers = nvfp4_numbers()
+    found, expected = head_products("nvfp4", blocks, numbers, instruction_set)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * numbers.std() * 16)
 
 
 @pytest.mark.parametrize("instruction_set", sluice_native.instruction_sets())

@@ -43,11 +43,12 @@ class FooReader:
     def read(self, own_foo: int) -> None:
         """Read so many."""
         self.foo = own_foo
+        return {"foo_size": 1}
 '''
 
 
 def test_python_files() -> None:
-    """Comments, docstrings, defined names and literals with a space are checked; parts of words do not match."""
+    """Comments, docstrings, names, and literals with a space or in snake case are checked, word by word."""
     assert WORDS.findings("tools/reader.py", PYTHON) == [
         (1, "foo"),
         (3, "foo"),
@@ -58,6 +59,7 @@ def test_python_files() -> None:
         (14, "foo"),
         (15, "so many"),
         (16, "foo"),
+        (17, "foo"),
     ]
 
 

@@ -50,7 +50,7 @@ NAVIGATION: Final[Navigation] = {
     ],
     "Operation": [
         "production", "deployment", "operations", "backup", "settings", "metrics", "envoy", "reliability",
-        "performance", "gpu", "scale", "measurements",
+        "performance", "prompt_cache", "gpu", "scale", "measurements",
     ],
     "Alerts": ["runbooks/index", "runbooks/*"],
     "Security": ["security", "keys", "limits", "fairness", "tls"],

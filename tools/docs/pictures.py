@@ -19,7 +19,7 @@ from typing import Final
 
 from rich.text import Text
 
-from tools.docs.recording import Line, lines_of, played
+from tools.docs.recording import Line, animated_svg, lines_of
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 COLUMNS: Final = 112
@@ -79,7 +79,7 @@ def main() -> None:
         chat.until("> ", len(QUESTIONS) + 1)
         chat.process.kill()
         talked = chat.lines(".venv/bin/sluice chat --set temperature=0")
-        (folder / "terminal.svg").write_text(played([*started, *talked], COLUMNS))
+        (folder / "terminal.svg").write_text(animated_svg([*started, *talked], COLUMNS))
         page = [
             "node",
             "tests/e2e/pages/chat_page.mjs",

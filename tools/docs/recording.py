@@ -36,8 +36,8 @@ def lines_of(text: str, moments: Sequence[tuple[float, int]]) -> list[Line]:
     return found
 
 
-def played(lines: Sequence[Line], columns: int) -> str:
-    """Return the SVG."""
+def animated_svg(lines: Sequence[Line], columns: int) -> str:
+    """Return an SVG animation in which each line appears when it arrived."""
     console = Console(record=True, width=columns, force_terminal=True, file=io.StringIO())
     shown: list[float] = []  # when each row appears; a long line has several rows
     at, before = 0.0, lines[0].moment

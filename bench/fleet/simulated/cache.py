@@ -54,8 +54,8 @@ class PrefixCache:
         self.held += job.held
         self._evict()
 
-    def computed(self, job: Job) -> None:
-        """Note that the job's prompt is computed; from now on its shared part is found."""
+    def record_prompt(self, job: Job) -> None:
+        """Record that the job's prompt is computed; from now on its shared part is found."""
         if job.holds_shared:
             self._ready.add(job.shared_key)
 

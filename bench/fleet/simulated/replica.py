@@ -197,7 +197,7 @@ class Replica:
 
     def _decode(self, job: Job, now: float) -> bool:
         """Generate the next token of a job whose prompt is computed; return True if it is the last one."""
-        self.cache.computed(job)
+        self.cache.record_prompt(job)
         job.first_token = min(job.first_token, now)
         job.generated += 1
         self.cache.grow(1)

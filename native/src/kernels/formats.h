@@ -28,6 +28,12 @@ struct Float16Format : Float32Format {
   static SLUICE_INLINE Loaded load(const Weight* w) { return load16_half(w); }
 };
 
+// The format of keys and values that are bytes. Queries and weights are floats until they are quantized.
+struct CachedBytes {
+  using Weight = uint8_t;
+  using Input = float;
+};
+
 #if defined(SLUICE_SET_avx512bf16)
 struct BFloat16Format {
   using Weight = uint16_t;
@@ -137,6 +143,53 @@ struct Int8Format {
       const VI both = add_int(multiply_pairs(w.even.v[r], x.even), multiply_pairs(w.odd.v[r], x.odd));
       sum.v[r] = as_float(add_int(as_int(sum.v[r]), both));
     });
+  }
+#endif
+};
+
+// Keys that are bytes with an offset of 128, of which four columns are multiplied at a time with signed bytes.
+struct KeyFormat {
+  using Weight = uint8_t;
+  using Input = int8_t;
+  static constexpr int kColumns = 4, kWeights = 64, kZero = 128;
+#if defined(SLUICE_SET_avx512bf16)
+  using Loaded = __m512i;
+  using Spread = __m512i;
+  static SLUICE_INLINE Loaded load(const Weight* w) { return _mm512_loadu_si512(w); }
+  static SLUICE_INLINE Spread broadcast(const Input* x) {
+    int four;
+    std::memcpy(&four, x, sizeof four);
+    return _mm512_set1_epi32(four);
+  }
+  static SLUICE_INLINE void add(Lanes& sum, const Loaded& w, const Spread& x) {
+    sum.v[0] = as_float(_mm512_dpbusd_epi32(as_int(sum.v[0]), w, x));
+  }
+#else
+  struct Loaded {
+    IntLanes even, odd;
+  };
+  struct Spread {
+    VI even, odd;
+  };
+  static SLUICE_INLINE Loaded load(const Weight* w) {
+    const IntLanes bytes = load16_int(w);
+    const VI mask = set1_int(0x00ff00ff);
+    Loaded x;
+    unroll<kRegisters>([&](auto r) __attribute__((always_inline)) {
+      x.even.v[r] = and_int(bytes.v[r], mask);
+      x.odd.v[r] = and_int(shift_right<8>(bytes.v[r]), mask);
+    });
+    return x;
+  }
+  static SLUICE_INLINE Spread broadcast(const Input* x) { return {pair(x[0], x[2]), pair(x[1], x[3])}; }
+  static SLUICE_INLINE void add(Lanes& sum, const Loaded& w, const Spread& x) {
+    unroll<kRegisters>([&](auto r) __attribute__((always_inline)) {
+      const VI both = add_int(multiply_pairs(w.even.v[r], x.even), multiply_pairs(w.odd.v[r], x.odd));
+      sum.v[r] = as_float(add_int(as_int(sum.v[r]), both));
+    });
+  }
+  static SLUICE_INLINE VI pair(int low, int high) {
+    return set1_int(static_cast<int>((static_cast<uint32_t>(low) & 0xffff) | static_cast<uint32_t>(high) << 16));
   }
 #endif
 };

@@ -1,11 +1,11 @@
 // One thread's part of a step: the phases of all layers, whose chunks are shared by all threads.
 #pragma once
 
-#include "kernels/attention/attention.h"
+#include "kernels/attention/heads.h"
 #include "kernels/attention/latent.h"
-#include "kernels/experts.h"
+#include "kernels/experts/experts.h"
 #include "kernels/gemma.h"
-#include "kernels/recurrent.h"
+#include "kernels/recurrent/recurrent.h"
 #include "kernels/registers/activation.h"
 #include "kernels/thread.h"
 
@@ -17,7 +17,7 @@ template <class Weight, class Head>
 struct ThreadStep : Thread<Weight> {
   using Own = Thread<Weight>;
   using Own::adapted, Own::batch, Own::kQuantizes, Own::plan, Own::step, Own::weights;
-  using Own::attended_row, Own::inner_row, Own::rotation, Own::wide_row;
+  using Own::inner_row, Own::rotation, Own::wide_row;
   using typename Own::Added;
   using typename Own::Inputs;
 
@@ -87,100 +87,6 @@ struct ThreadStep : Thread<Weight> {
     store16(wide_row(row) + at, numbers);
   }
 
-  // Rotate queries and keys, and write keys and values to the cache. Chunks are tokens and kv heads.
-  void rotate_and_cache(int index) {
-    const Layer& layer = weights.layers[index];
-    const AttentionPlan& attention = layer.plan.attention;
-    if (attention.head_norm == HeadNorm::Whole) norm_whole(layer);
-    const int group_size = attention.group_size(), dim = attention.head_dim;
-    this->each_row(this->num_rows * attention.num_kv_heads, [&](int unit) {
-      const int row = unit / attention.num_kv_heads, kv_head = unit % attention.num_kv_heads;
-      const int token = this->token_of(row);
-      float* heads = wide_row(row);
-      if constexpr (!kQuantizes)
-        if (kv_head == 0) this->clear_padding(this->input_row(row), attention.query_width());
-      for (int g = 0; g < group_size; ++g) turn_head(layer, token, kv_head * group_size + g, heads);
-      if (attention.keys_back > 0) return;
-      float* value = heads + attention.query_width() + attention.key_width() + kv_head * dim;
-      if (attention.values_are_keys) std::memcpy(value, value - attention.key_width(), dim * sizeof(float));
-      if (attention.norms_values) head_norm(value, dim, plan.norm_epsilon);
-      turn_head(layer, token, attention.num_heads + kv_head, heads);
-      const int sequence = step.sequence_of[token], end = batch.row_offsets[sequence + 1];
-      const int slot = batch.context_lengths[sequence] - end + token;
-      const bool clears = token + 1 == end && slot % 16 <= token - batch.row_offsets[sequence];
-      const float* key = heads + (attention.num_heads + kv_head) * dim;
-      const auto head = head_of(step, index, sequence, kv_head);
-      with_cached(*step.cache, [&](auto format) {
-        write_slot<decltype(format)>(head, slot, key, value, dim, clears);
-      });
-    });
-  }
-
-  // Normalize and rotate one head of a token, a query or a key; those of keys follow those of queries.
-  void turn_head(const Layer& layer, int token, int number, float* heads) const {
-    const AttentionPlan& attention = layer.plan.attention;
-    const int dim = attention.head_dim;
-    const bool is_key = number >= attention.num_heads;
-    const Norm& norm = is_key ? layer.key_norm : layer.query_norm;
-    const bool has_norm = attention.head_norm == HeadNorm::Head || attention.head_norm == HeadNorm::Heads;
-    const int own = is_key ? number - attention.num_heads : number;
-    const int first = attention.head_norm == HeadNorm::Heads ? own * dim : 0;
-    float* head = heads + number * dim;
-    if (has_norm && !attention.norms_rotated) head_norm(plan, head, norm, first, dim);
-    if (attention.rotary >= 0) {
-      const Rotary& rotary = weights.rotary[attention.rotary];
-      const float* cosines = rotation(token, rotary);
-      rotate(head, cosines, cosines + rotary.half, rotary.half);
-    }
-    if (has_norm && attention.norms_rotated) head_norm(plan, head, norm, first, dim);
-    if (attention.growth > 0 && !is_key)
-      grow(head, dim, attention.growth, attention.growth_period, batch.positions[token]);
-  }
-
-  // Normalize the queries of all heads together, and the keys.
-  void norm_whole(const Layer& layer) {
-    const AttentionPlan& attention = layer.plan.attention;
-    this->each_row(this->num_rows, [&](int row) {
-      head_norm(plan, wide_row(row), layer.query_norm, 0, attention.query_width());
-      if (attention.keys_back == 0)
-        head_norm(plan, wide_row(row) + attention.query_width(), layer.key_norm, 0, attention.key_width());
-    });
-  }
-
-  // The results are inputs of the next product, or floats in place of the queries if they are normalized or quantized.
-  void attend_all(int index) {
-    const Layer& layer = weights.layers[index];
-    const int width = layer.plan.attention.query_width();
-    const bool has_norm = layer.attended_norm.weight != nullptr;
-    if (kQuantizes || has_norm) {
-      attend_to(index, wide_row(0), step.wide_stride);
-      this->convert_wide(layer.attended_norm, width, this->inputs());
-    } else {
-      attend_to(index, attended_row(0), step.input_stride);
-    }
-  }
-
-  template <class Out>
-  void attend_to(int index, Out* out, int out_stride) {
-    const AttentionPlan& attention = weights.layers[index].plan.attention;
-    const int num_pieces = this->has_kept() ? batch.num_rows : step.num_pieces;
-    const int count = num_pieces * attention.num_kv_heads, dim = attention.head_dim;
-    const HeadRows<Out> heads{step.wide,
-                              static_cast<size_t>(step.wide_stride),
-                              out,
-                              static_cast<size_t>(out_stride),
-                              dim,
-                              dim,
-                              attention.group_size(),
-                              attention.num_kv_heads,
-                              this->has_kept() ? step.kept_pieces : step.pieces};
-    this->phase(count, [&](int unit) {
-      with_cached(*step.cache, [&](auto format) {
-        attend<decltype(format)>(step, index, unit, unit + 1 < count ? unit + 1 : -1, this->scratch(), heads);
-      });
-    });
-  }
-
   // The results of a mixer, the inputs of its output's product; after the last layer that stores anything, only those of
   // the output rows.
   Inputs mixed(int index) {
@@ -192,13 +98,12 @@ struct ThreadStep : Thread<Weight> {
   void run_attention(int index) {
     const Layer& layer = weights.layers[index];
     const LayerPlan& parts = layer.plan;
-    this->template normalize_rows<Weight>(layer.attention_norm);
+    this->template normalize_rows<Weight>(layer.attention_norm, parts.attention_residual_multiplier);
     queries_keys_values(layer, this->added(index, kQkv, layer.qkv, this->inputs()));
     if (layer.latent != nullptr) {
       LatentPhases<Weight>{*this, index}.run();
     } else {
-      rotate_and_cache(index);
-      attend_all(index);
+      HeadPhases<Weight>{*this, index}.run();
     }
     const Inputs attended = parts.has_recurrent() ? this->inputs() : mixed(index);
     const Added to_output = this->added(index, kOutput, layer.output, attended);
@@ -213,7 +118,7 @@ struct ThreadStep : Thread<Weight> {
   void run_recurrent(int index) {
     const Layer& layer = weights.layers[index];
     const Matrix &input = layer.recurrent.input, &output = layer.recurrent.output;
-    this->template normalize_rows<Weight>(layer.attention_norm);
+    this->template normalize_rows<Weight>(layer.attention_norm, layer.plan.attention_residual_multiplier);
     this->multiply_into(
         input, this->inputs(), this->added(index, kRecurrentInput, input, this->inputs()),
         [&](int row) { return wide_row(row); }, [](float* to, const Lanes& sum) { store16(to, sum); });
@@ -242,29 +147,49 @@ struct ThreadStep : Thread<Weight> {
   void run_feed_forward(int index) {
     const Layer& layer = weights.layers[index];
     const LayerPlan& parts = layer.plan;
-    if (layer.experts != nullptr) {
-      run_experts(layer);
-    } else {
+    if (parts.feed_forward.width > 0) {
       const bool shares_norm = parts.is_parallel && !parts.has_mlp_norm;
-      this->template normalize_rows<Weight>(shares_norm ? layer.attention_norm : layer.mlp_norm);
+      this->template normalize_rows<Weight>(shares_norm ? layer.attention_norm : layer.mlp_norm,
+                                            parts.mlp_residual_multiplier);
       feed_forward(index);
     }
+    if (parts.has_both())
+      add_experts(layer);
+    else if (layer.experts != nullptr)
+      run_experts(layer);
     if (parts.has_mlp_sum_norm) this->normalize_residual(layer.mlp_sum_norm);
   }
 
   // The router's inputs are normalized rows in Float32; the experts' phases convert them to the type of inputs.
   void run_experts(const Layer& layer) {
-    this->template normalize_rows<Float32Format>(layer.mlp_norm);
+    this->template normalize_rows<Float32Format>(layer.mlp_norm, layer.plan.mlp_residual_multiplier);
     ExpertPhases<Weight> phases{*this, *layer.experts};
     if (layer.plan.has_mlp_output_norm) {
-      phases.run([&](int row, int at, const Lanes& sum) { store16(this->branch_row(row) + at, sum); });
+      phases.run(layer.mlp_norm, [&](int row, int at, const Lanes& sum) { store16(this->branch_row(row) + at, sum); });
       return this->add_normalized_branch(layer.mlp_output_norm);
     }
     const Lanes factor = all16(plan.residual_multiplier);
-    phases.run([&](int row, int at, const Lanes& sum) {
+    phases.run(layer.mlp_norm, [&](int row, int at, const Lanes& sum) {
       float* to = this->residual_row(row) + at;
       store16(to, sum * factor + load16(to));
     });
+  }
+
+  // Add the normalized results of experts to those of the dense part, which are in the branch, and both to the residual.
+  void add_experts(const Layer& layer) {
+    const Experts& experts = *layer.experts;
+    const bool has_own = experts.plan.has_router_norm;
+    this->template normalize_rows<Float32Format>(has_own ? experts.router_norm : layer.experts_norm);
+    ExpertPhases<Weight> phases{*this, experts};
+    phases.run(layer.experts_norm, [](int, int, const Lanes&) {});
+    this->each_row(this->num_rows, [&](int row) {
+      float *sums = phases.sums_row(row), *branch = this->branch_row(row);
+      for (int i = plan.hidden_size; i < padded(plan.hidden_size); ++i) sums[i] = branch[i] = 0;
+      normalize_row(plan, sums, layer.experts_output_norm, sums);
+      normalize_row(plan, branch, layer.dense_output_norm, branch);
+      for (int i = 0; i < padded(plan.hidden_size); i += 16) store16(branch + i, load16(branch + i) + load16(sums + i));
+    });
+    this->add_normalized_branch(layer.mlp_output_norm);
   }
 
   void feed_forward(int index) {
@@ -278,7 +203,7 @@ struct ThreadStep : Thread<Weight> {
     if (layer.plan.is_parallel) return this->add_with_branch(layer.down, inner, to_down, multiplier);
     if (!layer.plan.has_mlp_output_norm) return this->add_to_residual(layer.down, inner, to_down, multiplier);
     this->to_branch(layer.down, inner, to_down, multiplier);
-    this->add_normalized_branch(layer.mlp_output_norm);
+    if (!layer.plan.has_both()) this->add_normalized_branch(layer.mlp_output_norm);
   }
 
   // Write the residual of the output rows, normalized.

@@ -74,9 +74,25 @@ struct Thread {
     return multiply_downs<Weight>(*this, index * kProducts + product, matrix.cols, inputs);
   }
 
+  // The inputs in the order of a matrix' columns.
+  template <class Format>
+  Inputs in_order(const Matrix& matrix, const Inputs& given) {
+    if constexpr (!std::is_same_v<Format, PackedFormat>) return given;
+    if (matrix.order == nullptr) return given;
+    const Inputs to{step.ordered, static_cast<size_t>(step.ordered_stride), given.scales};
+    each_row(num_rows, [&](int row) {
+      const size_t index = static_cast<size_t>(row);
+      reorder(reinterpret_cast<const PackedInputs*>(static_cast<float*>(given.rows) + index * given.stride),
+              matrix.order, matrix.cols,
+              reinterpret_cast<PackedInputs*>(static_cast<float*>(to.rows) + index * to.stride));
+    });
+    return to;
+  }
+
   // Multiply all rows with `matrix`, and call finish(row, group, sums, count) for the results.
   template <class Format, class Finish>
-  void multiply_all(const Matrix& matrix, const Inputs& inputs, const Finish& finish, const Added& added = {}) {
+  void multiply_all(const Matrix& matrix, const Inputs& given, const Finish& finish, const Added& added = {}) {
+    const Inputs inputs = in_order<Format>(matrix, given);
     const int size = groups_per_block(matrix, num_rows, step.num_threads);
     phase(num_rows > 0 ? (matrix.groups + size - 1) / size : 0, [&](int chunk) {
       const auto finish_row = [&](int row, int group, float* sums, int count) {
@@ -124,18 +140,23 @@ struct Thread {
 
   uint8_t* scratch() const { return step.scratch + static_cast<size_t>(thread) * step.scratch_bytes; }
 
-  // Write the normalized residual to the inputs; without a norm, the residual itself.
+  // Write the normalized residual to the inputs; without a norm, the residual itself. With a multiplier above 0, the
+  // residual becomes its norm times the multiplier.
   template <class Format>
-  void normalize_rows(const Norm& norm) {
+  void normalize_rows(const Norm& norm, float multiplier = 0) {
     each_row(num_rows, [&](int row) {
       auto* to = static_cast<typename Format::Input*>(step.input) + static_cast<size_t>(row) * step.input_stride;
+      float* from = residual_row(row);
+      if (multiplier > 0) normalize_row(plan, from, norm, from);
+      const Norm own = multiplier > 0 ? Norm{} : norm;
       if constexpr (kIsQuantized<Format>) {
         auto* wide = reinterpret_cast<float*>(scratch());
-        normalize_row(plan, residual_row(row), norm, wide);
+        normalize_row(plan, from, own, wide);
         step.input_scales[row] = quantize_inputs<Format>(wide, padded(plan.hidden_size), to);
       } else {
-        normalize_row(plan, residual_row(row), norm, to);
+        normalize_row(plan, from, own, to);
       }
+      for (int i = 0; multiplier > 0 && i < padded(plan.hidden_size); ++i) from[i] *= multiplier;
     });
   }
 

@@ -50,6 +50,8 @@ void add_expert_tensors(Experts& experts, int hidden_size, const std::string& pr
   };
   tensors.push_back({prefix + "mlp.gate.weight", {&experts.router, nullptr, 0, plan.num_experts, RowOrder::Plain}});
   vector("mlp.gate.bias", experts.router.bias, 0, plan.num_experts, RowOrder::Plain);
+  vector("mlp.gate.norm", experts.router_norm.weight, 0, hidden_size, RowOrder::Plain);
+  vector("mlp.gate.scales", experts.scales, 0, plan.num_experts, RowOrder::Plain);
   vector("mlp.gate.e_score_correction_bias", experts.correction, 0, plan.num_experts, RowOrder::Plain);
   if (plan.has_shared_gate)
     tensors.push_back({prefix + "mlp.shared_expert_gate.weight",

@@ -28,6 +28,8 @@ struct ExpertLayer {
 template <class OnVector, class OnMatrix>
 void each_expert_part(Experts& experts, OnVector vector, OnMatrix matrix) {
   const ExpertsPlan& plan = experts.plan;
+  if (plan.has_router_norm) vector(experts.router_norm.weight, padded(experts.router.cols));
+  if (plan.has_expert_scales) vector(experts.scales, plan.num_experts);
   matrix(experts.router, plan.has_router_bias);
   if (plan.has_correction) vector(experts.correction, plan.num_experts);
   for (int i = 0; i < plan.num_matrices(); ++i) {

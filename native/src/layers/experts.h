@@ -15,6 +15,8 @@ struct Experts {
   ExpertsPlan plan;
   Matrix router;                // Float32, hidden -> experts, then the shared expert's gate
   float* correction = nullptr;  // [experts] or null
+  Norm router_norm;             // [hidden], of the router's inputs, or null
+  float* scales = nullptr;      // [experts] or null
   Expert* experts = nullptr;    // [experts], then the shared expert
 };
 

@@ -10,13 +10,28 @@
 namespace sluice {
 
 namespace {
-constexpr size_t kHugePage = 2 << 20;
+constexpr size_t kHugePage = 2 << 20, kPage = 4096;
 }
 
-Arena::Arena(size_t bytes) : size_(round_up(bytes > 0 ? bytes : 1, bytes < kHugePage ? 4096 : kHugePage)) {
+Arena::Arena(size_t bytes) : size_(round_up(bytes > 0 ? bytes : 1, bytes < kHugePage ? kPage : kHugePage)) {
+  reserve(PROT_READ | PROT_WRITE);
+  advise();
+}
+
+Arena::Arena(int file, size_t offset, size_t bytes) : size_(round_up(bytes, kPage)) {
+  reserve(PROT_NONE);
+  void* at = mmap(data_, size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, static_cast<off_t>(offset));
+  if (at == MAP_FAILED) {
+    munmap(data_, size_);
+    throw std::bad_alloc();
+  }
+  advise();
+}
+
+void Arena::reserve(int protection) {
   // Reserve one huge page more than is needed, so that the used part can begin at a huge page boundary.
   const size_t reserved = size_ < kHugePage ? size_ : size_ + kHugePage;
-  void* at = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* at = mmap(nullptr, reserved, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) throw std::bad_alloc();
   auto* begin = static_cast<uint8_t*>(at);
   data_ = begin;
@@ -25,8 +40,11 @@ Arena::Arena(size_t bytes) : size_(round_up(bytes > 0 ? bytes : 1, bytes < kHuge
   if (data_ > begin) munmap(begin, static_cast<size_t>(data_ - begin));
   const size_t behind = static_cast<size_t>(begin + reserved - (data_ + size_));
   if (behind > 0) munmap(data_ + size_, behind);
+}
+
+void Arena::advise() {
 #if defined(MADV_HUGEPAGE)
-  madvise(data_, size_, MADV_HUGEPAGE);
+  if (size_ >= kHugePage) madvise(data_, size_, MADV_HUGEPAGE);
 #endif
 }
 

@@ -54,10 +54,7 @@ void Model::reserve_text_cache(int num_blocks) {
   cache_.block_bytes = 0;
   for (Layer& layer : layers_) {
     const AttentionPlan& attention = layer.plan.attention;
-    layer.cache.group = 0;
-    layer.cache.offset = 0;
-    layer.cache.part_bytes = bytes_of(cache_.type) * kRows * attention.padded_head_dim();
-    layer.cache.head_bytes = 2 * layer.cache.part_bytes * (kTextBlock / kRows);
+    layer.cache = cache_part(layer, cache_.type, kTextBlock);
     cache_.block_bytes = std::max(cache_.block_bytes, layer.cache.head_bytes * attention.num_kv_heads);
   }
   const size_t bytes = cache_.block_bytes * static_cast<size_t>(num_blocks);

@@ -151,10 +151,13 @@ void Model::reserve(const Batch& batch, int num_threads) {
   const int wide_inner = quantizes ? extent_.inner_width : extent_.wide_inner_width;
   step_.wide_stride = stride(std::max({extent_.wide_width, extent_.mixed_width, wide_inner}));
   step_.inner_stride = input_stride(extent_.inner_width);
+  const bool has_orders = std::any_of(orders_.begin(), orders_.end(), [](const auto& each) { return !each.second.empty(); });
+  step_.ordered_stride = has_orders ? std::max(step_.input_stride, step_.inner_stride) : 0;
   step_.layer_inputs_stride = padded(options_.plan.num_layers * options_.plan.layer_input_width);
   const size_t piece_rows = std::max(kPieceRows, extent_.group_size) + 16, width = extent_.padded_head_dim;
   const size_t values = 64 * 4 * static_cast<size_t>(padded(extent_.latent_width));  // of latents, as values are packed
-  const size_t attention_bytes = piece_rows * (8 * width + 8 * 64 + 64 + 8) + 7 * 64 + values;
+  const size_t row_bytes = options_.cache_type == Stored::Int8 ? 2 * padded(extent_.padded_head_dim) + 68 : 0;
+  const size_t attention_bytes = piece_rows * (8 * width + 8 * 64 + 64 + 8 + row_bytes) + 12 * 64 + values;
   step_.scratch_bytes = round_up(std::max(attention_bytes, 4 * static_cast<size_t>(padded(hidden))), 4096);
   const size_t residual_bytes = rows * step_.residual_stride * 4;
   const size_t sizes[] = {residual_bytes,
@@ -167,7 +170,8 @@ void Model::reserve(const Batch& batch, int num_threads) {
                           threads * step_.scratch_bytes,
                           extent_.has_branch ? residual_bytes : 0,
                           rows * step_.layer_inputs_stride * 4,
-                          options_.plan.num_extra_streams > 0 ? residual_bytes * options_.plan.num_streams() : 0};
+                          options_.plan.num_extra_streams > 0 ? residual_bytes * options_.plan.num_streams() : 0,
+                          rows * step_.ordered_stride * 4};
   size_t bytes = 0;
   for (const size_t size : sizes) bytes += round_up(size, 64);
   buffer_memory_ = Arena();
@@ -190,6 +194,7 @@ void Model::reserve(const Batch& batch, int num_threads) {
   step_.branch = extent_.has_branch ? reinterpret_cast<float*>(parts[8]) : nullptr;
   step_.layer_inputs = options_.plan.layer_input_width > 0 ? reinterpret_cast<float*>(parts[9]) : nullptr;
   step_.streams = options_.plan.num_extra_streams > 0 ? reinterpret_cast<float*>(parts[10]) : nullptr;
+  step_.ordered = has_orders ? parts[11] : nullptr;
   reserved_rows_ = rows;
   reserved_threads_ = threads;
 }

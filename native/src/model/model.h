@@ -74,6 +74,9 @@ struct Extent {
 };
 Extent extent_of(const Options& options);
 
+// The sizes of a layer's part of a block of the cache.
+CachePart cache_part(const Layer& layer, Stored type, int block_size);
+
 // Throws BadArgument, whose text begins with a field's name, unless the fields of the plan fit each other. Each number
 // must already be in its range.
 void check_plan(const Options& options);
@@ -85,17 +88,19 @@ class Model {
   // Pack one tensor. Throws BadArgument for an unknown name or a wrong shape.
   void load(const std::string& name, const StoredTensor& tensor);
   // Pack one matrix of a model with Packed weights from the blocks of its rows. Throws BadArgument.
-  void load_blocks(const std::string& name, const uint8_t* blocks, size_t num_rows, size_t row_bytes);
+  // `order`, which may be null, has the input of each column, [num_inputs].
+  void load_blocks(const std::string& name, const uint8_t* blocks, size_t num_rows, size_t row_bytes,
+                   const int32_t* order = nullptr, size_t num_inputs = 0);
   std::vector<std::string> missing() const;
   const std::vector<Tensor>& tensors() const { return tensors_; }
   static std::vector<size_t> shape_of(const Destination& destination);
 
   // Create the cache. `groups` has a number for each layer, from 0 on; layers of different groups have different blocks.
-  // Throws BadArgument.
-  void allocate(int num_blocks, int block_size, const std::vector<int>& groups);
+  // The cache is in `file` from `offset` on, or in this process's own memory if `file` is -1. Throws BadArgument.
+  void allocate(int num_blocks, int block_size, const std::vector<int>& groups, int file = -1, size_t offset = 0);
 
-  // Create slots for the states of sequences.
-  void allocate_states(int num_states);
+  // Create slots for the states of sequences, in a file as the cache.
+  void allocate_states(int num_states, int file = -1, size_t offset = 0);
 
   // Store an adapter in a slot, replacing the slot's adapter. Throws BadArgument.
   void put_adapter(int slot, const std::vector<GivenLowRank>& modules);
@@ -122,6 +127,7 @@ class Model {
   std::vector<size_t> bytes_per_slot() const;
   size_t bytes_per_state() const { return state_numbers_ * sizeof(float); }
   const Cache& cache() const { return cache_; }
+  const States& states() const { return states_; }
   size_t weight_bytes() const { return weight_memory_.size() + row_memory_.size() + layer_row_memory_.size(); }
   size_t adapter_bytes();
 
@@ -130,6 +136,8 @@ class Model {
   double time_chunks(int num_threads, int count, const std::function<void(int)>& body);
   // Set the formats of all groups of packed matrices. Throws BadArgument.
   void assign_kinds();
+  // Set the order of a matrix' inputs, which all of its tensors share. Throws BadArgument.
+  void set_order(const Destination& to, const std::string& name, const int32_t* order, size_t num_inputs);
   // Call pack(begin, end) for all rows, in chunks shared by the threads.
   void pack_in_chunks(int count, const std::function<void(int, int)>& pack);
   // Return the index of a tensor. Throws BadArgument if the model has no such tensor.
@@ -146,6 +154,7 @@ class Model {
   Weights weights_;
   RowTables rows_;
   PackedGroups packed_groups_;
+  std::unordered_map<const Matrix*, std::vector<int32_t>> orders_;  // of packed matrices; empty: their columns'
   std::unordered_map<std::string, const PackedKind*> kinds_;  // of packed matrices by the tensor's name
   std::vector<Layer> layers_;
   std::vector<std::unique_ptr<ExpertLayer>> expert_layers_;

@@ -1,4 +1,6 @@
 // The part of a model that is about its memory of sequences: the cache of keys and values, and the recurrent states.
+#include <sys/stat.h>
+
 #include <algorithm>
 
 #include "model/model.h"
@@ -33,20 +35,39 @@ std::vector<int> windows_of(const Options& options, const std::vector<int>& grou
   return windows;
 }
 
+// Return memory of this process or, unless `file` is -1, a part of the file. Throws BadArgument if the file is too short.
+Arena memory_of(size_t bytes, int file, size_t offset) {
+  if (file == -1) return Arena(bytes);
+  if (offset % 4096 != 0) throw BadArgument("offset must be a multiple of 4096");
+  struct stat status {};
+  if (fstat(file, &status) != 0) throw BadArgument("file must be an open file");
+  if (static_cast<size_t>(status.st_size) < offset + round_up(bytes, 4096))
+    throw BadArgument("file must have at least " + std::to_string(offset + round_up(bytes, 4096)) + " bytes");
+  return Arena(file, offset, bytes);
+}
+
 }  // namespace
+
+CachePart cache_part(const Layer& layer, Stored type, int block_size) {
+  const int width = layer.plan.attention.padded_head_dim();
+  CachePart part;
+  part.key_bytes = key_bytes(type, width);
+  part.value_bytes = layer.latent != nullptr ? 0 : value_bytes(type, width);
+  part.head_bytes = (part.key_bytes + part.value_bytes) * static_cast<size_t>(block_size / kRows);
+  return part;
+}
 
 std::vector<size_t> Model::bytes_per_slot() const {
   std::vector<size_t> bytes;
   for (const Layer& layer : layers_) {
     const AttentionPlan& attention = layer.plan.attention;
-    // Of keys and values.
-    const int num_rows = attention.keys_back > 0 ? 0 : (layer.latent != nullptr ? 1 : 2) * attention.num_kv_heads;
-    bytes.push_back(bytes_of(options_.cache_type) * attention.padded_head_dim() * num_rows);
+    const CachePart part = cache_part(layer, options_.cache_type, kRows);
+    bytes.push_back(attention.keys_back > 0 ? 0 : part.head_bytes * attention.num_kv_heads / kRows);
   }
   return bytes;
 }
 
-void Model::allocate(int num_blocks, int block_size, const std::vector<int>& groups) {
+void Model::allocate(int num_blocks, int block_size, const std::vector<int>& groups, int file, size_t offset) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!options_.plan.has_head) throw std::logic_error("allocate() of a plan without a head, which needs no cache");
   if (num_blocks < 1) throw BadArgument("num_blocks must be at least 1");
@@ -65,10 +86,9 @@ void Model::allocate(int num_blocks, int block_size, const std::vector<int>& gro
       part = layers_[i - attention.keys_back].cache;
       continue;
     }
+    part = cache_part(layers_[i], cache.type, block_size);
     part.group = groups.empty() ? 0 : groups[i];
     part.offset = used[part.group];
-    part.part_bytes = bytes_of(cache.type) * kRows * attention.padded_head_dim();
-    part.head_bytes = (layers_[i].latent != nullptr ? 1 : 2) * part.part_bytes * (block_size / kRows);
     used[part.group] += part.head_bytes * attention.num_kv_heads;
   }
   cache.block_bytes = *std::max_element(used.begin(), used.end());
@@ -76,17 +96,17 @@ void Model::allocate(int num_blocks, int block_size, const std::vector<int>& gro
   cache.windows = windows_.data();
   ahead_.reset();
   cache_memory_ = Arena();
-  cache_memory_ = Arena(cache.block_bytes * num_blocks);
+  cache_memory_ = memory_of(cache.block_bytes * num_blocks, file, offset);
   cache.data = cache_memory_.data();
   cache_ = cache;
   ahead_ = std::make_unique<Ahead>(cache.data, cache.block_bytes * num_blocks);
 }
 
-void Model::allocate_states(int num_states) {
+void Model::allocate_states(int num_states, int file, size_t offset) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (num_states < 1) throw BadArgument("num_states must be at least 1");
   state_memory_ = Arena();
-  state_memory_ = Arena(bytes_per_state() * static_cast<size_t>(num_states));
+  state_memory_ = memory_of(bytes_per_state() * static_cast<size_t>(num_states), file, offset);
   states_ = {reinterpret_cast<float*>(state_memory_.data()), state_numbers_, num_states};
 }
 

@@ -31,7 +31,34 @@ void Model::assign_kinds() {
   });
 }
 
-void Model::load_blocks(const std::string& name, const uint8_t* blocks, size_t num_rows, size_t row_bytes) {
+void Model::set_order(const Destination& to, const std::string& name, const int32_t* order, size_t num_inputs) {
+  Matrix& matrix = *to.matrix;
+  std::vector<int32_t> given;
+  if (order != nullptr) {
+    if (num_inputs != static_cast<size_t>(matrix.cols))
+      throw BadArgument("order: " + name + " has " + std::to_string(matrix.cols) + " inputs, not " +
+                        std::to_string(num_inputs));
+    const Product product = to.product;
+    if (product != kQkv && product != kOutput && product != kGateUp && product != kDown)
+      throw BadArgument("order: " + name + " can have none; matrices of attention and of dense parts can");
+    given.assign(order, order + num_inputs);
+    std::vector<bool> is_met(num_inputs);
+    for (const int32_t input : given) {
+      if (input < 0 || input >= matrix.cols || is_met[input])
+        throw BadArgument("order: that of " + name + " must have each input once");
+      is_met[input] = true;
+    }
+  }
+  const auto [found, is_new] = orders_.emplace(&matrix, given);
+  if (!is_new && found->second != given)
+    throw BadArgument("order: " + name + " has another one than a tensor of the same matrix");
+  if (!is_new || given.empty()) return;
+  matrix.order = found->second.data();
+  reserved_rows_ = 0;  // the buffers of a step get larger
+}
+
+void Model::load_blocks(const std::string& name, const uint8_t* blocks, size_t num_rows, size_t row_bytes,
+                        const int32_t* order, size_t num_inputs) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const size_t index = index_of(name);
   const Destination& to = tensors_[index].destination;
@@ -40,6 +67,7 @@ void Model::load_blocks(const std::string& name, const uint8_t* blocks, size_t n
   if (num_rows != static_cast<size_t>(to.count) || row_bytes != expected)
     throw BadArgument("blocks: " + name + " must have the shape [" + std::to_string(to.count) + ", " +
                       std::to_string(expected) + "]");
+  set_order(to, name, order, num_inputs);
   pack_in_chunks(to.count,
                  [&](int begin, int end) { pack_block_rows(*to.matrix, to.first, to.order, blocks, begin, end); });
   wanted_.erase(index);

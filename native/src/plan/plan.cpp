@@ -76,6 +76,24 @@ void check_gemma(const Options& options, const LayerPlan& layer, const std::stri
           at + ".laurel_rank", "be 0 without has_attention_output_norm, over latents, or with norm_kind layer");
 }
 
+// The residual that becomes its norm, and experts next to a dense part.
+void check_residual(const Options& options, const LayerPlan& layer, const std::string& at) {
+  const bool is_simple = !layer.is_parallel && layer.laurel_rank == 0 && options.plan.num_extra_streams == 0;
+  require(layer.attention_residual_multiplier == 0 ||
+              (layer.has_attention_norm && is_simple && layer.has_attention() != layer.has_recurrent()),
+          at + ".attention_residual_multiplier",
+          "be 0 without has_attention_norm, or with is_parallel, laurel_rank, num_extra_streams or several mixers");
+  require(layer.mlp_residual_multiplier == 0 ||
+              (layer.has_mlp_norm && is_simple && layer.has_feed_forward() && !layer.has_both()),
+          at + ".mlp_residual_multiplier",
+          "be 0 without has_mlp_norm or a feed-forward part, or with is_parallel, laurel_rank, num_extra_streams or "
+          "both kinds of parts");
+  require(!layer.has_both() || (layer.has_mlp_norm && layer.has_mlp_output_norm && options.type != Type::Packed),
+          at + ".experts", "be None for a dense part without has_mlp_norm and has_mlp_output_norm, or packed weights");
+  require(!layer.experts.has_router_norm || layer.has_both(), at + ".feed_forward.has_router_norm",
+          "be false for experts without a dense part");
+}
+
 void check_recurrent(const RecurrentPlan& plan, const std::string& name) {
   const bool has_heads = plan.kind != Recurrence::ShortConvolution;
   require(plan.is_mamba() == (plan.step_rank > 0), name + "step_rank", "be at least 1 for mamba, and 0 for others");
@@ -111,6 +129,7 @@ void check_layer(const Options& options, size_t index, const std::string& at) {
     check_attention(options, layer.attention, at + ".attention.");
   check_shared_keys(options, index, at + ".attention.");
   check_gemma(options, layer, at);
+  check_residual(options, layer, at);
   require(!layer.has_attended_norm || (layer.has_attention() && layer.latent.kv_rank == 0), at + ".has_attended_norm",
           "be false over latents");
   require(!layer.has_recurrent() || !(layer.has_attended_norm || layer.latent.kv_rank > 0), at + ".recurrent",
@@ -131,6 +150,8 @@ void check_layer(const Options& options, size_t index, const std::string& at) {
           "be false for a layer with output norms");
   require(!layer.is_parallel || !layer.has_attention_sum_norm, at + ".is_parallel",
           "be false for a layer with a norm after its attention");
+  require(options.cache_type != Stored::Int8 || layer.latent.kv_rank == 0, "cache_type",
+          "not be int8 for a layer with latents");
   if (options.type == Type::Int8 || options.type == Type::Int4)
     for (const int columns : {options.plan.hidden_size, layer.feed_forward.width, experts.width, experts.shared_width,
                               layer.attended_width(), layer.latent.query_rank, layer.recurrent.inner_width(),

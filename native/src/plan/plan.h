@@ -57,9 +57,11 @@ struct AttentionPlan {
 // it is read at the query: Dao, Gu, Transformers are SSMs (2024).
 // Mamba: convolves values. Their projection gives keys (B), queries (C) and, by a second product, each channel's step.
 // The numbers of a channel's state decay at rates of their own: Gu, Dao, Mamba (2023).
-enum class Recurrence : int { ShortConvolution, DeltaNet, Mamba2, Mamba };
+// Lightning: applies SiLU to queries, keys and values. A head's state decays by a constant, value times key is added, and
+// it is read at the query: Qin et al., Lightning Attention-2 (2024).
+enum class Recurrence : int { ShortConvolution, DeltaNet, Mamba2, Mamba, Lightning };
 
-// How the results of a recurrence are gated by silu(z) and RMS-normalized.
+// How the results of a recurrence are gated by silu(z), of Lightning by sigmoid(z), and RMS-normalized.
 enum class GateNorm : int { None, NormFirst, GateFirst };
 
 // A mixer whose state has the same size at each position. A head's state is a matrix [key_dim, value_dim].
@@ -73,6 +75,8 @@ struct RecurrentPlan {
   bool has_convolution_bias, has_input_bias, has_output_bias;
   GateNorm gate_norm;
   int norm_size;                // numbers that are normalized together
+  float norm_epsilon;           // of this norm; 0: that of the decoder's norms
+  float slope;                  // of Lightning, whose head h decays by exp(-slope * 2 ** (-8 * (h + 1) / num_heads))
   float least_step, most_step;  // limits of Mamba2's steps
   int step_rank;                // of Mamba, the inputs of the product that gives steps; 0 for others
   bool has_parameter_norms;     // of these inputs, of Mamba's keys and of its queries
@@ -83,17 +87,21 @@ struct RecurrentPlan {
   int inner_width() const { return num_heads * value_dim; }
   int keys_width() const { return num_key_heads * key_dim; }
   bool is_mamba() const { return kind == Recurrence::Mamba; }
+  bool is_lightning() const { return kind == Recurrence::Lightning; }
+  // The columns begin with queries, keys, values and gates, in this order.
+  bool begins_with_queries() const { return kind == Recurrence::DeltaNet || is_lightning(); }
   // The convolved columns of the projected ones, which are adjacent.
   int convolved_width() const {
     const bool has_values_only = kind == Recurrence::ShortConvolution || is_mamba();
     return has_values_only ? inner_width() : inner_width() + 2 * keys_width();
   }
   // The columns of the projection: b, c, x; or queries, keys, values, z, beta, decay; or z, values, keys, queries, step;
-  // or values, z.
+  // or values, z; or queries, keys, values, z.
   int input_width() const {
     if (kind == Recurrence::ShortConvolution) return 3 * inner_width();
     if (is_mamba()) return 2 * inner_width();
-    return 2 * inner_width() + 2 * keys_width() + (kind == Recurrence::DeltaNet ? 2 : 1) * num_heads;
+    const int num_steps = is_lightning() ? 0 : kind == Recurrence::DeltaNet ? 2 : 1;
+    return 2 * inner_width() + 2 * keys_width() + num_steps * num_heads;
   }
   // The results of Mamba's second projection: the inputs of the product that gives steps, keys and queries.
   int parameters_width() const { return step_rank + 2 * key_dim; }
@@ -109,16 +117,16 @@ struct RecurrentPlan {
   }
   int value_column() const {
     if (is_mamba()) return 0;
-    return kind == Recurrence::DeltaNet ? 2 * keys_width() : inner_width();
+    return begins_with_queries() ? 2 * keys_width() : inner_width();
   }
   int key_column() const {
     if (is_mamba()) return parameters_column() + step_rank;
-    return kind == Recurrence::DeltaNet ? keys_width() : 2 * inner_width();
+    return begins_with_queries() ? keys_width() : 2 * inner_width();
   }
-  int query_column() const { return kind == Recurrence::DeltaNet ? 0 : key_column() + keys_width(); }
+  int query_column() const { return begins_with_queries() ? 0 : key_column() + keys_width(); }
   int gate_column() const {
     if (is_mamba()) return inner_width();
-    return kind == Recurrence::DeltaNet ? 2 * keys_width() + inner_width() : 0;
+    return begins_with_queries() ? 2 * keys_width() + inner_width() : 0;
   }
   int step_column() const {
     return is_mamba() ? parameters_column() + padded_to_16(parameters_width()) : 2 * inner_width() + 2 * keys_width();
@@ -175,6 +183,8 @@ struct ExpertsPlan {
   bool is_gated;                     // activation(gate) * up; otherwise activation(up)
   bool has_bias;                     // of the experts' matrices
   Scores scores;
+  bool has_router_norm;   // the router reads the residual, normalized with weights of its own
+  float logit_multiplier;  // on the router's logits
   bool has_router_bias;
   bool has_correction;    // added to the scores for the choice only
   int num_groups;         // of consecutive experts
@@ -183,6 +193,7 @@ struct ExpertsPlan {
   bool is_renormalized;   // the weights of a row are divided by their sum, plus sum_addend and at least least_sum
   float sum_addend, least_sum;
   float scale;       // on the weights of the chosen experts
+  bool has_expert_scales;  // the weight of each expert is multiplied by a stored number
   int shared_width;  // inner size of the expert that computes every row; 0: none
   bool has_shared_gate;  // its weight is the sigmoid of a product; otherwise 1
 
@@ -196,7 +207,8 @@ struct LayerPlan {
   AttentionPlan attention;  // with num_heads 0: none
   LatentPlan latent;        // with kv_rank 0: none
   RecurrentPlan recurrent;  // with num_heads 0: none
-  // The feed-forward part is dense or of experts; or there is none.
+  // The feed-forward part is dense or of experts; or there is none. With both, they read the same residual through norms
+  // of their own, and their results are normalized, then added.
   DensePlan feed_forward;
   ExpertsPlan experts;
   // Norms of the inputs of the attention's output product, and of the feed-forward part's second product.
@@ -205,6 +217,8 @@ struct LayerPlan {
   bool has_attention_norm, has_attention_output_norm, has_mlp_norm, has_mlp_output_norm;
   // Norms of the residual after a part's results were added.
   bool has_attention_sum_norm, has_mlp_sum_norm;
+  // The residual becomes its norm before a part, times this number; 0: it stays as it is.
+  float attention_residual_multiplier, mlp_residual_multiplier;
   // Both parts read the same residual. Without a norm of its own, the feed-forward part uses attention's.
   bool is_parallel;
   // Gemma 3n: the attention's inputs and the normalized results of two products with this inner size are added to the
@@ -216,6 +230,7 @@ struct LayerPlan {
   bool has_recurrent() const { return recurrent.num_heads > 0; }
   bool stores() const { return (has_attention() && attention.keys_back == 0) || has_recurrent(); }
   bool has_feed_forward() const { return feed_forward.width > 0 || experts.num_experts > 0; }
+  bool has_both() const { return feed_forward.width > 0 && experts.num_experts > 0; }
   // Attention as queries meet cached keys. Over latents, all heads share one key: the latent and the rotated key.
   AttentionPlan scores() const {
     if (latent.kv_rank == 0) return attention;

@@ -17,7 +17,7 @@ constexpr double kMostNumber = std::numeric_limits<float>::max();
 inline constexpr const char* kNormKinds[] = {"rms", "layer"};
 inline constexpr const char* kHeadNorms[] = {"none", "head", "heads", "whole"};
 inline constexpr const char* kScores[] = {"softmax", "sigmoid", "chosen_softmax"};
-inline constexpr const char* kRecurrences[] = {"short_convolution", "delta_net", "mamba2", "mamba"};
+inline constexpr const char* kRecurrences[] = {"short_convolution", "delta_net", "mamba2", "mamba", "lightning"};
 inline constexpr const char* kGateNorms[] = {"none", "norm_first", "gate_first"};
 inline constexpr const char* kActivations[] = {"silu", "gelu", "gelu_tanh", "relu", "squared_relu", "xielu"};
 
@@ -62,6 +62,8 @@ void each_field(RecurrentPlan& plan, Visitor& visitor) {
   visitor.flag("has_output_bias", plan.has_output_bias);
   visitor.choice("gate_norm", plan.gate_norm, kGateNorms);
   visitor.number("norm_size", plan.norm_size, 1, kMostWidth);
+  visitor.number("norm_epsilon", plan.norm_epsilon, 0, kMostNumber);
+  visitor.number("slope", plan.slope, 0, kMostNumber);
   visitor.number("least_step", plan.least_step, 0, kMostNumber);
   visitor.number("most_step", plan.most_step, 0, kMostNumber);
   visitor.number("step_rank", plan.step_rank, 0, kMostWidth);
@@ -113,6 +115,8 @@ void each_field(ExpertsPlan& plan, Visitor& visitor) {
   visitor.flag("is_gated", plan.is_gated);
   visitor.flag("has_bias", plan.has_bias);
   visitor.choice("scores", plan.scores, kScores);
+  visitor.flag("has_router_norm", plan.has_router_norm);
+  visitor.number("logit_multiplier", plan.logit_multiplier, -kMostNumber, kMostNumber);
   visitor.flag("has_router_bias", plan.has_router_bias);
   visitor.flag("has_correction", plan.has_correction);
   visitor.number("num_groups", plan.num_groups, 1, kMostExpertGroups);
@@ -122,6 +126,7 @@ void each_field(ExpertsPlan& plan, Visitor& visitor) {
   visitor.number("sum_addend", plan.sum_addend, 0, kMostNumber);
   visitor.number("least_sum", plan.least_sum, 0, kMostNumber);
   visitor.number("scale", plan.scale, -kMostNumber, kMostNumber);
+  visitor.flag("has_expert_scales", plan.has_expert_scales);
   visitor.number("shared_width", plan.shared_width, 0, kMostWidth);
   visitor.flag("has_shared_gate", plan.has_shared_gate);
 }
@@ -131,6 +136,7 @@ void each_field(LayerPlan& plan, Visitor& visitor) {
   visitor.either("attention", "kv_rank", plan.latent, plan.attention);
   visitor.optional("recurrent", plan.recurrent);
   visitor.either("feed_forward", "num_experts", plan.experts, plan.feed_forward);
+  visitor.optional("experts", plan.experts);
   visitor.flag("has_attended_norm", plan.has_attended_norm);
   visitor.flag("has_inner_norm", plan.has_inner_norm);
   visitor.flag("has_attention_norm", plan.has_attention_norm);
@@ -139,6 +145,8 @@ void each_field(LayerPlan& plan, Visitor& visitor) {
   visitor.flag("has_mlp_output_norm", plan.has_mlp_output_norm);
   visitor.flag("has_attention_sum_norm", plan.has_attention_sum_norm);
   visitor.flag("has_mlp_sum_norm", plan.has_mlp_sum_norm);
+  visitor.number("attention_residual_multiplier", plan.attention_residual_multiplier, 0, kMostNumber);
+  visitor.number("mlp_residual_multiplier", plan.mlp_residual_multiplier, 0, kMostNumber);
   visitor.flag("is_parallel", plan.is_parallel);
   visitor.number("laurel_rank", plan.laurel_rank, 0, kMostWidth);
   visitor.flag("has_scale", plan.has_scale);

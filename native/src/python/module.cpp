@@ -7,13 +7,12 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <cmath>
 #include <optional>
-#include <sstream>
 
 #include "python/arrays.h"
+#include "python/bind_sampling.h"
+#include "python/numbers.h"
 #include "python/plan_reader.h"
-#include "sampling.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -38,11 +37,14 @@ void load(Model& model, const std::string& name, const Array& tensor) {
   model.load(name, stored);
 }
 
-void load_blocks(Model& model, const std::string& name, const Array& blocks) {
+void load_blocks(Model& model, const std::string& name, const Array& blocks, const std::optional<Array>& order) {
   if (blocks.dtype() != nb::dtype<uint8_t>()) throw BadArgument("blocks must be uint8");
   if (blocks.ndim() != 2 || !is_contiguous(blocks)) throw BadArgument("blocks must be contiguous and a matrix");
+  const int32_t* inputs = order.has_value() ? ints(*order, "order", 1) : nullptr;
+  const size_t num_inputs = order.has_value() ? order->shape(0) : 0;
   const nb::gil_scoped_release released;
-  model.load_blocks(name, static_cast<const uint8_t*>(blocks.data()), blocks.shape(0), blocks.shape(1));
+  model.load_blocks(name, static_cast<const uint8_t*>(blocks.data()), blocks.shape(0), blocks.shape(1), inputs,
+                    num_inputs);
 }
 
 nb::dict tensors(Model& model) {
@@ -93,6 +95,19 @@ nb::object results(const std::optional<WritableArray>& given, const char* name, 
   return nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<2>>(data, {rows, columns}, owner));
 }
 
+// Rows of a model's memory, as bytes that can be written.
+using Rows = nb::ndarray<nb::numpy, uint8_t, nb::ndim<2>>;
+
+Rows cache_rows(nb::handle_t<Model> owner) {
+  const Cache& cache = nb::cast<Model&>(owner).cache();
+  return Rows(cache.data, {static_cast<size_t>(cache.num_blocks), cache.block_bytes}, owner);
+}
+
+Rows state_rows(nb::handle_t<Model> owner) {
+  const States& states = nb::cast<Model&>(owner).states();
+  return Rows(states.data, {static_cast<size_t>(states.num_slots), states.numbers * sizeof(float)}, owner);
+}
+
 nb::object step(Model& model, const Array& token_ids, const Array& positions, const Array& row_offsets,
                 const Array& context_lengths, const Array& block_tables, const Array& output_rows,
                 std::optional<WritableArray> logits, int num_threads, const std::optional<Array>& adapters,
@@ -120,7 +135,7 @@ nb::object step(Model& model, const Array& token_ids, const Array& positions, co
       throw BadArgument("states must have four numbers for each of the " + std::to_string(context_lengths.shape(0)) +
                         " sequences");
   }
-  if (num_threads < 0 || num_threads > 1024) throw BadArgument("num_threads must be 0 to 1024");
+  checked_threads(num_threads, 0);
 
   const nb::object result = results(logits, "logits", batch.num_rows, model.options().plan.vocab_size, batch.logits);
   const nb::gil_scoped_release released;
@@ -138,90 +153,12 @@ nb::object encode(Model& model, const Array& token_ids, const Array& row_offsets
   batch.output_rows = ints(output_rows, "output_rows", 1);
   batch.num_rows = static_cast<int>(output_rows.shape(0));
   if (types.has_value()) batch.types = ints_of_length(*types, "types", token_ids.shape(0));
-  if (num_threads < 0 || num_threads > 1024) throw BadArgument("num_threads must be 0 to 1024");
+  checked_threads(num_threads, 0);
   const nb::object result =
       results(std::nullopt, "states", batch.num_rows, model.options().plan.hidden_size, batch.logits);
   const nb::gil_scoped_release released;
   model.encode(batch, num_threads);
   return result;
-}
-
-int checked(int value, const char* name, int most) {
-  if (value < 1 || value > most) throw BadArgument(std::string(name) + " must be 1 to " + std::to_string(most));
-  return value;
-}
-
-std::string shown(double value) {
-  std::ostringstream text;
-  text << value;
-  return text.str();
-}
-
-// Set a field from a Python number, if it is in the field's range.
-template <class Value>
-void set_field(Value& field, const char* name, const nb::handle& given, double least, double most) {
-  using Number = std::conditional_t<std::is_integral_v<Value>, Value, double>;
-  Number value;
-  if (!nb::try_cast(given, value)) throw BadArgument(std::string(name) + " must be a number of the field's type");
-  const double number = static_cast<double>(value);
-  if (!(number >= least && number <= most))
-    throw BadArgument(std::string(name) + " must be " +
-                      (std::isinf(most) ? "at least " + shown(least) : shown(least) + " to " + shown(most)));
-  field = static_cast<Value>(value);
-}
-
-void construct_draw(DrawParams* self, const nb::kwargs& given) {
-  DrawParams params;
-  size_t num_known = 0;
-  for_each_field([&](const char* name, auto member, double least, double most) {
-    if (!given.contains(name)) return;
-    ++num_known;
-    set_field(params.*member, name, given[name], least, most);
-  });
-  if (num_known != given.size()) {
-    std::string names;
-    for_each_field(
-        [&](const char* name, auto, double, double) { names += (names.empty() ? "" : ", ") + std::string(name); });
-    throw nb::type_error(("the fields of DrawParams are " + names).c_str());
-  }
-  new (self) DrawParams(params);
-}
-
-std::vector<int> sample(const Array& logits, const std::vector<int64_t>& rows, const std::vector<DrawParams>& params,
-                        const std::vector<double>& uniforms, int num_threads, const std::string& instruction_set) {
-  if (logits.dtype() != nb::dtype<float>()) throw BadArgument("logits must be float32");
-  if (logits.ndim() != 2 || logits.shape(1) < 1 || logits.shape(1) > INT32_MAX || !is_contiguous(logits))
-    throw BadArgument("logits must be contiguous and have the shape [rows, vocabulary]");
-  const size_t count = rows.size();
-  if (params.size() != count) throw BadArgument("params must have one element per row");
-  if (uniforms.size() != count) throw BadArgument("uniforms must have one element per row");
-  for (size_t i = 0; i < count; ++i) {
-    const std::string at = "[" + std::to_string(i) + "]";
-    if (rows[i] < 0 || rows[i] >= static_cast<int64_t>(logits.shape(0)))
-      throw BadArgument("rows" + at + " must be at least 0 and below " + std::to_string(logits.shape(0)));
-    if (!(uniforms[i] >= 0 && uniforms[i] < 1)) throw BadArgument("uniforms" + at + " must be at least 0 and below 1");
-  }
-  const InstructionSet* set = find_set(instruction_set);
-  if (set == nullptr) throw BadArgument("instruction_set " + instruction_set + " is not supported here");
-  num_threads = std::min(checked(num_threads, "num_threads", 1024), static_cast<int>(std::max<size_t>(count, 1)));
-  const int vocab_size = static_cast<int>(logits.shape(1));
-  const auto* data = static_cast<const float*>(logits.data());
-  std::vector<int> tokens(count);
-  const nb::gil_scoped_release released;
-  std::atomic<size_t> next{0};
-  Pool::shared().run(num_threads, [&](int) {
-    static thread_local SamplingScratch scratch;
-    for (size_t i; (i = next.fetch_add(1)) < count;)
-      tokens[i] = sample_row(*set, data + rows[i] * vocab_size, vocab_size, params[i], uniforms[i], scratch);
-  });
-  return tokens;
-}
-
-std::vector<double> uniforms(const std::vector<uint64_t>& seeds, const std::vector<uint64_t>& indices) {
-  if (seeds.size() != indices.size()) throw BadArgument("indices must have one element per seed");
-  std::vector<double> numbers;
-  for (size_t i = 0; i < seeds.size(); ++i) numbers.push_back(uniform_of(seeds[i], indices[i]));
-  return numbers;
 }
 
 Type weight_type(const std::string& name) {
@@ -239,7 +176,8 @@ Stored cache_type(const std::string& name, Type weights) {
   if (name == "float32") return Stored::Float32;
   if (name == "bfloat16") return Stored::BFloat16;
   if (name == "float16") return Stored::Float16;
-  throw BadArgument("cache_type must be auto, float32, bfloat16 or float16");
+  if (name == "int8") return Stored::Int8;
+  throw BadArgument("cache_type must be auto, float32, bfloat16, float16 or int8");
 }
 
 void construct(Model* self, const nb::dict& plan, const std::string& type, const std::string& cached, int num_threads,
@@ -247,7 +185,7 @@ void construct(Model* self, const nb::dict& plan, const std::string& type, const
   Options options;
   options.type = weight_type(type);
   options.cache_type = cache_type(cached, options.type);
-  options.num_threads = checked(num_threads, "num_threads", 1024);
+  options.num_threads = checked_threads(num_threads, 1);
   options.set = find_set(instruction_set);
   if (options.set == nullptr) throw BadArgument("instruction_set " + instruction_set + " is not supported here");
   if (options.type == Type::Packed && !kinds) throw BadArgument("kinds is missing");
@@ -265,13 +203,16 @@ NB_MODULE(_native, module) {
   nb::class_<Model>(module, "Model")
       .def("__init__", &construct, "plan"_a, nb::kw_only(), "weight_type"_a = "float32", "cache_type"_a = "auto",
            "num_threads"_a = 1, "instruction_set"_a = "auto", "kinds"_a.none() = nb::none())
-      .def("load_blocks", &load_blocks, "name"_a, "blocks"_a)
+      .def("load_blocks", &load_blocks, "name"_a, "blocks"_a, "order"_a = nb::none())
       .def("load", &load, "name"_a, "tensor"_a)
       .def("missing", &Model::missing)
       .def("tensors", &tensors)
       .def("allocate", &Model::allocate, "num_blocks"_a, "block_size"_a, "groups"_a = std::vector<int>(),
+           "file"_a = -1, "offset"_a = 0, nb::call_guard<nb::gil_scoped_release>())
+      .def("allocate_states", &Model::allocate_states, "num_states"_a, "file"_a = -1, "offset"_a = 0,
            nb::call_guard<nb::gil_scoped_release>())
-      .def("allocate_states", &Model::allocate_states, "num_states"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("cache_rows", &cache_rows)
+      .def("state_rows", &state_rows)
       .def("step", &step, "token_ids"_a, "positions"_a, "row_offsets"_a, "context_lengths"_a, "block_tables"_a,
            "output_rows"_a, "logits"_a = nb::none(), "num_threads"_a = 0, "adapters"_a = nb::none(),
            "states"_a = nb::none())
@@ -286,12 +227,7 @@ NB_MODULE(_native, module) {
       .def_prop_ro("weight_bytes", &Model::weight_bytes)
       .def_prop_ro("adapter_bytes", &Model::adapter_bytes, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("instruction_set", [](const Model& model) { return std::string(model.options().set->name); });
-  nb::class_<DrawParams> draw_params(module, "DrawParams");
-  draw_params.def("__init__", &construct_draw);
-  for_each_field([&](const char* name, auto member, double, double) { draw_params.def_ro(name, member); });
-  module.def("sample", &sample, "logits"_a, "rows"_a, "params"_a, "uniforms"_a, "num_threads"_a = 1,
-             "instruction_set"_a = "auto");
-  module.def("uniforms", &uniforms, "seeds"_a, "indices"_a);
+  bind_sampling(module);
   module.def("instruction_sets", [] {
     std::vector<std::string> names;
     for (const InstructionSet& set : instruction_sets())

@@ -3,20 +3,13 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <sstream>
+#include "python/numbers.h"
 
 namespace nb = nanobind;
 
 namespace sluice {
 
 namespace {
-
-std::string shown(double value) {
-  std::ostringstream text;
-  text.precision(10);
-  text << value;
-  return text.str();
-}
 
 // Reads the fields of one dictionary, whose path `at` is empty or ends with a dot.
 class FieldReader {

@@ -55,14 +55,16 @@ void add_attention(Names& names, Layer& layer, int hidden) {
 
 void add_recurrent(Names& names, const RecurrentPlan& plan, Recurrent& recurrent, int hidden) {
   const int channels = plan.convolved_width();
-  if (plan.kind == Recurrence::DeltaNet) {
+  if (plan.begins_with_queries()) {
     names.rows("recurrent.qkv_proj", recurrent.input, kRecurrentInput, 0, channels);
     names.rows("recurrent.gate_proj", recurrent.input, kRecurrentInput, plan.gate_column(), plan.inner_width());
+  } else {
+    names.rows("recurrent.in_proj", recurrent.input, kRecurrentInput, 0, plan.input_width());
+  }
+  if (plan.kind == Recurrence::DeltaNet) {
     names.rows("recurrent.beta_proj", recurrent.input, kRecurrentInput, plan.step_column(), plan.num_heads);
     names.rows("recurrent.decay_proj", recurrent.input, kRecurrentInput, plan.step_column() + plan.num_heads,
                plan.num_heads);
-  } else {
-    names.rows("recurrent.in_proj", recurrent.input, kRecurrentInput, 0, plan.input_width());
   }
   names.rows("recurrent.out_proj", recurrent.output, kRecurrentOutput, 0, hidden);
   names.vector("recurrent.convolution.weight", recurrent.convolution, plan.taps * channels);
@@ -89,10 +91,13 @@ void add_layer(Names& names, Layer& layer, int hidden) {
   names.norm("post_mlp_layernorm", layer.mlp_output_norm, hidden);
   names.norm("attention_sum_norm", layer.attention_sum_norm, hidden);
   names.norm("mlp_sum_norm", layer.mlp_sum_norm, hidden);
+  names.norm("experts_norm", layer.experts_norm, hidden);
+  names.norm("experts_output_norm", layer.experts_output_norm, hidden);
+  names.norm("dense_output_norm", layer.dense_output_norm, hidden);
   if (layer.plan.has_attention()) add_attention(names, layer, hidden);
   if (layer.plan.has_recurrent()) add_recurrent(names, layer.plan.recurrent, layer.recurrent, hidden);
-  if (!layer.plan.has_feed_forward()) return;
-  if (layer.experts != nullptr) return add_expert_tensors(*layer.experts, hidden, names.prefix, names.tensors);
+  if (layer.experts != nullptr) add_expert_tensors(*layer.experts, hidden, names.prefix, names.tensors);
+  if (width == 0) return;
   if (layer.plan.feed_forward.is_gated) {
     names.rows("mlp.gate_proj", layer.gate_up, kGateUp, 0, width, RowOrder::Gate);
     names.rows("mlp.up_proj", layer.gate_up, kGateUp, 0, width, RowOrder::Up);

@@ -69,6 +69,10 @@ void store_scales(const PackedKind& kind, const PackedRow& row, int lane, int co
       if (kind.form == ScaleForm::SuperPair) return;
       for (int i = 0; i < count; ++i) to[4 * kRows + (count + i) * kRows + lane] = row.offsets[i];
       return;
+    case ScaleForm::SuperFloat8:
+      put(to, lane, row.scales[0]);
+      for (int i = 0; i < count; ++i) to[4 * kRows + i * kRows + lane] = row.small[i];
+      return;
     case ScaleForm::Zeros:
       for (int i = 0; i < count; ++i) {
         if (kind.stored == Stored::Float32)

@@ -28,9 +28,10 @@ enum class Codes : uint8_t {
 //   SuperMin  two float16, then a byte for each `per` columns that multiplies the first, and then for each one that
 //             multiplies the second, which is subtracted
 //   SuperPair like SuperMin with both bytes in one: the first is the lower half
+//   SuperFloat8  float32, then a byte for each `per` columns: an e4m3 number, which multiplies it
 //   Zeros     a scale in the type `stored` for each `per` columns, and then for each a byte: the code that means 0
 //   Float     float32 for each `per` columns, of numbers
-enum class ScaleForm : uint8_t { None, Half, HalfMin, Exponent, Super, SuperMin, SuperPair, Zeros, Float };
+enum class ScaleForm : uint8_t { None, Half, HalfMin, Exponent, Super, SuperMin, SuperPair, SuperFloat8, Zeros, Float };
 
 struct PackedKind {
   Codes codes;
@@ -91,6 +92,7 @@ inline constexpr size_t scale_bytes(const PackedKind& kind, int columns) {
     case ScaleForm::SuperMin:
       return round_up(4 * kRows + 2 * count, 64);
     case ScaleForm::SuperPair:
+    case ScaleForm::SuperFloat8:
       return round_up(4 * kRows + count, 64);
     case ScaleForm::Float:
       return round_up(4 * count, 64);

@@ -50,6 +50,20 @@ void read_mxfp4(const uint8_t* at, int index, PackedRow& row) {
   read_nibbles(at + 1, row.codes + index * 32);
 }
 
+// Four bytes of a matrix' scale, one of the block's, three unused bytes, and then two codes in each byte. The scale is
+// halved, since the numbers of the codes are doubled.
+void read_nvfp4(const uint8_t* at, int index, PackedRow& row) {
+  float scale;
+  std::memcpy(&scale, at, 4);
+  scale *= 0.5f;
+  std::memcpy(&row.scales[0], &scale, 4);
+  row.small[index] = at[4];
+  for (int i = 0; i < 8; ++i) {
+    row.codes[index * 16 + 2 * i] = at[8 + i] & 15;
+    row.codes[index * 16 + 2 * i + 1] = at[8 + i] >> 4;
+  }
+}
+
 // The eight scales and eight subtracted numbers of six bits in 12 bytes.
 void read_six_bits(const uint8_t* at, PackedRow& row) {
   for (int i = 0; i < 4; ++i) {
@@ -158,6 +172,7 @@ constexpr PackedFile kFiles[] = {
     {"iq4_nl", {Codes::Table4, ScaleForm::Half, 32, 32, kTable4Offset, 32, 18}, read_q4_0},
     {"iq4_xs", {Codes::Table4, ScaleForm::Super, 32, 32, kTable4Offset, 256, 136}, read_iq4_xs},
     {"mxfp4", {Codes::Float4, ScaleForm::Exponent, 32, 32, kFloat4Offset, 32, 17}, read_mxfp4},
+    {"nvfp4", {Codes::Float4, ScaleForm::SuperFloat8, 16, 16, kFloat4Offset, 16, 16}, read_nvfp4},
     {"float32", number_kind(Codes::Float32), nullptr},
     {"float16", number_kind(Codes::Float16), nullptr},
     {"bfloat16", number_kind(Codes::BFloat16), nullptr},

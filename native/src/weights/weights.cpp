@@ -23,6 +23,7 @@ void each_recurrent_part(const RecurrentPlan& plan, Recurrent& recurrent, OnVect
   if (plan.gate_norm != GateNorm::None)
     vector(recurrent.norm, plan.norm_size == plan.value_dim ? plan.value_dim : plan.inner_width());
   if (plan.kind == Recurrence::ShortConvolution) return;
+  if (plan.is_lightning()) return;
   if (plan.is_mamba()) {
     matrix(recurrent.parameters, false);
     matrix(recurrent.steps, true);
@@ -62,6 +63,8 @@ void each_part(const Options& options, Weights& weights, std::vector<Layer>& lay
     norm(layer.mlp_output_norm, layer.plan.has_mlp_output_norm, plan.has_norm_bias, plan.hidden_size);
     norm(layer.attention_sum_norm, layer.plan.has_attention_sum_norm, plan.has_norm_bias, plan.hidden_size);
     norm(layer.mlp_sum_norm, layer.plan.has_mlp_sum_norm, plan.has_norm_bias, plan.hidden_size);
+    for (Norm* each : {&layer.experts_norm, &layer.experts_output_norm, &layer.dense_output_norm})
+      norm(*each, layer.plan.has_both(), plan.has_norm_bias, plan.hidden_size);
     const bool is_single = attention.head_norm == HeadNorm::Head, has_bias = attention.has_head_norm_bias;
     const bool has_norm = attention.head_norm != HeadNorm::None;
     norm(layer.query_norm, has_norm, has_bias, is_single ? attention.head_dim : attention.query_width());
@@ -75,11 +78,8 @@ void each_part(const Options& options, Weights& weights, std::vector<Layer>& lay
     matrix(layer.output, attention.has_output_bias);
     if (layer.plan.has_recurrent()) each_recurrent_part(layer.plan.recurrent, layer.recurrent, vector, matrix);
     each_gemma_part(plan, layer, vector, matrix);
-    if (layer.experts != nullptr) {
-      each_expert_part(*layer.experts, vector, matrix);
-      continue;
-    }
-    if (!layer.plan.has_feed_forward()) continue;
+    if (layer.experts != nullptr) each_expert_part(*layer.experts, vector, matrix);
+    if (dense.width == 0) continue;
     matrix(layer.gate_up, dense.has_bias);
     matrix(layer.down, dense.has_bias);
   }

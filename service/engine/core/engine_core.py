@@ -219,6 +219,7 @@ class EngineCore:
             num_blocks=memory.pool.num_blocks,
             num_free_blocks=memory.pool.num_free_blocks,
             num_cached_blocks=memory.pool.num_cached_blocks,
+            num_adopted_blocks=memory.num_adopted_blocks,
             num_states=memory.num_states,
             num_cached_states=memory.num_cached_states,
             state_bytes=memory.state_bytes,

@@ -17,6 +17,7 @@ from service.engine.core.engine_core import EngineCore, Runner
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.sequence import SequenceGroup
+from service.engine.core.snapshot.cache_snapshot import CacheSnapshot
 from service.engine.interface.cache_group import ONE_GROUP, CacheGroup
 from service.engine.interface.config import EngineConfig, max_sequence_len
 from service.engine.interface.messages import (
@@ -32,6 +33,7 @@ from service.engine.interface.messages import (
     LoadAdapter,
     Output,
     Report,
+    StopCore,
 )
 from service.engine.tokens.tokenizer import Tokenizer
 from service.generation.errors import AdapterRejected, EngineError, SequenceError
@@ -58,6 +60,7 @@ class GeneratorCore:
         state_bytes: int = 0,
         shares_blocks: bool = True,
         cache_groups: abc.Sequence[CacheGroup] = ONE_GROUP,
+        snapshot: CacheSnapshot | None = None,
         clock: abc.Callable[[], float] = time.monotonic,
     ) -> None:
         """Raise ValueError if `num_blocks` or `max_model_len` of `config` is None.
@@ -67,7 +70,8 @@ class GeneratorCore:
         tokens do not depend on the rest of the batch. `num_states` is the number of slots for recurrent states, of
         `state_bytes` each; a model that has them needs at least `max_batch_sequences`. `shares_blocks` requires a
         runner whose whole state of a prefix is in its blocks and in a state that a step can keep. `adapters` is None
-        for a runner without adapters. `cache_groups` are those of the runner's batches.
+        for a runner without adapters. `cache_groups` are those of the runner's batches. `snapshot` keeps
+        cached prefixes while no core runs; None: they are lost.
         """
         self._max_model_len = max_sequence_len(config, cache_groups)
         assert config.num_blocks is not None  # noqa: S101  max_sequence_len has checked it
@@ -80,7 +84,12 @@ class GeneratorCore:
                 caches=config.prefix_caching,
                 splits=shares_blocks,
             )
-        self._core = EngineCore(Scheduler(config, pool, speculation, states), runner, clock)
+        scheduler = Scheduler(config, pool, speculation, states)
+        self._memory = scheduler.memory
+        self._snapshot = snapshot
+        if snapshot is not None:
+            snapshot.load(self._memory)
+        self._core = EngineCore(scheduler, runner, clock)
         self._tokenizer = tokenizer
         self._prefix_caching = config.prefix_caching
         self._output_interval_s = config.output_interval_s or 0.0
@@ -117,6 +126,9 @@ class GeneratorCore:
                 self._check(serial)
             case LoadAdapter() | DropAdapter():
                 self._change_adapters(command)
+            case StopCore():
+                if self._snapshot is not None:
+                    self._snapshot.save(self._memory)
 
     def step(self, before: BeforeStep | None = None) -> bool:
         """Run one step. Return True if its output should be flushed immediately."""

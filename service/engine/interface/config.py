@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from process.settings.setting import check_ranges, setting
@@ -16,7 +17,7 @@ from service.engine.tokens.watermark import Watermark
 
 BLOCK_SIZE = 16  # tokens of a cache block, unless a setting or the device gives another size
 
-_NEEDS = {"draft_model": "speculation", "draft_quantization": "draft_model"}
+_NEEDS = {"draft_model": "speculation", "draft_quantization": "draft_model", "cache_folder": "prefix_caching"}
 
 
 def _field(default: Any, description: str, unit: str | None = None, **bounds: float) -> Any:
@@ -35,11 +36,11 @@ class EngineConfig:
     quantization: Literal["int8", "int4"] | None = _field(
         None, "type that weights are rounded to while they are loaded, if the backend supports it; null: not rounded"
     )
-    kv_cache_dtype: Literal["auto", "bfloat16", "float16"] = _field(
+    kv_cache_dtype: Literal["auto", "bfloat16", "float16", "int8"] = _field(
         "auto",
         "type of cached keys and values, on CPUs, if the backend supports it; auto: the type that the model computes "
-        "in. A type of half the size holds twice the tokens. It applies to the draft model too, and is ignored for "
-        "encoders",
+        "in. A type of half the size holds twice the tokens. int8 has a scale for each 32 numbers of a key and one for "
+        "a head's value, and excludes latents. The setting applies to the draft model too, and is ignored for encoders",
     )
     max_batch_tokens: int = _field(2048, "tokens computed in one step, over all sequences", "tokens", ge=1)
     max_batch_sequences: int = _field(
@@ -104,6 +105,14 @@ class EngineConfig:
         True,
         "share cached prompts between requests with a common prefix; choices of one request always share its prompt",
     )
+    cache_folder: Path | None = field(
+        default=None,
+        metadata=setting(
+            "folder in which cached prompts are kept while the engine is stopped; null: after a restart they are "
+            "computed again; see docs/prompt_cache.md"
+        ),
+    )
+    cache_folder_bytes: int = _field(4 << 30, "largest size of cache_folder, for all models that use it", "bytes", ge=1)
     speculation: bool = _field(True, "compute drafted tokens ahead of time; answers do not change")
     end_in_time: bool = _field(
         True, "end constrained answers within max_tokens, so that they always match the requested format"

@@ -31,7 +31,10 @@ class Core(Protocol):
         """Set the receiver of reports, once, before all other methods. The core may call `emit` on any thread."""
 
     def receive(self, command: Command) -> None:
-        """Handle one command other than `StopCore`. A failure is reported under the command's serial, never raised."""
+        """Handle one command. A failure is reported under the command's serial, never raised.
+
+        After `StopCore` only `close` is called.
+        """
 
     def step(self, before: BeforeStep | None = None) -> bool:
         """Run one step. Return True if its output should be flushed immediately. An exception ends the engine.
@@ -78,6 +81,7 @@ def _receive(core: Core, command_queue: CommandQueue, pacer: ReportPacer, heartb
             return True
         if isinstance(command, StopCore):
             pacer.flush()
+            core.receive(command)
             return False
         core.receive(command)
         has_received = True

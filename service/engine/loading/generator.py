@@ -15,6 +15,7 @@ from service.engine.core.drafts.drafter import Drafter
 from service.engine.core.drafts.prompt_drafter import PromptDrafter
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.generator_core import GeneratorCore
+from service.engine.core.snapshot.cache_snapshot import CacheSnapshot
 from service.engine.device.device_memory import (
     DeviceMemory,
     explain_out_of_memory,
@@ -30,6 +31,7 @@ from service.engine.loading.cache_size import adapter_bytes, available_cache_byt
 from service.engine.loading.drafter import DraftModel, load_draft_model
 from service.engine.loading.model_plan import ModelPlan, plan_model
 from service.engine.loading.model_source import architecture_of, choose_num_threads, fingerprint, open_device_memory
+from service.engine.loading.snapshots import open_snapshot, start_digest
 from service.engine.models.checkpoint.adapter_files import read_adapter
 from service.engine.models.checkpoint.packed.packed_checkpoint import PackedCheckpoint
 from service.engine.models.checkpoint.progress import load_progress
@@ -70,6 +72,7 @@ class LoadedModel:
     num_states: int  # slots for recurrent states; 0 for a model without them
     adapters: AdapterTable | None  # None if adapters are disabled
     cache_groups: abc.Sequence[CacheGroup]
+    snapshot: CacheSnapshot | None  # of its cache, if the settings ask for one
 
 
 def load_generator(
@@ -103,6 +106,7 @@ def load_generator(
         state_bytes=backend.bytes_per_sequence if isinstance(backend, KeepsSequenceState) else 0,
         shares_blocks=not isinstance(backend, KeepsSequenceState) or backend.splits_states,
         cache_groups=loaded.cache_groups,
+        snapshot=loaded.snapshot,
     )
     description = GeneratorDescription(
         loaded.config, loaded.info, loaded.tokenizer.vocab_size, eos_token_ids, loaded.cache_groups
@@ -141,6 +145,7 @@ def _load(
     _require_weight_memory(plan, config, memory)
     if memory is not None:
         spec = replace(spec, max_graph_bytes=graph_bytes(memory))
+    weights_digest = start_digest(checkpoint, config)
     with load_progress(model, checkpoint.num_bytes // num_ranks) as on_read:
         checkpoint.on_read = on_read
         backend = chosen.load(spec)
@@ -197,17 +202,26 @@ def _load(
         arithmetic += f", {spec.cache_dtype} cache"
     if num_ranks > 1:
         arithmetic += f" {num_ranks} ranks"
+    info = _model_info(plan, weight_type, arithmetic)
     return LoadedModel(
         runner=runner,
         tokenizer=plan.tokenizer,
         config=resolved,
-        info=_model_info(plan, weight_type, arithmetic),
+        info=info,
         folder=folder,
         eos_token_ids=eos_token_ids,
         drafter=_drafter(draft_model, sampler, resolved),
         num_states=num_states,
         adapters=adapters,
         cache_groups=cache_groups,
+        snapshot=open_snapshot(
+            backend,
+            resolved,
+            cache_groups,
+            fingerprint=info.fingerprint,
+            weights_digest=weights_digest,
+            folder=folder,
+        ),
     )
 
 

@@ -22,7 +22,7 @@ from grpc import aio
 from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2, response_pb2_grpc, stored_response_pb2
 
 from tests.e2e.stack import ROOT, child_pids, free_ports
-from tests.service.servicers.test_response import message_item, response_request
+from tests.service.servicers.responses.test_response import message_item, response_request
 from tests.waiting import GUARD_S
 
 KILLS = int(os.environ.get("BACKGROUND_KILLS", "4"))

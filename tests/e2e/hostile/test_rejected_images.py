@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.image_requests import by_url, chat, file_of, openai_content
 from tests.e2e.picture_server import PictureServer
 from tests.e2e.stack import Stack
-from tests.engine.vision_models import picture
+from tests.engine.folders.vision_models import picture
 
 CAT = picture(1)
 

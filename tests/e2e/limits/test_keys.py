@@ -13,7 +13,7 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, model_pb2, model_pb2_grpc
 
-from service.auth.key import new_key
+from service.auth.keys.key import new_key
 from tests.e2e.guarded import AZURE, CHAT, CHAT_PATH, HIDDEN, MESSAGES, MODEL, NOBODYS, Guarded, error_body
 from tests.waiting import GUARD_S
 

@@ -11,7 +11,7 @@ import httpx
 import openai
 import pytest
 
-from service.auth.key import new_key
+from service.auth.keys.key import new_key
 from tests.e2e.guarded import AZURE, HIDDEN, MESSAGES, MODEL, Guarded, error_body
 from tests.e2e.stack import ROOT
 from tests.waiting import GUARD_S

@@ -12,8 +12,8 @@ import httpx
 from sluice.v1 import adapter_pb2, adapter_pb2_grpc
 
 from tests.e2e.stack import Stack
-from tests.engine import peft_adapters
-from tests.engine.tiny_models import reload
+from tests.engine.folders import peft_adapters
+from tests.engine.folders.tiny_models import reload
 from tests.waiting import GUARD_S
 
 DEMO = Path("demo/model").resolve()

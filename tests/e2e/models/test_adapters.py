@@ -20,7 +20,7 @@ from service.engine.models.checkpoint.adapter_files import TENSORS
 from tests.e2e.cut_streams import resumed
 from tests.e2e.models.adapter_run import DEMO, NUM_TOKENS, PROMPT, TARGETS, Run, generated
 from tests.e2e.stack import Stack
-from tests.engine import peft_adapters
+from tests.engine.folders import peft_adapters
 from tests.waiting import GUARD_S, wait_until
 
 

@@ -19,7 +19,7 @@ from sluice.v1 import adapter_pb2, adapter_pb2_grpc, model_pb2, model_pb2_grpc
 
 from service.engine.models.checkpoint.adapter_files import TENSORS
 from tests.e2e.stack import Stack
-from tests.engine import peft_adapters
+from tests.engine.folders import peft_adapters
 from tests.waiting import GUARD_S, wait_until
 
 DEMO = Path("demo/model").resolve()

@@ -10,7 +10,7 @@ import httpx
 
 from service.settings.bundled_models import DEMO_FOLDER
 from tests.e2e.stack import Stack
-from tests.engine.hub_server import serving_hub
+from tests.engine.folders.hub_server import serving_hub
 from tests.waiting import GUARD_S
 
 

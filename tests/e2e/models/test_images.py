@@ -18,7 +18,7 @@ from tests.e2e.pages.test_chat_page import seen
 from tests.e2e.picture_server import PictureServer
 from tests.e2e.stack import Stack
 from tests.e2e.vision_product import NUM_TOKENS, reference
-from tests.engine.vision_models import NUM_IMAGE_TOKENS, picture
+from tests.engine.folders.vision_models import NUM_IMAGE_TOKENS, picture
 from tests.waiting import GUARD_S
 
 CAT, DOG = picture(1), picture(2, (20, 90))

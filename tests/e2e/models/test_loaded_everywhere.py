@@ -13,7 +13,7 @@ import pytest
 from sluice.v1 import adapter_pb2, adapter_pb2_grpc, model_pb2, model_pb2_grpc
 
 from tests.e2e.replicas import Replicas
-from tests.engine import peft_adapters
+from tests.engine.folders import peft_adapters
 from tests.redis_server import RedisServer
 from tests.waiting import GUARD_S, wait_until
 

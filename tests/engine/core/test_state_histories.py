@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from service.engine.core.sequences.sequence import choice_seed
 from service.generation.requests.request import GenerationRequest
-from tests.engine.drafters import SumDrafter
+from tests.engine.core.drafters import SumDrafter
 from tests.engine.fakes import Bench, config_of, request
 from tests.engine.paged_runner import StateRunner, sums
 

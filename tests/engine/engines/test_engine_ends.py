@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -10,10 +11,14 @@ from service.generation.errors import DeadlineExceeded, EngineClosed, EngineFail
 from tests.engine.fakes import Clock, read, request, until
 from tests.engine.paged_runner import sums
 from tests.engine.started_engine import ENDLESS, NEVER, Starter, generate, is_idle, tokens
-from tests.engine.threads import has_thread
 from tests.waiting import GUARD_S
 
 HEARTBEAT_INTERVAL_S = 0.01
+
+
+def has_thread(name: str) -> bool:
+    """Return whether a thread of that name runs in this process."""
+    return any(thread.name == name for thread in threading.enumerate())
 
 
 async def test_engine_ends_a_stream_at_its_deadline(start_thread: Starter) -> None:

@@ -17,8 +17,8 @@ from service.engine.interface.config import EngineConfig
 from service.engine.loading.generator import LoadedModel, load_model
 from service.engine.loading.model_folder import find_folder
 from service.generation.errors import ModelLoadError
-from tests.engine.gguf_files import MODELS, write_gguf
-from tests.engine.tiny_models import Part, random_model, reference, run
+from tests.engine.folders.gguf_files import MODELS, write_gguf
+from tests.engine.folders.tiny_models import Part, random_model, reference, run
 
 Q8_0, Q4_0 = gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q4_0
 CONFIG = EngineConfig(num_blocks=16, max_model_len=64, num_threads=1)

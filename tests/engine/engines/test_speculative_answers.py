@@ -31,7 +31,7 @@ from service.generation.requests.request import GenerationRequest
 from service.generation.stats import EngineStats
 from service.output.families.object_calls import HERMES
 from tests.engine.driving import drive
-from tests.engine.tiny_models import save
+from tests.engine.folders.tiny_models import save
 
 pytest.importorskip("sluice_native")
 

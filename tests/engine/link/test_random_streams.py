@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import time
 from collections import Counter, abc
 from typing import Any
 
@@ -27,23 +26,30 @@ from service.generation.requests.parameters import LogprobsOptions, SamplingPara
 from service.generation.requests.request import GenerationRequest
 from tests.engine.byte_tokenizer import END, ByteTokenizer
 from tests.engine.fake_constraint import FakeConstraint
-from tests.engine.fakes import config_of
+from tests.engine.fakes import Clock, config_of
 from tests.engine.paged_runner import PagedRunner
+from tests.waiting import GUARD_S
 
 NUM_REQUESTS = 2000
 VOCAB_SIZE = ByteTokenizer.vocab_size
+STEP_S = 0.001
 
 
 class SamplingRunner(PagedRunner):
-    """A paged runner whose logits depend on the tokens in memory and are sampled by the real sampler."""
+    """A paged runner whose logits depend on the tokens in memory and are sampled by the real sampler.
 
-    def __init__(self) -> None:
+    Each step takes `STEP_S` by the clock.
+    """
+
+    def __init__(self, clock: Clock) -> None:
         super().__init__()
+        self.clock = clock
         self.sampler = TorchSampler()
         self.table = torch.randn(997, VOCAB_SIZE, generator=torch.Generator().manual_seed(0)) * 3
 
     def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
         super().run(step)
+        self.clock.now += STEP_S
         sampling = [item.sequence for item in step.items if item.samples]
         if not sampling:
             return [None] * len(step.items)
@@ -89,7 +95,7 @@ class AlternatingConstraint(FakeConstraint):
         return AlternatingConstraint(self.limit, fails=self.fails, num_accepted=self.num_accepted)
 
 
-def random_request(draw: random.Random, serial: int) -> GenerationRequest:
+def random_request(draw: random.Random, serial: int, now: float) -> GenerationRequest:
     """Return a request with random parameters and a prompt that may share a prefix with others."""
     max_tokens = draw.choice([1, 2, 3, 6, 12, 12, 12]) if draw.random() < 0.9 else None
     prompt = draw.choice([b"", b"system: be brief. ", b"once upon a time "]) + bytes(draw.choices(b"ab", k=20))
@@ -122,7 +128,7 @@ def random_request(draw: random.Random, serial: int) -> GenerationRequest:
         logprobs=draw.choice([None, None, LogprobsOptions(0), LogprobsOptions(3)]),
         prompt_logprobs=draw.choice([None, None, None, LogprobsOptions(2)]),
         constraint=constraint,
-        deadline=time.monotonic() + draw.random() if draw.random() < 0.05 else None,
+        deadline=now + draw.random() if draw.random() < 0.05 else None,
         priority=draw.randrange(3),
     )
 
@@ -133,10 +139,13 @@ def compiled(constraint: Constraint) -> AlternatingConstraint:
     return AlternatingConstraint(limit, fails=fails)
 
 
-def engine_of(**sizes: object) -> tuple[GeneratorClient, SamplingRunner]:
-    runner, config, tokenizer = SamplingRunner(), config_of(**sizes), ByteTokenizer()
-    core = GeneratorCore(runner, tokenizer, config, eos_token_ids=[END], compile_constraint=compiled)
-    return GeneratorClient(ThreadLink(core), config, vocab_size=tokenizer.vocab_size), runner
+def engine_of(clock: Clock, **sizes: object) -> tuple[GeneratorClient, SamplingRunner]:
+    runner, config, tokenizer = SamplingRunner(clock), config_of(**sizes), ByteTokenizer()
+    core = GeneratorCore(runner, tokenizer, config, eos_token_ids=[END], compile_constraint=compiled, clock=clock)
+    client = GeneratorClient(
+        ThreadLink(core), config, vocab_size=tokenizer.vocab_size, clock=clock, max_compile_wait_s=GUARD_S
+    )
+    return client, runner
 
 
 async def read(
@@ -169,8 +178,9 @@ def tokens(outputs: abc.Sequence[GenerationOutput], choice_index: int) -> list[i
 async def test_2000_random_streams_end_once_and_leave_nothing() -> None:
     """With a cache for three sequences, each stream ends once with the tokens it has alone, and releases its blocks."""
     torch.set_num_threads(1)
-    draw = random.Random(7)
+    draw, clock = random.Random(7), Clock()
     engine, runner = engine_of(
+        clock,
         num_blocks=40,
         max_model_len=96,
         max_batch_tokens=48,
@@ -178,7 +188,7 @@ async def test_2000_random_streams_end_once_and_leave_nothing() -> None:
         max_prefill_chunk=16,
         max_queue_wait_s=60.0,
     )
-    requests = [random_request(draw, serial) for serial in range(NUM_REQUESTS)]
+    requests = [random_request(draw, serial, clock.now) for serial in range(NUM_REQUESTS)]
     leave_after = [draw.randrange(10) if draw.random() < 0.2 else None for _ in requests]
     slots = asyncio.Semaphore(30)
 
@@ -213,7 +223,7 @@ async def test_2000_random_streams_end_once_and_leave_nothing() -> None:
 
 async def check_alone(sample: abc.Sequence[tuple[GenerationRequest, tuple[str, list[GenerationOutput]]]]) -> None:
     """Assert that each of these requests gets the same tokens alone, up to the point where it ended."""
-    engine, _ = engine_of(num_blocks=400, max_model_len=96, prefix_caching=False)
+    engine, _ = engine_of(Clock(), num_blocks=400, max_model_len=96, prefix_caching=False)
     async with engine:
         for wanted, (end, outputs) in sample:
             undisturbed = GenerationRequest(

@@ -12,7 +12,7 @@ from service.engine.models.attention.attention import AttentionPlan
 from service.engine.models.attention.inputs import Inputs
 from service.engine.models.attention.kv_cache import CacheShape, KVCache
 from service.engine.models.attention.scores import Scores
-from tests.engine.tiny_models import BLOCK_SIZE, NUM_BLOCKS, Part, batch_of
+from tests.engine.folders.tiny_models import BLOCK_SIZE, NUM_BLOCKS, Part, batch_of
 
 NUM_HEADS, NUM_KV_HEADS = 4, 2
 CPU = torch.device("cpu")

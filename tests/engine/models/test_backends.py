@@ -15,7 +15,7 @@ from service.engine.models.selection.backends import BACKENDS, BackendRow, choos
 from service.engine.tokens.watermark import Watermark
 from service.generation.errors import ModelLoadError
 from tests.engine.block_backend import BlockBackend, SumSampler
-from tests.engine.tiny_models import (
+from tests.engine.folders.tiny_models import (
     LEAN,
     MODULES,
     PLANNED,

@@ -23,10 +23,10 @@ from service.engine.models.attention.scores import Scores
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 from tests.engine.accelerator_double import PlainKernels
+from tests.engine.building.test_build import write_tokenizer
 from tests.engine.driving import drive
-from tests.engine.engines.test_build import write_tokenizer
 from tests.engine.fakes import group_of
-from tests.engine.tiny_models import Part, batch_of, config, random_model, tokens
+from tests.engine.folders.tiny_models import Part, batch_of, config, random_model, tokens
 
 pytestmark = pytest.mark.cuda
 CUDA = torch.device("cuda")

@@ -23,7 +23,7 @@ from service.engine.models.torch.decoder import Decoder
 from service.engine.models.torch.load_decoder import load_decoder
 from service.engine.models.torch.supported import decoder_unsupported_reason
 from tests.engine.accelerator_double import RunAgain
-from tests.engine.tiny_models import BLOCK_SIZE, NUM_BLOCKS, Part, run
+from tests.engine.folders.tiny_models import BLOCK_SIZE, NUM_BLOCKS, Part, run
 from tests.models.comparison import save
 from tests.models.families import LENGTH, NAMES, config_of, logits_of, model_of, some_tokens
 

@@ -15,8 +15,8 @@ from torch import Tensor
 from service.engine.models.checkpoint.adapter_files import Adapter, LowRank, read_adapter
 from service.engine.models.interface.backend import Backend
 from service.generation.errors import AdapterRejected
-from tests.engine import peft_adapters, tiny_models
-from tests.engine.tiny_models import Part, tokens
+from tests.engine.folders import peft_adapters, tiny_models
+from tests.engine.folders.tiny_models import Part, tokens
 
 MAX_RANK = 64
 TOLERANCE = 1e-4

@@ -12,7 +12,19 @@ from torch import Tensor
 from service.engine.models.interface.backend import Backend
 from service.engine.models.interface.model_spec import AUTO
 from service.engine.models.torch.supported import decoder_unsupported_reason
-from tests.engine.tiny_models import CONFIGS, LEAN, MODULES, PLANNED, Part, load, reference, reload, run, save, tokens
+from tests.engine.folders.tiny_models import (
+    CONFIGS,
+    LEAN,
+    MODULES,
+    PLANNED,
+    Part,
+    load,
+    reference,
+    reload,
+    run,
+    save,
+    tokens,
+)
 
 # Contiguous and scattered blocks, as a block pool returns them when idle and when busy.
 TABLES = {"run": list(range(10, 16)), "scattered": [31, 2, 17, 5, 30, 9]}

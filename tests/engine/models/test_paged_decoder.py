@@ -32,8 +32,8 @@ from service.generation.requests.request import GenerationRequest
 from tests.engine.accelerator_double import PlainKernels, RunAgain, accelerator
 from tests.engine.driving import drive
 from tests.engine.fakes import group_of
-from tests.engine.peft_adapters import save_adapter
-from tests.engine.tiny_models import (
+from tests.engine.folders.peft_adapters import save_adapter
+from tests.engine.folders.tiny_models import (
     BLOCK_SIZE,
     MAX_POSITIONS,
     NUM_BLOCKS,

@@ -19,7 +19,7 @@ from service.engine.models.selection.backends import choose_backend
 from service.engine.models.torch.shard import Shard, num_rank_parameters, parallel_unsupported_reason
 from service.generation.errors import ModelLoadError
 from tests.e2e.stack import child_pids, is_running
-from tests.engine.tiny_models import BLOCK_SIZE, CONFIGS, LEAN, NUM_BLOCKS, Part, load, run, save, spec, tokens
+from tests.engine.folders.tiny_models import BLOCK_SIZE, CONFIGS, LEAN, NUM_BLOCKS, Part, load, run, save, spec, tokens
 
 TABLE = [31, 2, 17, 5, 30, 9]
 LENGTH = 45

@@ -21,8 +21,15 @@ from service.generation.requests.parameters import LogprobsOptions, SamplingPara
 from service.generation.requests.request import GenerationRequest
 from tests.engine.driving import drive
 from tests.engine.fakes import group_of
-from tests.engine.tiny_models import spec
-from tests.engine.vision_models import MAX_POSITIONS, NUM_IMAGE_TOKENS, expected, picture, prompt_of, save_vision_model
+from tests.engine.folders.tiny_models import spec
+from tests.engine.folders.vision_models import (
+    MAX_POSITIONS,
+    NUM_IMAGE_TOKENS,
+    expected,
+    picture,
+    prompt_of,
+    save_vision_model,
+)
 
 NUM_TOKENS = 10
 CAT, DOG = picture(1), picture(2, (20, 90))

@@ -17,10 +17,10 @@ from service.engine.tokens.watermark import Watermark
 from service.generation.errors import SequenceError
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from tests.engine.accelerator_double import PlainKernels, accelerator
+from tests.engine.folders.tiny_models import BLOCK_SIZE, MAX_POSITIONS, NUM_BLOCKS, Part, batch_of, save, spec, tokens
 from tests.engine.pretended_device import PretendedDevice, on_device
 from tests.engine.sampler.mask_constraints import Only
-from tests.engine.sampling import sequence_of
-from tests.engine.tiny_models import BLOCK_SIZE, MAX_POSITIONS, NUM_BLOCKS, Part, batch_of, save, spec, tokens
+from tests.engine.sampler.sampling import sequence_of
 
 VOCAB_SIZE = 701  # not a multiple of a mask word's bits
 WATERMARK = Watermark()

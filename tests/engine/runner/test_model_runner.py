@@ -24,7 +24,7 @@ from service.generation.requests.request import GenerationRequest
 from tests.engine.driving import drive
 from tests.engine.fake_constraint import FakeConstraint
 from tests.engine.fakes import group_of
-from tests.engine.tiny_models import MAX_POSITIONS, save, spec, tokens
+from tests.engine.folders.tiny_models import MAX_POSITIONS, save, spec, tokens
 
 NUM_TOKENS = 30
 GREEDY = SamplingParams(temperature=0)

@@ -11,7 +11,7 @@ from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence
 from service.generation.errors import SequenceError
 from service.generation.requests.parameters import SamplingParams
-from tests.engine.sampling import sequence_of
+from tests.engine.sampler.sampling import sequence_of
 
 VOCAB_SIZE = 700  # more than one block of the search, and than truncation picks without sorting
 PARAMS = {

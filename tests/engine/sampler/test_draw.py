@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from service.engine.sampler.draw import draw, uniforms
-from tests.engine.sampling import reference_uniform
+from tests.engine.sampler.sampling import reference_uniform
 
 VOCAB_SIZE = 700  # more than two blocks of the search
 

@@ -16,7 +16,7 @@ from service.engine.tokens.watermark import Watermark
 from service.generation.requests.parameters import DRAW_PARAMETERS, SamplingParams, StopParams
 from tests.engine.sampler.mask_constraints import Only
 from tests.engine.sampler.random_rows import VOCAB_SIZE
-from tests.engine.sampling import sequence_of
+from tests.engine.sampler.sampling import sequence_of
 
 WITHOUT_EFFECT = {*DRAW_PARAMETERS, "seed"}  # the draw reads them
 EFFECTIVE = [each.name for each in fields(SamplingParams) if each.name not in WITHOUT_EFFECT]

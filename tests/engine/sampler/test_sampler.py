@@ -16,7 +16,7 @@ from service.generation.errors import ConstraintFailed, SequenceError
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from tests.engine.sampler.mask_constraints import Only, Panic
 from tests.engine.sampler.random_rows import PARAMS, VOCAB_SIZE, random_logits, random_sequence, token_ids
-from tests.engine.sampling import reference_distribution, reference_tokens, sequence_of
+from tests.engine.sampler.sampling import reference_distribution, reference_tokens, sequence_of
 
 
 @pytest.mark.parametrize("sampling", PARAMS.values(), ids=PARAMS)

@@ -10,7 +10,7 @@ from service.engine.core.engine_core import SampledToken
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.engine.sampler.truncation import truncate
 from service.generation.requests.parameters import SamplingParams
-from tests.engine.sampling import sequence_of
+from tests.engine.sampler.sampling import sequence_of
 
 
 def falling(rows: int, vocab_size: int) -> Tensor:

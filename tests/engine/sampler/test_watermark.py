@@ -16,7 +16,7 @@ from service.engine.sampler.torch_sampler import TorchSampler
 from service.engine.tokens.watermark import Watermark, detect
 from service.generation.requests.parameters import SamplingParams
 from tests.engine.sampler.mask_constraints import Only
-from tests.engine.sampling import sequence_of
+from tests.engine.sampler.sampling import sequence_of
 
 VOCAB_SIZE = 500
 NUM_TOKENS = 120

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from service.auth.key import digest, new_key
-from service.auth.key_entry import KeyEntry, to_entry
-from service.auth.key_file import write_keys
+from service.auth.keys.key import digest, new_key
+from service.auth.keys.key_entry import KeyEntry, to_entry
+from service.auth.keys.key_file import write_keys
 
 
 def key_of(key_id: str, **fields: Any) -> tuple[str, KeyEntry]:

@@ -11,7 +11,7 @@ import grpc
 from sluice.v1 import response_event_pb2, response_item_pb2, stored_response_pb2
 
 from tests.service.fakes import Running
-from tests.service.servicers.test_response import response_request, stub_of
+from tests.service.servicers.responses.test_response import response_request, stub_of
 from tests.waiting import GUARD_S
 
 Code = grpc.StatusCode

@@ -19,7 +19,7 @@ from tests.service.background.background_calls import (
     text_of,
 )
 from tests.service.fakes import ScriptedRunner, rejection_of, running
-from tests.service.servicers.test_response import message_item, stub_of
+from tests.service.servicers.responses.test_response import message_item, stub_of
 
 
 async def test_full_store_is_named_by_its_own_limit(tmp_path: Path) -> None:

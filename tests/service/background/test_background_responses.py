@@ -27,7 +27,7 @@ from tests.service.background.background_calls import (
     text_of,
 )
 from tests.service.fakes import ENDLESS, ScriptedRunner, rejection_of, running
-from tests.service.servicers.test_response import message_item, response_request, stub_of
+from tests.service.servicers.responses.test_response import message_item, response_request, stub_of
 
 
 async def test_response_is_queued_then_completed(tmp_path: Path) -> None:

@@ -44,10 +44,12 @@ def test_report_lists_the_guarantees_of_the_backend() -> None:
     report = check_model(str(DEMO_FOLDER), EngineConfig(), "auto", "cpu")
     assert report["backend"] == "native"
     assert (report["shared_prefixes"], report["adapters"], report["quantizations"]) == (True, True, ["int4", "int8"])
+    assert report["cache_outlives_restart"] is True
     assert not [name for name in report if name.startswith("not_")]
     report = check_model(str(DEMO_FOLDER), EngineConfig(backend="torch"), "auto", "cpu")
     assert (report["drafts"], report["adapters"], report["quantizations"]) == (False, True, [])
     assert report["not_native"] == "another backend was requested"
+    assert report["cache_outlives_restart"] is False
     report = check_model(str(DEMO_FOLDER), EngineConfig(block_size=8), "auto", "cpu")
     assert report["backend"] == "torch"
     assert report["not_native"] == "engine.block_size must be a multiple of 16 for it, not 8"

@@ -16,8 +16,8 @@ from transformers import AutoModelForCausalLM
 
 from service.commands.convert_gguf import main
 from service.engine.tokens.tokenizer import FastTokenizer
-from tests.engine.gguf_files import MODELS, VOCABULARY, write_gguf
-from tests.engine.tiny_models import random_model, reference
+from tests.engine.folders.gguf_files import MODELS, VOCABULARY, write_gguf
+from tests.engine.folders.tiny_models import random_model, reference
 
 
 def converted(file: Path, *more: str) -> Path:

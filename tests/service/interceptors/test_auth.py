@@ -13,7 +13,7 @@ import pytest
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from sluice.v1 import model_pb2, rpc_pb2
 
-from service.auth.key import digest, new_key
+from service.auth.keys.key import digest, new_key
 from service.generation.caller import Scope
 from service.interceptors.auth import credential
 from service.interceptors.rpcs import RPCS

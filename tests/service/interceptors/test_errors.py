@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sluice.v1 import error_pb2
 
-from service.auth.token import UnknownSigner
+from service.auth.tokens.token import UnknownSigner
 from service.generation import errors as generation_errors
 from service.interceptors.errors import DOMAIN
 from service.interceptors.status_table import TABLE

@@ -10,7 +10,7 @@ from grpc import aio
 from grpc_health.v1 import health_pb2
 
 from service.observability.health import ServingPhase
-from service.server.server import EngineDied
+from service.server.engine_watch import EngineDied
 from service.server.services import SERVICES
 from tests.engine.fakes import until
 from tests.service.fakes import ScriptedRunner, rejection_of, request, running

@@ -27,7 +27,7 @@ from service.settings.model_settings import ModelSettings
 from tests.engine.constraints.fakes import ADDED, END, tokenizer_of
 from tests.engine.encoder_fakes import save_encoder
 from tests.engine.fakes import until
-from tests.engine.tiny_models import config, random_model
+from tests.engine.folders.tiny_models import config, random_model
 from tests.service.fakes import settings_of
 from tests.service.prompts.fakes import CHATML
 from tests.service.random_calls import (

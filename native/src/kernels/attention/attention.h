@@ -88,6 +88,7 @@ SLUICE_INLINE void begin_rows(const Rows<Format>& rows, const Unit& unit, const 
       rows.totals[row * 16] = 1;
     }
   }
+  if constexpr (kIsBytes<Format>) quantize_queries(rows.queries, unit.num_rows, width, rows.bytes);
 }
 
 // Write a unit's results: the sums of values divided by those of weights, times the gate if the layer has one.
@@ -156,7 +157,8 @@ void attend(const Step& step, int layer, int number, int after, uint8_t* scratch
       if (plan.soft_cap > 0) cap_scores(rows.scores + static_cast<size_t>(row) * kKeys, plan.scale, plan.soft_cap);
       weigh<Format>(rows, row, from, to, plan.soft_cap > 0 ? 1.0f : plan.scale);
     }
-    if (is_latent) values_of_keys<Format>(slots, value_width, rows.rest);
+    if constexpr (!kIsBytes<Format>)
+      if (is_latent) values_of_keys<Format>(slots, value_width, rows.rest);
     take_values<Format>(rows, num_rows, value_width, slots, is_latent ? nullptr : ahead);
     slots = next;
   }

@@ -3,7 +3,7 @@
 // A row is one query head of one new token; see attention.h.
 #pragma once
 
-#include "kernels/attention/cached.h"
+#include "kernels/attention/cached_bytes.h"
 #include "kernels/attention/turn.h"
 #include "kernels/registers/activation.h"
 #include "kernels/rows.h"
@@ -22,6 +22,10 @@ constexpr int kAttendRows = 2, kAttendGroups = 2;
 constexpr int kAttendRows = 1, kAttendGroups = 2;
 #endif
 
+// The parts of keys that are bytes, with M rows: there are two sums of each.
+template <int M>
+constexpr int kByteGroups = kRegisters > 1 ? 1 : M > 2 ? 2 : 4;
+
 // The running softmax state of the rows of one piece, in a thread's scratch memory.
 template <class Format>
 struct Rows {
@@ -33,6 +37,7 @@ struct Rows {
   float* totals;   // [rows][16], of weights, lane by lane
   float* largest;  // [rows]
   float* rescale;  // [rows]
+  ByteRows bytes;  // of CachedBytes
 
   uint8_t* rest;   // of the scratch memory
 
@@ -51,6 +56,14 @@ struct Rows {
     totals = reinterpret_cast<float*>(take(count * 16 * sizeof(float)));
     largest = reinterpret_cast<float*>(take(count * sizeof(float)));
     rescale = reinterpret_cast<float*>(take(count * sizeof(float)));
+    if constexpr (kIsBytes<Format>) {
+      const size_t runs = count * static_cast<size_t>(runs_of(width));
+      bytes.queries = reinterpret_cast<int8_t*>(take(runs * kScaledKeys));
+      bytes.query_scales = reinterpret_cast<float*>(take(runs * sizeof(float)));
+      bytes.offsets = reinterpret_cast<int32_t*>(take(runs * sizeof(int32_t)));
+      bytes.weights = take(count * kKeys);
+      bytes.weight_scales = reinterpret_cast<float*>(take(count * sizeof(float)));
+    }
     rest = scratch;
   }
 };
@@ -136,7 +149,7 @@ void weigh(const Rows<Format>& rows, int row, int begin, int end, float scale) {
   Lanes scaled[kParts];
   const Lanes factor = all16(scale);
   unroll<kParts>([&](auto i) __attribute__((always_inline)) { scaled[i] = load16(scores + i * 16) * factor; });
-  const float highest = max_of(max16(max16(scaled[0], scaled[1]), max16(scaled[2], scaled[3])));
+  const float highest = largest_of(max16(max16(scaled[0], scaled[1]), max16(scaled[2], scaled[3])));
   const float before = rows.largest[row], largest = highest > before ? highest : before;
   const V drop = set1(largest);
   Lanes sum = all16(0);
@@ -171,8 +184,13 @@ void meet_keys(const Rows<Format>& rows, int num_rows, int width, const Slots& s
     return meet_keys_on_unit(rows.queries, num_rows, width, slots, next, rows.scores);
 #endif
   each_tile(num_rows, [&](int row, auto m) __attribute__((always_inline)) {
-    for (int part = 0; part < kParts; part += kAttendGroups)
-      score_tile<Format, decltype(m)::value, kAttendGroups>(rows, row, width, slots, part, row == 0 ? next : nullptr);
+    constexpr int M = decltype(m)::value, kGroups = kIsBytes<Format> ? kByteGroups<M> : kAttendGroups;
+    const Slots* ahead = row == 0 ? next : nullptr;
+    for (int part = 0; part < kParts; part += kGroups)
+      if constexpr (kIsBytes<Format>)
+        score_bytes<M, kGroups>(rows.bytes, row, width, slots, part, ahead, rows.scores);
+      else
+        score_tile<Format, M, kGroups>(rows, row, width, slots, part, ahead);
   });
 }
 
@@ -182,13 +200,21 @@ void take_values(const Rows<Format>& rows, int num_rows, int width, const Slots&
   if constexpr (std::is_same_v<Format, BFloat16Format>)
     return take_values_on_unit(rows.weights, rows.rescale, num_rows, width, slots, next, rows.sums);
 #endif
+  if constexpr (kIsBytes<Format>) quantize_weights(rows.weights, num_rows, width, slots, rows.bytes);
   each_tile(num_rows, [&](int row, auto m) __attribute__((always_inline)) {
+    constexpr int M = decltype(m)::value;
     const Slots* ahead = row == 0 ? next : nullptr;
+    const auto multiply = [&](int group, auto count) __attribute__((always_inline)) {
+      constexpr int N = decltype(count)::value;
+      if constexpr (kIsBytes<Format>)
+        value_bytes_tile<M, N>(rows.bytes, rows.rescale, row, width, slots, group, ahead, rows.sums);
+      else
+        value_tile<Format, M, N>(rows, row, width, slots, group, ahead);
+    };
     int group = 0;
     for (; group + kAttendGroups <= width / 16; group += kAttendGroups)
-      value_tile<Format, decltype(m)::value, kAttendGroups>(rows, row, width, slots, group, ahead);
-    for (; group < width / 16; ++group)
-      value_tile<Format, decltype(m)::value, 1>(rows, row, width, slots, group, ahead);
+      multiply(group, std::integral_constant<int, kAttendGroups>{});
+    for (; group < width / 16; ++group) multiply(group, std::integral_constant<int, 1>{});
   });
 }
 

@@ -14,21 +14,24 @@ struct Head {
   const Cache* cache;
   const int32_t* table;
   size_t offset;  // of this layer and kv head in a block
-  size_t part_bytes, key_bytes;
+  size_t key_bytes, value_bytes;  // of a part
 
-  uint8_t* keys(int part) const {
+  uint8_t* at(int part, size_t first, size_t part_bytes) const {
     const int slot = part * 16, block = table[slot / cache->block_size];
-    return cache->data + offset + static_cast<size_t>(block) * cache->block_bytes +
+    return cache->data + offset + first + static_cast<size_t>(block) * cache->block_bytes +
            static_cast<size_t>(slot % cache->block_size / 16) * part_bytes;
   }
-  uint8_t* values(int part) const { return keys(part) + key_bytes; }
+  uint8_t* keys(int part) const { return at(part, 0, key_bytes); }
+  uint8_t* values(int part) const {
+    return at(part, static_cast<size_t>(cache->block_size / 16) * key_bytes, value_bytes);
+  }
 };
 
 inline Head head_of(const Step& step, int layer, int sequence, int kv_head) {
   const CachePart& cache = step.weights->layers[layer].cache;
   const size_t table = static_cast<size_t>(cache.group) * step.batch.num_sequences + sequence;
   return {step.cache, step.batch.block_tables + table * step.batch.max_blocks,
-          cache.offset + kv_head * cache.head_bytes, cache.part_bytes, cache.head_bytes / 2};
+          cache.offset + kv_head * cache.head_bytes, cache.key_bytes, cache.value_bytes};
 }
 
 // Store 16 numbers, or the first `count` of them, as floats or in the type of a product's inputs.
@@ -89,9 +92,9 @@ void write_key(const Head& head, int slot, const float* key, int head_dim, bool 
   }
 }
 
-// Call body(format) with the format of keys and values.
+// Call body(format) with the format of keys and values that aren't bytes. Latents never are.
 template <class Body>
-void with_cached(const Cache& cache, const Body& body) {
+void with_cached_numbers(const Cache& cache, const Body& body) {
   switch (cache.type) {
     case Stored::Float32:
       return body(Float32Format{});
@@ -99,7 +102,16 @@ void with_cached(const Cache& cache, const Body& body) {
       return body(BFloat16Format{});
     case Stored::Float16:
       return body(Float16Format{});
+    case Stored::Int8:
+      return;
   }
+}
+
+// Call body(format) with the format of keys and values.
+template <class Body>
+void with_cached(const Cache& cache, const Body& body) {
+  if (cache.type == Stored::Int8) return body(CachedBytes{});
+  with_cached_numbers(cache, body);
 }
 
 // Keys and values of 64 slots of a head, in parts of 16.

@@ -77,7 +77,7 @@ struct LatentPhases {
       const int sequence = step.sequence_of[token], end = batch.row_offsets[sequence + 1];
       const int slot = batch.context_lengths[sequence] - end + token;
       const bool clears = token + 1 == end && slot % 16 <= token - batch.row_offsets[sequence];
-      with_cached(*step.cache, [&](auto format) {
+      with_cached_numbers(*step.cache, [&](auto format) {
         write_key<decltype(format)>(head_of(step, index, sequence, 0), slot, x, plan.cached_width(), clears);
       });
       const int stride = latent.absorb.padded_cols;
@@ -189,7 +189,7 @@ struct LatentPhases {
                                 num_units,
                                 step.pieces};
     thread.phase(count, [&](int unit) {
-      with_cached(*step.cache, [&](auto format) {
+      with_cached_numbers(*step.cache, [&](auto format) {
         attend<decltype(format)>(step, index, unit, unit + 1 < count ? unit + 1 : -1, thread.scratch(), heads);
       });
     });

@@ -74,14 +74,6 @@ SLUICE_INLINE void store_values(const Lanes& low, const Lanes& high, uint8_t* ru
 #endif
 }
 
-SLUICE_INLINE float largest_of(const Lanes& x) {
-#if defined(SLUICE_SET_avx512) || defined(SLUICE_SET_avx512bf16)
-  return _mm512_reduce_max_ps(x.v[0]);
-#else
-  return max_of(x);
-#endif
-}
-
 // The sum of the lanes, of which only matters whether it is NaN.
 SLUICE_INLINE float any_broken(const Lanes& x) {
 #if defined(SLUICE_SET_avx512) || defined(SLUICE_SET_avx512bf16)
@@ -120,6 +112,15 @@ inline void quantize(const float* x, int width, PackedInputs* out) {
         quantize_run(values, out, run);
       }
     }
+}
+
+// Write the inputs order[0] … order[width - 1] of a row of spans as another row.
+inline void reorder(const PackedInputs* x, const int32_t* order, int width, PackedInputs* out) {
+  for (int first = 0; first < spans_of(width) * kSpan; first += kCodeRun) {
+    alignas(64) float values[kCodeRun] = {};
+    for (int i = 0; i < kCodeRun && first + i < width; ++i) values[i] = input_of(x, order[first + i]);
+    quantize_run(values, out + first / kSpan, first % kSpan / kCodeRun);
+  }
 }
 
 }  // namespace SLUICE_SET

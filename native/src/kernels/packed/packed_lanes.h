@@ -58,6 +58,12 @@ SLUICE_INLINE V load_signed_bytes(const uint8_t* p) {
 #endif
 }
 
+// Convert the bits of e4m3. Its exponent and fraction are those of a float32 that is too small by a power of two.
+SLUICE_INLINE V floats_of_e4m3(VI bytes) {
+  const VI sign = shift_left<24>(and_int(bytes, set1_int(0x80))), rest = shift_left<20>(and_int(bytes, set1_int(0x7f)));
+  return as_float(add_int(sign, rest)) * set1(0x1p120f);
+}
+
 // Convert as many bf16 numbers as a register has lanes.
 SLUICE_INLINE V load_bf16(const uint16_t* p) {
 #if defined(SLUICE_SET_avx512) || defined(SLUICE_SET_avx512bf16)

@@ -13,12 +13,6 @@ void widen_each(const uint8_t* numbers, int columns, float* to, const Load& load
   for (int i = 0; i < padded_columns * kRows; i += kLanes) store(to + i, load_lanes(from + i));
 }
 
-// Convert the bits of e4m3. Its exponent and fraction are those of a float32 that is too small by a power of two.
-SLUICE_INLINE V floats_of_e4m3(VI bytes) {
-  const VI sign = shift_left<24>(and_int(bytes, set1_int(0x80))), rest = shift_left<20>(and_int(bytes, set1_int(0x7f)));
-  return as_float(add_int(sign, rest)) * set1(0x1p120f);
-}
-
 // Replace each integer, which is below 16, by a number of the table.
 SLUICE_INLINE V look_up_floats(VI indices, const float* table) {
 #if defined(SLUICE_SET_avx512) || defined(SLUICE_SET_avx512bf16)

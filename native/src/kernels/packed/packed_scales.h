@@ -74,6 +74,14 @@ inline void widen_scales(const PackedKind& kind, const uint8_t* from, int column
         }
         break;
       }
+      case ScaleForm::SuperFloat8: {
+        const V super = load(reinterpret_cast<const float*>(from) + lane);
+        for (int i = 0; i < steps; ++i) {
+          const V scale = super * floats_of_e4m3(load_byte_ints(from + 4 * kRows + i * kRows + lane));
+          set(i, lane, scale, scale * set1(zero));
+        }
+        break;
+      }
       case ScaleForm::Zeros: {
         const uint8_t* zeros = from + bytes_of(kind.stored) * kRows * static_cast<size_t>(count);
         for (int i = 0; i < count; ++i) {

@@ -1,5 +1,5 @@
-// Activation functions, and the soft cap of scores and logits. A NaN stays a NaN in all of them, so that comparisons
-// with one must select it.
+// Activation functions, and the soft cap of scores and logits. All of them keep NaNs: a comparison with a NaN is false,
+// so the branch for false must be the one that returns it.
 #pragma once
 
 #include "kernels/registers/lanes.h"

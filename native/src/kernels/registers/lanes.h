@@ -111,6 +111,17 @@ SLUICE_INLINE Lanes max16(const Lanes& a, const Lanes& b) {
   return map(a, b, [](V x, V y) __attribute__((always_inline)) { return max(x, y); });
 }
 
+// Store the lowest byte of each float's bits.
+SLUICE_INLINE void store_low_bytes(uint8_t* p, const Lanes& x) {
+#if defined(SLUICE_SET_avx512) || defined(SLUICE_SET_avx512bf16)
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(as_int(x.v[0])));
+#else
+  int32_t whole[16];
+  unroll<kRegisters>([&](auto r) __attribute__((always_inline)) { store_int(whole + r * kLanes, as_int(x.v[r])); });
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<uint8_t>(whole[i]);
+#endif
+}
+
 // Reductions over the lanes, in the same order for every set: halves, quarters, eighths.
 SLUICE_INLINE float sum_of(const Lanes& x) {
   alignas(64) float a[16];
@@ -125,6 +136,15 @@ SLUICE_INLINE float max_of(const Lanes& x) {
   for (int width = 8; width > 0; width /= 2)
     for (int i = 0; i < width; ++i) a[i] = a[i] > a[i + width] ? a[i] : a[i + width];
   return a[0];
+}
+
+// The same maximum by one instruction, if there is one.
+SLUICE_INLINE float largest_of(const Lanes& x) {
+#if defined(SLUICE_SET_avx512) || defined(SLUICE_SET_avx512bf16)
+  return _mm512_reduce_max_ps(x.v[0]);
+#else
+  return max_of(x);
+#endif
 }
 
 // e to the power of x, for x up to 88; exactly 1 for 0, and 0 below -87. Cephes' polynomial; error at most 2 ulp.

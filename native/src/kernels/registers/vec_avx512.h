@@ -35,7 +35,7 @@ inline void store_int(void* p, VI v) { _mm512_storeu_si512(p, v); }
 inline VI set1_int(int x) { return _mm512_set1_epi32(x); }
 inline VI add_int(VI a, VI b) { return _mm512_add_epi32(a, b); }
 inline VI and_int(VI a, VI b) { return _mm512_and_si512(a, b); }
-inline V to_float(VI v) { return _mm512_cvtepi32_ps(v); }
+inline V to_float(VI v) { return _mm512_maskz_cvtepi32_ps(0xffff, v); }  // the other form warns in GCC 12
 inline V as_float(VI v) { return _mm512_castsi512_ps(v); }
 inline VI as_int(V v) { return _mm512_castps_si512(v); }
 template <int N>

@@ -217,6 +217,19 @@ class BlockPool:
             del table[:]
         sequence.num_given_back = [0] * len(sequence.block_tables)
 
+    def contents(self) -> list[tuple[bytes, int]]:
+        """Return the keys and ids of all findable blocks: held ones, then free ones, the last to be evicted first."""
+        held = [(key, block_id) for key, block_id in self._block_of.items() if self._num_holders[block_id]]
+        return held + [(self._key_of[block_id], block_id) for block_id in reversed(self._cached)]
+
+    def adopt(self, contents: abc.Sequence[tuple[bytes, int]]) -> None:
+        """Make blocks of a new pool findable: the backend has their contents. Keys and ids are as of `contents`."""
+        self._block_of = dict(contents)
+        self._cached = OrderedDict.fromkeys(block_id for _, block_id in reversed(contents))
+        for key, block_id in contents:
+            self._key_of[block_id] = key
+        self._empty = FreeRuns(self.num_blocks, without=self._cached)
+
     def check(self, sequences: abc.Iterable[Sequence]) -> None:
         """Raise RuntimeError if a block is lost, or if its holders differ from the block tables of `sequences`."""
         num_holders: Counter[int] = Counter()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 
 class FreeRuns:
@@ -12,13 +12,17 @@ class FreeRuns:
     run that is long enough is found without a search.
     """
 
-    def __init__(self, num_blocks: int) -> None:
-        """Start with all ids from 0 to `num_blocks - 1`."""
+    def __init__(self, num_blocks: int, without: Collection[int] = ()) -> None:
+        """Start with all ids from 0 to `num_blocks - 1` but those in `without`."""
         self.num_blocks = 0
         self._end_of: dict[int, int] = {}
         self._start_of: dict[int, int] = {}
         self._classes: list[dict[int, None]] = [{} for _ in range(num_blocks.bit_length() + 1)]
-        self._insert(0, num_blocks)
+        start = 0
+        for block_id in sorted(without):
+            self._insert(start, block_id)
+            start = block_id + 1
+        self._insert(start, num_blocks)
 
     def __iter__(self) -> Iterator[int]:
         for start, end in self._end_of.items():

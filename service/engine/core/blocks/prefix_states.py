@@ -51,6 +51,11 @@ class PrefixStates:
         """The number of cached states."""
         return self._states.num_checkpoints
 
+    @property
+    def pool(self) -> StatePool:
+        """The slots."""
+        return self._states
+
     def find(self, sequence: Sequence) -> CachedPrefix:
         """Return the sequence's longest cached prefix that has a checkpoint at its end."""
         num_blocks, tables = self._blocks.find(sequence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import abc
 
 from service.engine.core.blocks.block_pool import NO_PREFIX, BlockPool, CachedPrefix
+from service.engine.core.blocks.cache_entry import BLOCK, STATE, CacheEntry
 from service.engine.core.blocks.prefix_states import PrefixStates
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step import ScheduledSequence, StepPlan, share_of
@@ -21,6 +22,7 @@ class SequenceMemory:
         self.pool = pool
         self.num_prefix_query_tokens = 0  # prompt tokens that were looked up in the cache
         self.num_prefix_hit_tokens = 0  # prompt tokens that were found there
+        self.num_adopted_blocks = 0  # cached blocks that an earlier process has computed
         self._states = states
         self._caches = caches
 
@@ -91,6 +93,28 @@ class SequenceMemory:
         self.pool.release(sequence)
         if self._states is not None:
             self._states.release(sequence)
+
+    def contents(self) -> list[CacheEntry]:
+        """Return the cached blocks and states, the most useful first, and a state after the blocks that it needs."""
+        entries = []
+        for key, block_id in self.pool.contents():
+            entries.append(CacheEntry(BLOCK, key, block_id))
+            if self._states is not None and (slot := self._states.pool.slot_of(key)) is not None:
+                entries.append(CacheEntry(STATE, key, slot))
+        return entries
+
+    def adopt(self, entries: abc.Sequence[CacheEntry]) -> None:
+        """Start with cached blocks and states, the most useful first, whose contents the backend has.
+
+        States without the block at their end are ignored.
+        """
+        blocks = [(key, block_id) for kind, key, block_id in entries if kind == BLOCK]
+        self.pool.adopt(blocks)
+        self.num_adopted_blocks = len(blocks)
+        if self._states is not None:
+            found = {key for key, _ in blocks}
+            states = [(key, slot) for kind, key, slot in entries if kind == STATE and key in found]
+            self._states.pool.adopt(states)
 
     def check(self, running: abc.Collection[Sequence]) -> None:
         """Raise RuntimeError if a block or a state's slot is lost or owned twice."""

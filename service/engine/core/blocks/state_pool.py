@@ -38,6 +38,16 @@ class StatePool:
     def __contains__(self, content: bytes) -> bool:
         return content in self._checkpoints
 
+    def slot_of(self, content: bytes) -> int | None:
+        """Return the slot of a checkpoint, or None if there is none of this content."""
+        return self._checkpoints.get(content)
+
+    def adopt(self, contents: abc.Sequence[tuple[bytes, int]]) -> None:
+        """Make slots of a new pool checkpoints: the backend has their states. The first is the last to be evicted."""
+        self._checkpoints = OrderedDict(reversed(contents))
+        taken = set(self._checkpoints.values())
+        self._empty = [slot for slot in self._empty if slot not in taken]
+
     def start(self, content: bytes = b"") -> SequenceState:
         """Return the state of a sequence that starts, from the checkpoint `content` unless it is empty.
 

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from service.engine.loading.gguf.metadata import GgufMetadata
+from service.engine.loading.gguf.metadata import GgufMetadata, head_dim_of
+from service.engine.loading.gguf.mixed_families import (
+    apertus,
+    deepseek,
+    ernie_moe,
+    falcon_h1,
+    glm_moe,
+    mistral3,
+    qwen3_next,
+    qwen35,
+)
 from service.engine.loading.gguf.rotary import rope_scaling, rotated_share
 from service.engine.models.checkpoint.gguf.architectures import MIXTRAL
 
@@ -28,13 +38,6 @@ class GgufFamily:
     model_class: str
     fields: Callable[[GgufMetadata], Fields] = lambda _: {}
     rotates_parts: bool = False  # a head may be rotated in part
-
-
-def head_dim_of(metadata: GgufMetadata) -> int:
-    """Return the width of a head."""
-    return metadata.size(
-        "attention.key_length", metadata.size("embedding_length") // metadata.size("attention.head_count")
-    )
 
 
 def _kinds(metadata: GgufMetadata, period: int) -> list[str]:
@@ -247,15 +250,20 @@ def _lfm2(metadata: GgufMetadata) -> Fields:
 
 
 FAMILIES: Final[dict[str, GgufFamily]] = {
+    "apertus": GgufFamily("apertus", "ApertusForCausalLM", apertus),
     "arcee": GgufFamily("arcee", "ArceeForCausalLM", _arcee),
     "cohere2": GgufFamily("cohere2", "Cohere2ForCausalLM", _cohere2),
     "command-r": GgufFamily("cohere", "CohereForCausalLM", _cohere),
+    "deepseek2": GgufFamily("deepseek_v3", "DeepseekV3ForCausalLM", deepseek, rotates_parts=True),
+    "ernie4_5-moe": GgufFamily("ernie4_5_moe", "Ernie4_5_MoeForCausalLM", ernie_moe),
     "ernie4_5": GgufFamily("ernie4_5", "Ernie4_5ForCausalLM", _ernie),
     "exaone4": GgufFamily("exaone4", "Exaone4ForCausalLM", lambda metadata: _windows(metadata, 4)),
+    "falcon-h1": GgufFamily("falcon_h1", "FalconH1ForCausalLM", falcon_h1),
     "gemma": GgufFamily("gemma", "GemmaForCausalLM", _gelu),
     "gemma2": GgufFamily("gemma2", "Gemma2ForCausalLM", _gemma2),
     "gemma3": GgufFamily("gemma3_text", "Gemma3ForCausalLM", _gemma3),
     "glm4": GgufFamily("glm4", "Glm4ForCausalLM", _glm4, rotates_parts=True),
+    "glm4moe": GgufFamily("glm4_moe", "Glm4MoeForCausalLM", glm_moe, rotates_parts=True),
     "gpt-oss": GgufFamily("gpt_oss", "GptOssForCausalLM", _gpt_oss),
     "granite": GgufFamily("granite", "GraniteForCausalLM", _granite),
     "granitemoe": GgufFamily("granitemoeshared", "GraniteMoeSharedForCausalLM", _granite_moe),
@@ -263,6 +271,7 @@ FAMILIES: Final[dict[str, GgufFamily]] = {
     "lfm2": GgufFamily("lfm2", "Lfm2ForCausalLM", _lfm2),
     "llama": GgufFamily("llama", "LlamaForCausalLM", _bias),
     MIXTRAL: GgufFamily("mixtral", "MixtralForCausalLM", _experts),
+    "mistral3": GgufFamily("ministral3", "Ministral3ForCausalLM", mistral3),
     "nemotron": GgufFamily("nemotron", "NemotronForCausalLM", _nemotron, rotates_parts=True),
     "olmo2": GgufFamily("olmo2", "Olmo2ForCausalLM", _olmo2),
     "olmoe": GgufFamily("olmoe", "OlmoeForCausalLM", _olmoe),
@@ -270,7 +279,9 @@ FAMILIES: Final[dict[str, GgufFamily]] = {
     "qwen2": GgufFamily("qwen2", "Qwen2ForCausalLM"),
     "qwen2moe": GgufFamily("qwen2_moe", "Qwen2MoeForCausalLM", _qwen2_moe),
     "qwen3": GgufFamily("qwen3", "Qwen3ForCausalLM"),
+    "qwen35": GgufFamily("qwen3_5_text", "Qwen3_5ForCausalLM", qwen35, rotates_parts=True),
     "qwen3moe": GgufFamily("qwen3_moe", "Qwen3MoeForCausalLM", _qwen3_moe),
+    "qwen3next": GgufFamily("qwen3_next", "Qwen3NextForCausalLM", qwen3_next, rotates_parts=True),
     "seed_oss": GgufFamily("seed_oss", "SeedOssForCausalLM", _seed_oss),
     "smollm3": GgufFamily("smollm3", "SmolLM3ForCausalLM", _bias),
     "stablelm": GgufFamily("stablelm", "StableLmForCausalLM", _stablelm, rotates_parts=True),

@@ -45,6 +45,10 @@ class GgufMetadata:
         """Return a size of the architecture's own key, or None if it is missing or 0."""
         return None if self.own(name, 0) == 0 else self.size(name)
 
+    def count(self, name: str, *default: int) -> int:
+        """Return a number of things by the architecture's own key, an integer from 0."""
+        return 0 if self.own(name, *default) == 0 else self.size(name, *default)
+
     def number(self, name: str, *default: float) -> float:
         """Return a finite number above 0 of the architecture's own key."""
         value = self.own(name, *default)
@@ -106,3 +110,10 @@ class GgufMetadata:
     def is_tied(self) -> bool:
         """True if the head's weights are the embedding's."""
         return not self.has("output.weight")
+
+
+def head_dim_of(metadata: GgufMetadata) -> int:
+    """Return the width of a head."""
+    return metadata.size(
+        "attention.key_length", metadata.size("embedding_length") // metadata.size("attention.head_count")
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from service.engine.loading.gguf.families import FAMILIES, head_dim_of
-from service.engine.loading.gguf.metadata import GgufMetadata
+from service.engine.loading.gguf.families import FAMILIES
+from service.engine.loading.gguf.metadata import GgufMetadata, head_dim_of
 from service.engine.loading.gguf.rotary import rope_scaling
 from service.engine.models.checkpoint.gguf.architectures import MIXTRAL, architecture_of
 from service.engine.models.checkpoint.gguf.header import GgufHeader

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,11 @@ class Checkpoint:
         """The type of most weights if they are served in their files' blocks; None if they are numbers."""
         return None
 
+    @property
+    def input_orders(self) -> Mapping[str, npt.NDArray[np.int32]]:
+        """The inputs of the columns of `take_blocks`, by the names of matrices whose columns are in another order."""
+        return {}
+
     def kind(self, name: str) -> str:
         """Return the native step's name of a matrix' block type."""
         raise ModelLoadError(f"{self.folder}: {name} is not stored in blocks")
@@ -131,6 +136,14 @@ class Checkpoint:
                 for index in range(_NUM_SAMPLES):
                     file.seek(size * index // _NUM_SAMPLES)
                     digest.update(file.read(_SAMPLE_BYTES))
+        return digest.hexdigest()
+
+    def content_digest(self) -> str:
+        """Return a hash of all bytes of the files, which takes about half a second per gigabyte."""
+        digest = hashlib.sha256()
+        for path in self._files:
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
         return digest.hexdigest()
 
     def take(self, name: str, shape: Sequence[int], part: TensorSlice | None = None) -> npt.NDArray[Any]:

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections import abc
 from typing import Protocol, TypeVar, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from service.engine.core.batch import Batch
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence
@@ -72,6 +75,17 @@ class GroupsLayers(Protocol):
 
         From now on `bytes_per_block` is for the layers of one group, and batches have a block table for each group.
         With `keeps_all` the first group keeps all tokens. Called before `allocate`.
+        """
+
+
+@runtime_checkable
+class ExposesCache(Protocol):
+    """A backend whose cache is in host memory, and whose full blocks have the same bytes whenever they are computed."""
+
+    def cache_rows(self) -> abc.Sequence[NDArray[np.uint8]]:
+        """Return the bytes of all blocks and, if the model has recurrent layers, of all states' slots, writable.
+
+        Each array is [blocks or slots, bytes of each]. They are valid until the next allocation.
         """
 
 

@@ -25,7 +25,7 @@ from service.engine.models.native.cache_groups import group_plan, one_group
 from service.engine.models.plans.adapter_modules import to_step_modules
 from service.engine.models.plans.expert_sources import is_expert_tensor
 from service.engine.models.plans.families.table import FAMILIES, plan_of
-from service.engine.models.plans.plan import DecoderPlan, ExpertsPlan, PlanUnsupportedError
+from service.engine.models.plans.plan import DecoderPlan, LatentPlan, PlanUnsupportedError
 from service.engine.models.plans.sources import Tensors, read_tensors
 from service.generation.errors import ModelLoadError
 
@@ -69,6 +69,10 @@ class NativeBackend:
     def allocate(self, num_blocks: int, block_size: int) -> None:
         """Allocate the cache; the system commits its memory when it is first written."""
         self._model.allocate(num_blocks, block_size, self._groups.of_layer)
+
+    def cache_rows(self) -> Sequence[NDArray[np.uint8]]:
+        """Return the bytes of all blocks [blocks, bytes of a block], valid until the next allocation."""
+        return [self._model.cache_rows()]
 
     def put_adapter(self, slot: int, adapter: Adapter) -> None:
         """Store an adapter in a slot, for batches that refer to the slot. Raise AdapterRejected if unsupported."""
@@ -117,6 +121,10 @@ class RecurrentBackend(NativeBackend):
         """Create the slots of states; the system commits their memory when it is first written."""
         self._model.allocate_states(num_states)
 
+    def cache_rows(self) -> Sequence[NDArray[np.uint8]]:
+        """Return the bytes of all blocks and of all states [slots, bytes of a state]."""
+        return [self._model.cache_rows(), self._model.state_rows()]
+
     def forget(self, slot: int) -> None:
         """Do nothing, because a sequence that starts in a slot ignores its content."""
 
@@ -134,8 +142,8 @@ def _weights_a_token(shapes: dict[str, tuple[int, ...]], plan: DecoderPlan) -> f
             continue
         share = 1.0
         if is_expert_tensor(name):
-            experts = plan.layers[int(name.split(".")[2])].feed_forward
-            if isinstance(experts, ExpertsPlan):
+            experts = plan.layers[int(name.split(".")[2])].routed
+            if experts is not None:
                 share = experts.num_chosen / experts.num_experts
         num_weights += share * math.prod(shape)
     return num_weights
@@ -150,16 +158,20 @@ def native_arithmetic_unsupported_reason(dtype: str, device: str) -> str | None:
     return None if dtype in _WEIGHT_TYPES else f"it has no arithmetic in {dtype}"
 
 
-def native_unsupported_reason(config: Any, dtype: str, device: str, block_size: int) -> str | None:
+def native_unsupported_reason(
+    config: Any, dtype: str, device: str, block_size: int, cache_dtype: str = AUTO
+) -> str | None:
     """Return why the native backend does not support a model, or None if it does."""
     if reason := native_arithmetic_unsupported_reason(dtype, device):
         return reason
     if block_size % _SLOTS != 0:
         return f"engine.block_size must be a multiple of {_SLOTS} for it, not {block_size}"
     try:
-        plan_of(config)
+        plan = plan_of(config)
     except PlanUnsupportedError as error:
         return str(error)
+    if cache_dtype == "int8" and any(isinstance(layer.attention, LatentPlan) for layer in plan.layers):
+        return "it stores latents in bfloat16 or float16, not in int8 (engine.kv_cache_dtype)"
     return None
 
 
@@ -202,8 +214,10 @@ def load_native(
     except ValueError as error:
         raise ModelLoadError(f"{checkpoint.folder}: {error}") from error
     for name, tensor in read_tensors(model.tensors(), plan, tensors, blocks.take):
-        load = model.load_blocks if tensor.dtype == np.uint8 else model.load
-        load(name, tensor)
+        if tensor.dtype == np.uint8:
+            model.load_blocks(name, tensor, blocks.order_of(name))
+        else:
+            model.load(name, tensor)
     unused = tensors.unused_in((name for name, _, _ in checkpoint.describe()), plan)
     derived = (*_DERIVED, *unused)
     checkpoint.require_all_taken(known=(*derived, "lm_head.weight") if plan.is_tied else derived)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 from numpy.typing import NDArray
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint, TensorSlice
 from service.engine.models.plans.expert_sources import is_expert_tensor, stored_name
-from service.engine.models.plans.plan import AttentionPlan, DecoderPlan
+from service.engine.models.plans.plan import AttentionPlan, DecoderPlan, DensePlan
 from service.engine.models.plans.sources import Tensors, origin_of
+
+# The modules of each product of a layer: of attention, and of a dense part.
+_PRODUCTS: Final = (
+    ("self_attn.q_proj", "self_attn.gate_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    ("self_attn.o_proj",),
+    ("mlp.gate_proj", "mlp.up_proj"),
+    ("mlp.down_proj",),
+)
 
 
 class BlockSources:
@@ -30,6 +39,12 @@ class BlockSources:
         self._in_blocks.add(stored)
         return self._checkpoint.kind(stored)
 
+    def order_of(self, name: str) -> NDArray[np.int32] | None:
+        """Return the inputs of the columns of one of the step's matrices; None: they are in their own order."""
+        if is_expert_tensor(name):
+            return None
+        return self._checkpoint.input_orders.get(origin_of(name, self._plan, self._tensors).name)
+
     def take(self, name: str, shape: Sequence[int], part: TensorSlice | None) -> NDArray[Any]:
         """Read a tensor of the checkpoint, after all formats are known."""
         take = self._checkpoint.take_blocks if name in self._in_blocks else self._checkpoint.take
@@ -45,4 +60,28 @@ def has_blocks(checkpoint: Checkpoint, plan: DecoderPlan, tensors: Tensors) -> b
     is_turned = experts is not None and experts.is_fused and experts.is_transposed
     is_plain = all(isinstance(layer.attention, AttentionPlan) and layer.recurrent is None for layer in plan.layers)
     has_tables = plan.layer_input_width > 0 or plan.num_extra_streams > 0
-    return checkpoint.block_type is not None and is_plain and not (is_turned or has_tables)
+    has_all = checkpoint.block_type is not None and is_plain and not (is_turned or has_tables)
+    return has_all and _orders_fit(checkpoint, plan, tensors)
+
+
+def _orders_fit(checkpoint: Checkpoint, plan: DecoderPlan, tensors: Tensors) -> bool:
+    """Return whether the step can take inputs in the orders of the checkpoint's columns.
+
+    Only matrices of attention and of dense parts can have an order, and those that are one product have the same.
+    """
+    orders = checkpoint.input_orders
+    if not orders:
+        return True
+    free = set(orders)
+    for index, layer in enumerate(plan.layers):
+        for modules in _PRODUCTS if isinstance(layer.feed_forward, DensePlan) else _PRODUCTS[:2]:
+            names = [origin_of(f"model.layers.{index}.{each}.weight", plan, tensors).name for each in modules]
+            found = [orders.get(name) for name in names if name in checkpoint]
+            if not all(_is_same(each, found[0]) for each in found):
+                return False
+            free -= set(names)
+    return not free
+
+
+def _is_same(one: NDArray[np.int32] | None, other: NDArray[np.int32] | None) -> bool:
+    return np.array_equal(one, other) if one is not None and other is not None else one is other

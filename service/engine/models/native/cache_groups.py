@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from service.engine.interface.cache_group import ONE_GROUP, CacheGroup, max_blocks
 from service.engine.models.plans.plan import AttentionPlan, DecoderPlan, LayerPlan
+from service.engine.models.plans.sizes import layer_cache_bytes
 
 _MOST_GROUPS: Final = 8  # each has its own block tables, which take time in each step
 
@@ -54,12 +55,12 @@ def _keys_back(layer: LayerPlan) -> int:
     return layer.attention.keys_back if isinstance(layer.attention, AttentionPlan) else 0
 
 
-def max_cache_bytes(plan: DecoderPlan, num_tokens: int, max_chunk: int, block_size: int, number_bytes: float) -> int:
-    """Return the most bytes of a sequence's cache, with chunks of at most `max_chunk` tokens."""
-    sizes = [layer.cached_width for layer in plan.layers]
+def max_cache_bytes(plan: DecoderPlan, num_tokens: int, max_chunk: int, block_size: int, dtype: str) -> int:
+    """Return the most bytes of a sequence's cache of a type, with chunks of at most `max_chunk` tokens."""
+    sizes = [layer_cache_bytes(layer, dtype) for layer in plan.layers]
     made = group_plan(plan, num_tokens, sizes)
     num_blocks = max_blocks(made.groups, num_tokens, max_chunk, block_size)
-    return int(num_blocks * made.block_size(sizes) * block_size * number_bytes)
+    return num_blocks * made.block_size(sizes) * block_size
 
 
 def group_layers(windows: Sequence[int], sizes: Sequence[int]) -> LayerGroups:

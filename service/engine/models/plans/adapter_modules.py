@@ -17,6 +17,7 @@ _WEIGHT = ".weight"
 _LAYERS = "model.layers."
 _MIXERS = ("self_attn.", "recurrent.")
 _COEFFICIENTS = ".altup."
+_EXPERTS = ("mlp.gate.", "mlp.experts.", "router.", "experts.")  # next to a dense part
 
 
 def to_step_modules(adapter: Adapter, shapes: Mapping[str, Shape], plan: DecoderPlan, tensors: Tensors) -> Modules:
@@ -58,7 +59,10 @@ def _belongs_to_experts(name: str, plan: DecoderPlan) -> bool:
     number, _, within = name.removeprefix(_LAYERS).partition(".")
     if not number.isdecimal() or int(number) >= len(plan.layers) or within.startswith(_MIXERS):
         return False
-    return isinstance(plan.layers[int(number)].feed_forward, ExpertsPlan) and "norm" not in within
+    layer = plan.layers[int(number)]
+    if layer.experts is not None:
+        return within.startswith(_EXPERTS)
+    return isinstance(layer.feed_forward, ExpertsPlan) and "norm" not in within
 
 
 def _check_shape(adapter: Adapter, name: str, low_rank: LowRank, shape: Shape) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.engine.models.checkpoint.checkpoint import TensorSlice
-from service.engine.models.plans.plan import DecoderPlan, ExpertsPlan
+from service.engine.models.plans.plan import DecoderPlan
 
 Shape: TypeAlias = tuple[int, ...]
 TakeSlice: TypeAlias = Callable[[str, Shape, TensorSlice | None], NDArray[Any]]
@@ -40,7 +40,7 @@ class ExpertTensors:
 
     def are_in(self, has_tensor: Callable[[str], bool], plan: DecoderPlan, layers: str) -> bool:
         """Return whether a checkpoint stores its experts like this. `layers` is the prefix of a layer's names."""
-        layers_of_experts = (i for i, layer in enumerate(plan.layers) if isinstance(layer.feed_forward, ExpertsPlan))
+        layers_of_experts = (i for i, layer in enumerate(plan.layers) if layer.routed is not None)
         if (first := next(layers_of_experts, None)) is None:
             return False
         return has_tensor(layers.format(first) + self.down.format(0) + self.weight)
@@ -84,7 +84,7 @@ def read_experts(
             continue
         if stored not in read or read[stored][0] != expert:
             is_alone = part == "down" or not tensors.gate
-            whole = _fused_shape(shape, plan.layers[int(number)].feed_forward, tensors, is_alone=is_alone)
+            whole = _fused_shape(shape, plan.layers[int(number)].routed, tensors, is_alone=is_alone)
             read[stored] = expert, take(stored, whole, TensorSlice(0, expert, expert + 1))[0]
         yield name, np.ascontiguousarray(_part_of(read[stored][1], part, tensors))
 

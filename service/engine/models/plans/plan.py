@@ -9,7 +9,7 @@ LARGEST = 3.4028234663852886e38  # float32's largest number: no limit
 NormKind = Literal["rms", "layer"]
 Scores = Literal["softmax", "sigmoid", "chosen_softmax"]
 HeadNorm = Literal["none", "head", "heads", "whole"]
-Recurrence = Literal["short_convolution", "delta_net", "mamba2", "mamba"]
+Recurrence = Literal["short_convolution", "delta_net", "mamba2", "mamba", "lightning"]
 GateNorm = Literal["none", "norm_first", "gate_first"]
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "squared_relu", "xielu"]
 
@@ -66,6 +66,8 @@ class RecurrentPlan:
     has_output_bias: bool = False
     gate_norm: GateNorm = "none"  # how results are gated and normalized
     norm_size: int = 1  # numbers that are normalized together
+    norm_epsilon: float = 0.0  # of this norm; 0: that of the decoder's norms
+    slope: float = 0.0  # of lightning, whose head h decays by exp(-slope * 2 ** (-8 * (h + 1) / num_heads))
     least_step: float = 0.0  # limits of Mamba2's steps
     most_step: float = LARGEST
     step_rank: int = 0  # of mamba, the inputs of the product that gives steps; 0 for others
@@ -132,6 +134,8 @@ class ExpertsPlan:
     swiglu_alpha: float = 1.0
     is_gated: bool = True  # activation(gate) * up; otherwise activation(up)
     has_bias: bool = False  # of the experts' matrices
+    has_router_norm: bool = False  # the router reads the residual, normalized with weights of its own
+    logit_multiplier: float = 1.0  # on the router's logits
     scores: Scores = "softmax"  # of router logits; chosen_softmax: chosen by logits, normalized over the chosen
     has_router_bias: bool = False
     has_correction: bool = False  # added to the scores for the choice only
@@ -142,6 +146,7 @@ class ExpertsPlan:
     sum_addend: float = 0.0
     least_sum: float = 0.0
     scale: float = 1.0  # on the weights of the chosen experts
+    has_expert_scales: bool = False  # the weight of each expert is multiplied by a stored number
     shared_width: int = 0  # inner size of the expert that computes every token; 0: none
     has_shared_gate: bool = False  # its weight is the sigmoid of a product; otherwise 1
 
@@ -156,6 +161,9 @@ class LayerPlan:
     attention: AttentionPlan | LatentPlan | None = None
     recurrent: RecurrentPlan | None = None
     feed_forward: DensePlan | ExpertsPlan | None = None
+    # Experts in addition to a dense feed-forward part. They read the same residual through norms of their own, and the
+    # results of both are normalized, then added.
+    experts: ExpertsPlan | None = None
     has_attended_norm: bool = False  # of the inputs of the attention's output product
     has_inner_norm: bool = False  # of the inputs of the feed-forward part's second product
     has_attention_norm: bool = True
@@ -164,6 +172,9 @@ class LayerPlan:
     has_mlp_output_norm: bool = False
     has_attention_sum_norm: bool = False  # of the residual, after a part's results were added
     has_mlp_sum_norm: bool = False
+    # The residual becomes its norm before a part, times this number; 0: it stays as it is.
+    attention_residual_multiplier: float = 0.0
+    mlp_residual_multiplier: float = 0.0
     is_parallel: bool = (
         False  # both parts read the same residual; without a norm of its own, the second uses the first's
     )
@@ -204,6 +215,11 @@ class LayerPlan:
         if not isinstance(self.attention, LatentPlan):
             raise TypeError("the layer has no attention over latents")
         return self.attention
+
+    @property
+    def routed(self) -> ExpertsPlan | None:
+        """The layer's experts, or None if it has none."""
+        return self.feed_forward if isinstance(self.feed_forward, ExpertsPlan) else self.experts
 
     @property
     def mixer(self) -> RecurrentPlan:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from service.engine.models.plans.plan import DecoderPlan, RecurrentPlan
+from service.engine.models.plans.plan import AttentionPlan, DecoderPlan, LayerPlan, RecurrentPlan
 
 _LANES = 16  # sizes that the native step pads to a multiple of it
+_NUMBER_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
+_SCALED_KEYS, _SCALE_BYTES = 32, 4  # of int8: numbers of a key that share a scale; a value has one scale
 _STATE_BYTES = 4  # of a number of a state, which is float32
 
 
-def cache_bytes_per_token(plan: DecoderPlan, num_bytes: int) -> int:
-    """Return the bytes of a token's keys and values in all layers, of `num_bytes` each."""
-    return num_bytes * sum(layer.cached_width for layer in plan.layers)
+def cache_bytes_per_token(plan: DecoderPlan, dtype: str) -> int:
+    """Return the bytes of a token's keys and values of a type in all layers."""
+    return sum(layer_cache_bytes(layer, dtype) for layer in plan.layers)
+
+
+def layer_cache_bytes(layer: LayerPlan, dtype: str) -> int:
+    """Return the bytes of a token's keys and values of a type in a layer, with the scales of int8."""
+    if dtype != "int8" or not isinstance(layer.attention, AttentionPlan) or layer.attention.keys_back > 0:
+        return layer.cached_width * _NUMBER_BYTES[dtype]
+    width = _padded(layer.attention.head_dim)
+    num_scales = -(-width // _SCALED_KEYS)
+    key, value = num_scales * (_SCALED_KEYS + _SCALE_BYTES), width + _SCALE_BYTES
+    return layer.attention.num_kv_heads * (key + value)
 
 
 def state_bytes(plan: DecoderPlan) -> int:

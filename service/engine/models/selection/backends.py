@@ -60,9 +60,10 @@ class BackendRow:
     the backend's logits. `arithmetic` describes what determines the bits of the logits in addition to the weights,
     their type and the version of torch. `variance_reason` returns why the bits of a row of logits depend on the rest of
     the step, or None if they don't. `shares_prefixes` and `takes_adapters` are None where they depend on the model's
-    modules and are known only after a load. `quantizations` are the supported ones. With `takes_cache_dtype` keys and values on a CPU can
-    have a type other than the model's; device kernels take one type. With `takes_images` the backend reads a batch's
-    images. With `takes_blocks` it multiplies the blocks of a file's quantized weights.
+    modules and are known only after a load. `quantizations` are the supported ones. `cache_dtypes` are the types that
+    keys and values on a CPU can have other than the model's; device kernels take one type. With `takes_images` the
+    backend reads a batch's images. With `takes_blocks` it multiplies the blocks of a file's quantized weights. With
+    `keeps_cache` another process can use what it has cached.
     `parallel_unsupported_reason` returns why the model cannot be sharded to `tensor_parallel` processes.
     """
 
@@ -75,9 +76,10 @@ class BackendRow:
     shares_prefixes: bool | None = True
     takes_adapters: bool | None = True
     quantizations: frozenset[str] = frozenset()
-    takes_cache_dtype: bool = False
+    cache_dtypes: frozenset[str] = frozenset()
     takes_images: bool = False
     takes_blocks: bool = False
+    keeps_cache: bool = False
     parallel_unsupported_reason: Callable[[ModelSpec], str | None] = lambda _: "it does not support tensor parallelism"
 
 
@@ -163,7 +165,9 @@ def _load_vision(spec: ModelSpec) -> Backend[Any]:
 BACKENDS = (
     BackendRow(
         "native",
-        lambda spec: native_unsupported_reason(spec.config, spec.dtype, spec.device, spec.block_size),
+        lambda spec: native_unsupported_reason(
+            spec.config, spec.dtype, spec.device, spec.block_size, spec.kv_cache_dtype
+        ),
         lambda spec: load_native(
             spec.config,
             spec.checkpoint,
@@ -175,16 +179,17 @@ BACKENDS = (
         _native_sampler,
         arithmetic=lambda _: native_arithmetic(),
         quantizations=QUANTIZATIONS,
-        takes_cache_dtype=True,
+        cache_dtypes=frozenset({"float32", "bfloat16", "float16", "int8"}),
         variance_reason=lambda _: None,
         takes_blocks=True,
+        keeps_cache=True,
     ),
     BackendRow(
         "torch",
         lambda spec: decoder_unsupported_reason(spec.config),
         _load_decoder,
         variance_reason=_decoder_variance_reason,
-        takes_cache_dtype=True,
+        cache_dtypes=frozenset({"float32", "bfloat16", "float16"}),
         parallel_unsupported_reason=_parallel_unsupported_reason,
     ),
     BackendRow(
@@ -271,6 +276,6 @@ def _quantization_unsupported_reason(row: BackendRow, spec: ModelSpec) -> str | 
 
 
 def _cache_unsupported_reason(row: BackendRow, spec: ModelSpec) -> str | None:
-    if spec.cache_dtype == spec.dtype or (row.takes_cache_dtype and spec.device == "cpu"):
+    if spec.cache_dtype == spec.dtype or (spec.cache_dtype in row.cache_dtypes and spec.device == "cpu"):
         return None
     return f"it stores keys and values in {spec.dtype}, not in {spec.cache_dtype} (engine.kv_cache_dtype)"

@@ -33,6 +33,8 @@ def _layer_unsupported_reason(layer: LayerPlan) -> str | None:
         (attention.growth, "its queries are scaled by position (llama_4_scaling_beta)"),
         (isinstance(feed_forward, ExpertsPlan) and not feed_forward.is_gated, "its experts have no gate"),
         (layer.has_attended_norm or layer.has_inner_norm, "it has norms inside of a layer's parts"),
+        (layer.experts is not None, "it has experts in addition to dense feed-forward parts (enable_moe_block)"),
+        (layer.attention_residual_multiplier, "its residual is normalized (minimax)"),
         (attention.norms_values or attention.keys_back, "its values are normalized, or its layers share keys"),
     )
     return next((reason for applies, reason in reasons if applies), None)

@@ -10,7 +10,7 @@ from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.sequences.sequence import NO_BLOCK, Sequence, choice_seed
 from service.engine.interface.cache_group import ONE_GROUP, CacheGroup, max_blocks
 from service.engine.interface.config import max_sequence_len
-from tests.engine.drafters import SumDrafter
+from tests.engine.core.drafters import SumDrafter
 from tests.engine.fakes import Bench, config_of, group_of, request
 from tests.engine.paged_runner import BLOCK_SIZE, sums
 

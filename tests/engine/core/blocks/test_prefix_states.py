@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.drafters import SumDrafter
+from tests.engine.core.drafters import SumDrafter
 from tests.engine.fakes import Bench, config_of, request
 from tests.engine.paged_runner import StateRunner, sums
 

@@ -20,7 +20,7 @@ from service.engine.core.step import Step
 from service.generation.errors import SequenceError
 from service.generation.outputs.output import FinishReason
 from service.generation.requests.parameters import LogprobsOptions
-from tests.engine.drafters import SumDrafter
+from tests.engine.core.drafters import SumDrafter
 from tests.engine.fakes import Bench, Clock, config_of, group_of, request
 from tests.engine.paged_runner import PagedRunner, say, sums
 

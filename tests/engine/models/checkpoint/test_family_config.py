@@ -79,6 +79,10 @@ FILES: dict[str, tuple[str, dict[str, Any]]] = {
             "layer_types": ["full_attention", "sliding_attention"] * 3 + ["sliding_attention"],
         },
     ),
+    "gemma4_text, experts": (
+        "gemma4_text",
+        {"enable_moe_block": True, "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 32},
+    ),
     "gemma4_text, without inputs of layers": ("gemma4_text", {"hidden_size_per_layer_input": 0}),
     "glm, no share": ("glm", {"partial_rotary_factor": 1.0, "eos_token_id": [1, 2]}),
     "gpt_neox, old rotation": ("gpt_neox", {"rotary_pct": 0.5, "rotary_emb_base": 5e4, "rope_theta": 7.0}),
@@ -91,6 +95,7 @@ FILES: dict[str, tuple[str, dict[str, Any]]] = {
     "hunyuan_v1_moe": ("hunyuan_v1_moe", {"num_experts_per_tok": 2, "num_experts": 4}),
     "hyperclovax": ("hyperclovax", {"attention_multiplier": None, "head_dim": 32}),
     "internlm3, old names": ("internlm3", {"qkv_bias": True, "bias": True, "head_dim": None}),
+    "minimax, factors": ("minimax", {"mlp_alpha_factor": 3.55, "linear_attn_beta_factor": 2, "head_dim": 32}),
     "minimax_m2, first files": ("minimax_m2", {"rotary_dim": 64, "num_local_experts": 8, "num_experts_per_tok": 2}),
     "jamba, periods": ("jamba", {"attn_layer_period": 3, "attn_layer_offset": 1, "num_experts": 1}),
     "lfm2, old names": (

@@ -17,8 +17,8 @@ from service.engine.models.checkpoint.gguf.gguf_checkpoint import GgufCheckpoint
 from service.engine.models.checkpoint.gguf.header import read_header
 from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.native.backend import NativeBackend, RecurrentBackend, load_native
-from tests.engine.gguf_families import FAMILIES, model_of, write_family
-from tests.engine.tiny_models import Part, batch_of
+from tests.engine.folders.gguf_families import FAMILIES, model_of, write_family
+from tests.engine.folders.tiny_models import Part, batch_of
 from tests.models.families import some_tokens
 from tests.native.decoders import Sequence, native, step
 

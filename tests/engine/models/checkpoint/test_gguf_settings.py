@@ -45,7 +45,7 @@ def test_settings_are_those_of_the_metadata() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("general.architecture", "bert", "general.architecture is bert; supported are arcee, "),
+        ("general.architecture", "bert", "general.architecture is bert; supported are apertus, "),
         ("qwen2.block_count", 1 << 31, "qwen2.block_count must be an integer from 1 to 4096"),
         ("qwen2.block_count", 0, "qwen2.block_count must be an integer from 1 to 4096"),
         ("qwen2.embedding_length", 1 << 40, "qwen2.embedding_length must be an integer from 1 to 1048576"),

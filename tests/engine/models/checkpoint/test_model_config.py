@@ -16,7 +16,7 @@ from service.engine.models.checkpoint.model_config import DecoderConfig, read_mo
 from service.engine.models.checkpoint.rope import rope_frequencies
 from service.engine.models.native.backend import native_unsupported_reason
 from service.generation.errors import ModelLoadError
-from tests.engine.tiny_models import CONFIGS, LEAN, config
+from tests.engine.folders.tiny_models import CONFIGS, LEAN, config
 
 SIZES: dict[str, Any] = {
     "vocab_size": 101,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.generation.errors import ModelLoadError
-from tests.engine.tiny_models import Part, load, run, save, tokens
+from tests.engine.folders.tiny_models import Part, load, run, save, tokens
 
 NAME = "model.layers.1.mlp.up_proj.weight"
 FILE = "model.safetensors"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,13 @@ from service.engine.models.checkpoint.packed.packed_checkpoint import PackedChec
 from service.engine.models.checkpoint.text_part import open_checkpoint
 from service.engine.models.interface.backend import Backend
 from service.engine.models.interface.model_spec import ModelSpec
+from service.engine.models.native.block_sources import has_blocks
+from service.engine.models.plans.families.table import FAMILIES, plan_of
 from service.engine.models.selection.backends import choose_backend
 from service.generation.errors import ModelLoadError
-from tests.engine import packing
-from tests.engine.packing import FILE, Packer, pack_folder
-from tests.engine.tiny_models import MAX_POSITIONS, Part, random_model, reference, run, save, tokens
+from tests.engine.folders import packing
+from tests.engine.folders.packing import FILE, Packer, pack_folder
+from tests.engine.folders.tiny_models import MAX_POSITIONS, Part, random_model, reference, run, save, tokens
 
 BACKENDS = ["torch", "transformers", *(["native"] if find_spec("sluice_native") else [])]
 GROUPS = {"config_groups": {"group_0": {"weights": {"num_bits": 4}}}}
@@ -51,6 +54,12 @@ PACKINGS: dict[str, tuple[Packer, dict[str, Any]]] = {
         partial(packing.packed_rows, has_zeros=True),
         {"quant_method": "compressed-tensors", "format": "pack-quantized", **GROUPS},
     ),
+    "nvfp4": (packing.nvfp4, {"quant_method": "modelopt", "quant_algo": "NVFP4"}),
+    "nvfp4, compressed": (
+        partial(packing.nvfp4, is_divided=True),
+        {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"},
+    ),
+    "modelopt's fp8": (packing.fp8_rows, {"quant_method": "modelopt", "quant_algo": "FP8"}),
     "bitsandbytes of 8 bits": (packing.bitsandbytes_int8, {"load_in_8bit": True}),
     "bitsandbytes of 4 bits": (
         partial(packing.bitsandbytes_nf4, is_nested=False), {"quant_method": "bitsandbytes", "load_in_4bit": True},
@@ -97,7 +106,9 @@ def test_packed_weights_are_computed_as_what_they_mean(kind: str, backend: str, 
 
 BLOCKS: dict[str, str | None] = {
     "gptq": "u4.g16.float16",
-    "gptq, groups by activation": None,
+    "gptq, groups by activation": "u4.g16.float16",
+    "nvfp4": "nvfp4",
+    "nvfp4, compressed": "nvfp4",
     "fp8 in blocks": "f8.g32",
     "fp8 with one scale": "f8.g64",
     "fp8 by rows": "f8.g64",
@@ -112,6 +123,22 @@ def test_packed_weights_have_blocks_that_the_native_step_multiplies(kind: str, t
     save("qwen3", tmp_path)
     pack_folder(tmp_path, packer, quantization)
     assert open_checkpoint(tmp_path, read_model_config(tmp_path)).block_type == BLOCKS[kind]
+
+
+def test_products_of_matrices_in_different_orders_are_widened(tmp_path: Path) -> None:
+    """Queries and keys are one product, whose inputs have one order."""
+    model = save("qwen3", tmp_path)
+    seeds = count()
+    packer = lambda weight: packing.gptq(weight, shuffled=True, seed=next(seeds))  # noqa: E731
+    model.load_state_dict(pack_folder(tmp_path, packer, {"quant_method": "gptq", "bits": 4}), strict=False)
+    model_config = read_model_config(tmp_path)
+    checkpoint = open_checkpoint(tmp_path, model_config)
+    plan = plan_of(model_config)
+    assert not has_blocks(checkpoint, plan, FAMILIES["qwen3"].tensors)
+    token_ids = tokens(20)
+    assert_close(
+        logits(load_packed(tmp_path, "native"), "native", token_ids), reference(model, token_ids), rtol=1e-4, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("backend", [backend for backend in BACKENDS if backend != "torch"])
@@ -171,6 +198,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "three bits": ({"quant_method": "gptq", "bits": 3}, "have 3 bits; gptq is read with 2, 4, 8"),
     "another layout": ({"quant_method": "awq", "version": "marlin"}, "version marlin; read is gemm"),
     "another format": ({"quant_method": "compressed-tensors", "format": "marlin-24"}, "compressed as marlin-24; read"),
+    "another algorithm": (
+        {"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"},
+        "quantised by modelopt's W4A8_AWQ; read are FP8, NVFP4",
+    ),
     "several sizes": (
         {
             "quant_method": "compressed-tensors",
@@ -196,6 +227,8 @@ def test_what_is_not_read_is_refused_with_what_is(kind: str, tmp_path: Path) -> 
 BROKEN: dict[str, tuple[str, Packer, dict[str, Any]]] = {
     "a missing part": ("scales", packing.gptq, {"quant_method": "gptq", "bits": 4}),
     "another number of groups": ("qzeros", packing.awq, {"quant_method": "awq", "bits": 4}),
+    "no scales for 16": ("weight_scale", packing.nvfp4, {"quant_method": "modelopt", "quant_algo": "NVFP4"}),
+    "no scale of one number": ("weight_scale_2", packing.nvfp4, {"quant_method": "modelopt", "quant_algo": "NVFP4"}),
     "no state": ("weight.quant_state.bitsandbytes__nf4", packing.bitsandbytes_nf4, {"quant_method": "bitsandbytes"}),
 }
 
@@ -207,8 +240,10 @@ def test_broken_packing_is_refused_by_its_tensor(kind: str, tmp_path: Path) -> N
     save("qwen3", tmp_path)
     pack_folder(tmp_path, packer, quantization)
     stored, name = load_file(tmp_path / FILE), f"model.layers.0.mlp.down_proj.{end}"
-    if kind == "another number of groups":
+    if kind in {"another number of groups", "no scales for 16"}:
         stored[name] = stored[name][:-1].contiguous()
+    elif kind == "no scale of one number":
+        stored[name] = torch.ones(2)
     else:
         del stored[name]
     save_file(stored, tmp_path / FILE)

@@ -1,4 +1,4 @@
-"""The defaults of types with short convolutions or delta nets in most layers."""
+"""The defaults of types with short convolutions, delta nets or lightning attention in many layers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,37 @@ def _delta_net(fields: Fields) -> None:
         fields["mlp_only_layers"] = []
 
 
+def _minimax(fields: Fields) -> None:
+    if fields["layer_types"] is None:
+        fields["layer_types"] = [
+            "linear_attention" if i % 2 else "full_attention" for i in range(fields["num_hidden_layers"])
+        ]
+
+
 RECURRENT: Final = {
+    "minimax": FamilyDefaults(
+        fields={
+            "num_key_value_heads": 8,
+            "head_dim": None,
+            "hidden_act": "silu",
+            "rms_norm_eps": 1e-5,
+            "tie_word_embeddings": False,
+            "eos_token_id": 2,
+            "sliding_window": None,
+            "num_experts_per_tok": 2,
+            "num_local_experts": 8,
+            "layer_types": None,
+            "full_attn_alpha_factor": 1.0,
+            "full_attn_beta_factor": 1.0,
+            "linear_attn_alpha_factor": 1.0,
+            "linear_attn_beta_factor": 1.0,
+            "mlp_alpha_factor": 1.0,
+            "mlp_beta_factor": 1.0,
+        },
+        complete=_minimax,
+        rope_theta=1_000_000.0,
+        kinds=LAYER_KINDS,
+    ),
     "lfm2": FamilyDefaults(
         fields=_LFM2
         | {

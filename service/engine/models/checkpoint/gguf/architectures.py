@@ -34,6 +34,9 @@ _EXPERTS: Final = {
     "ffn_up_shexp": "mlp.shared_expert.up_proj",
     "ffn_down_shexp": "mlp.shared_expert.down_proj",
 }
+_SHARED_EXPERTS: Final = _EXPERTS | {
+    f"ffn_{part}_shexp": f"mlp.shared_experts.{part}_proj" for part in ("gate", "up", "down")
+}
 _MIXTRAL: Final = {
     "ffn_gate_inp": "block_sparse_moe.gate",
     "ffn_gate_exps": "block_sparse_moe.experts.{}.w1",
@@ -60,6 +63,46 @@ _LFM2: Final = {
     "ffn_up": "feed_forward.w3",
     "ffn_down": "feed_forward.w2",
 }
+# The layers that predict further tokens, which are not computed.
+_PREDICTORS: Final = {
+    "nextn.eh_proj": "eh_proj",
+    "nextn.embed_tokens": "embed_tokens",
+    "nextn.enorm": "enorm",
+    "nextn.hnorm": "hnorm",
+    "nextn.shared_head_head": "shared_head.head",
+    "nextn.shared_head_norm": "shared_head.norm",
+}
+_CORRECTION: Final = {"exp_probs_b.bias": "mlp.gate.e_score_correction_bias"}
+_LATENTS: Final = {
+    "attn_q_a": "self_attn.q_a_proj",
+    "attn_q_a_norm": "self_attn.q_a_layernorm",
+    "attn_q_b": "self_attn.q_b_proj",
+    "attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa",
+    "attn_kv_a_norm": "self_attn.kv_a_layernorm",
+    "attn_kv_b": "self_attn.kv_b_proj",
+    "attn_k_b": "self_attn.k_b_proj",
+    "attn_v_b": "self_attn.v_b_proj",
+}
+_DELTA_NET: Final = {
+    "attn_qkv": "linear_attn.in_proj_qkv",
+    "attn_gate": "linear_attn.in_proj_z",
+    "ssm_in": "linear_attn.in_proj_qkvz",
+    "ssm_ba": "linear_attn.in_proj_ba",
+    "ssm_beta": "linear_attn.in_proj_b",
+    "ssm_alpha": "linear_attn.in_proj_a",
+    "ssm_conv1d": "linear_attn.conv1d",
+    "ssm_norm": "linear_attn.norm",
+    "ssm_out": "linear_attn.out_proj",
+}
+_DELTA_NET_VECTORS: Final = {"ssm_a": "linear_attn.A_log", "ssm_dt.bias": "linear_attn.dt_bias"}
+_FALCON_H1: Final = {
+    "ssm_in": "mamba.in_proj",
+    "ssm_conv1d": "mamba.conv1d",
+    "ssm_norm": "mamba.norm",
+    "ssm_out": "mamba.out_proj",
+    **{f"ffn_{part}": f"feed_forward.{part}_proj" for part in ("gate", "up", "down")},
+}
+_APERTUS: Final = {"attn_norm": "attention_layernorm", "ffn_norm": "feedforward_layernorm"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +113,9 @@ class Architecture:
     outside: Mapping[str, str] = field(default_factory=dict)  # the modules outside of layers, likewise
     is_interleaved: bool = False  # the rows of queries and keys alternate between the halves of their head
     norm_addend: float = 0.0  # what the file's norms have in addition to the checkpoint's
+    vectors: Mapping[str, str] = field(default_factory=dict)  # whole names in a layer, of tensors without a kind
+    tiles_values: bool = False  # value heads of delta nets are not in the order of their key heads
+    has_curves: bool = False  # metadata have the numbers of an activation function
 
     def module(self, name: str, *, is_in_layer: bool) -> str | None:
         """Return the module of a checkpoint that the file names `name`, or None if it is unknown."""
@@ -82,15 +128,32 @@ _WITH_EXPERTS: Final = Architecture(layer=_EXPERTS)
 _INTERLEAVED: Final = Architecture(is_interleaved=True)
 MIXTRAL: Final = "llama with experts"  # the files themselves say llama
 ARCHITECTURES: Final[dict[str, Architecture]] = {
+    "apertus": Architecture(layer=_APERTUS, has_curves=True),
     "arcee": _INTERLEAVED,
     "cohere2": _PLAIN,
     "command-r": _PLAIN,
+    "deepseek2": Architecture(layer=_SHARED_EXPERTS | _LATENTS | _PREDICTORS, vectors=_CORRECTION),
     "ernie4_5": _PLAIN,
+    "ernie4_5-moe": Architecture(
+        layer=_SHARED_EXPERTS, vectors={"exp_probs_b.bias": "mlp.moe_statics.e_score_correction_bias"}
+    ),
     "exaone4": Architecture(layer=_OUTPUT_NORMS),
+    "falcon-h1": Architecture(
+        layer=_FALCON_H1,
+        outside={"output_norm": "model.final_layernorm"},
+        vectors={
+            "ssm_a": "mamba.A_log",
+            "ssm_d": "mamba.D",
+            "ssm_dt.bias": "mamba.dt_bias",
+            "ffn_norm": "pre_ff_layernorm.weight",
+            "ffn_norm.weight": "pre_ff_layernorm.weight",
+        },
+    ),
     "gemma": Architecture(norm_addend=1.0),
     "gemma2": Architecture(layer=_FOUR_NORMS, norm_addend=1.0),
     "gemma3": Architecture(layer=_FOUR_NORMS, norm_addend=1.0),
     "glm4": Architecture(layer=_GLM_NORMS | {"ffn_up": "mlp.gate_up_proj"}),
+    "glm4moe": Architecture(layer=_SHARED_EXPERTS | _LATER_NORM | _PREDICTORS, vectors=_CORRECTION),
     "gpt-oss": Architecture(
         layer=_EXPERTS | _LATER_NORM | {"attn_sinks": "self_attn.sinks", "ffn_gate_inp": "mlp.router"}
     ),
@@ -102,6 +165,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "lfm2": Architecture(layer=_LFM2, outside={"token_embd_norm": "model.embedding_norm"}),
     "llama": _INTERLEAVED,
     MIXTRAL: Architecture(layer=_MIXTRAL, is_interleaved=True),
+    "mistral3": _INTERLEAVED,
     "nemotron": Architecture(norm_addend=1.0),
     "olmo2": Architecture(layer=_OUTPUT_NORMS),
     "olmoe": _WITH_EXPERTS,
@@ -109,7 +173,11 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "qwen2": _PLAIN,
     "qwen2moe": _WITH_EXPERTS,
     "qwen3": _PLAIN,
+    "qwen35": Architecture(
+        layer=_DELTA_NET | _LATER_NORM | _PREDICTORS, norm_addend=1.0, vectors=_DELTA_NET_VECTORS, tiles_values=True
+    ),
     "qwen3moe": _WITH_EXPERTS,
+    "qwen3next": Architecture(layer=_EXPERTS | _DELTA_NET | _LATER_NORM, norm_addend=1.0, vectors=_DELTA_NET_VECTORS),
     "seed_oss": Architecture(layer=_LATER_NORM),
     "smollm3": _INTERLEAVED,
     "stablelm": _PLAIN,

@@ -7,8 +7,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,15 +18,22 @@ from service.engine.models.checkpoint.checkpoint import Checkpoint, TensorSlice,
 from service.engine.models.checkpoint.gguf.architectures import ARCHITECTURES, architecture_of
 from service.engine.models.checkpoint.gguf.header import GgufHeader, GgufTensor, read_header
 from service.engine.models.checkpoint.gguf.names import NOT_WEIGHTS, checkpoint_name, in_halves
+from service.engine.models.checkpoint.gguf.restored import (
+    Assembled,
+    as_stored,
+    assembled_from,
+    curves,
+    restored_heads,
+    restored_rates,
+    value_heads,
+)
 from service.generation.errors import ModelLoadError
 
 REFERENCE: Final = "gguf.json"  # in a model's folder: the files that hold its weights
 _NUMBERS: Final = {"float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
 _COMPUTED: Final = frozenset({"float32", "bfloat16"})  # the types whose files are computed like other checkpoints
-_MOST_EXPERTS: Final = 1 << 12
 _NORM: Final = "norm.weight"  # the end of a norm's name
-# The ends of names of vectors that checkpoints store as matrices of one row, and of matrices stored as convolutions.
-_ROW, _CONVOLUTION = "shared_expert_gate.weight", "conv.conv.weight"
+_PLAIN_NORMS: Final = ("linear_attn.norm.weight",)  # norms without an addend in any file
 
 
 class GgufCheckpoint(Checkpoint):
@@ -54,14 +60,24 @@ class GgufCheckpoint(Checkpoint):
                     raise ModelLoadError(f"{header.file}: {kind} has no tensor {tensor.name}")
                 if name in self._tensors or name.format(0) in self._tensors:
                     raise ModelLoadError(f"{header.file}: the tensor {tensor.name} is in two of the files")
-                self._tensors |= _as_stored(name, tensor)
+                self._tensors |= as_stored(name, tensor)
+        self._value_heads = value_heads(kind, metadata)
+        self._assembled = {
+            name: each for name, each in assembled_from(self._tensors, self._value_heads) if name not in self._tensors
+        }
+        try:
+            self._curves = curves(kind, metadata) if self._architecture.has_curves else {}
+        except ModelLoadError as error:
+            raise ModelLoadError(f"{headers[0].file}: {error}") from error
 
     def __contains__(self, name: str) -> bool:
-        return name in self._tensors
+        return name in self._tensors or name in self._assembled or name in self._curves
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of a tensor, which must exist."""
-        return self._tensors[name].shape
+        if name in self._curves:
+            return self._curves[name].shape
+        return self._assembled[name].shape if name in self._assembled else self._tensors[name].shape
 
     def describe(self) -> list[tuple[str, tuple[int, ...], str]]:
         """Return the name, shape and type of each tensor, sorted by name."""
@@ -102,20 +118,43 @@ class GgufCheckpoint(Checkpoint):
 
     def take(self, name: str, shape: Sequence[int], part: TensorSlice | None = None) -> npt.NDArray[Any]:
         """Read one tensor, or a slice of it, as float32; bfloat16 is returned as its bits, uint16."""
+        if name in self._curves:
+            return self._curves[name].reshape(tuple(shape))
+        if (assembled := self._assembled.get(name)) is not None:
+            return self._assemble(name, assembled, shape, part)
         tensor = self._checked(name, shape)
         rows = _read(tensor, 0, math.prod(tensor.shape[:-1]))
         self._taken.add(name)
         if self.on_read is not None:
             self.on_read(rows.nbytes)
         is_bf16 = tensor.type.kind == "bfloat16"
-        addend = self._architecture.norm_addend if name.endswith(_NORM) and not is_bf16 else 0.0
+        is_norm = name.endswith(_NORM) and not name.endswith(_PLAIN_NORMS)
+        addend = self._architecture.norm_addend if is_norm and not is_bf16 else 0.0
         stored = rows.view("<u2").reshape(tensor.shape) if is_bf16 else _dequantized(tensor, rows)
         numbers = in_halves(self._architecture, name, stored, *self._heads)
         if addend:
             numbers = numbers - np.float32(addend)
+        if not is_bf16:
+            numbers = restored_rates(name, numbers)
+        if self._architecture.tiles_values and self._value_heads is not None:
+            numbers = restored_heads(name, numbers, self._value_heads)
         if part is None:
             return numbers
         return np.ascontiguousarray(numbers[(slice(None),) * part.axis + (slice(part.start, part.end),)])
+
+    def _assemble(
+        self, name: str, assembled: Assembled, shape: Sequence[int], part: TensorSlice | None
+    ) -> npt.NDArray[Any]:
+        if assembled.shape != tuple(shape):
+            raise ModelLoadError(
+                f"{self._files[0]}: the parts of {name} have the shape {list(assembled.shape)}, the metadata require "
+                f"{list(shape)}"
+            )
+        taken = [self.take(each, own) for each, own in assembled.parts.items()]
+        whole = assembled.combine(*(bits_as_floats(each) if each.dtype == np.uint16 else each for each in taken))
+        if part is None:
+            return whole
+        return np.ascontiguousarray(whole[(slice(None),) * part.axis + (slice(part.start, part.end),)])
 
     def require_all_taken(self, known: Iterable[str] = ()) -> None:
         """Raise ModelLoadError if a tensor was not read, unless its name ends with one of `known`."""
@@ -141,29 +180,6 @@ class GgufCheckpoint(Checkpoint):
                 f"{tensor.file}: {tensor.name} has the shape {list(tensor.shape)}, the metadata requires {list(shape)}"
             )
         return tensor
-
-
-def _as_stored(name: str, tensor: GgufTensor) -> dict[str, GgufTensor]:
-    """Return a file's tensor by its names in checkpoints, which store the experts of a layer separately."""
-    if "{}" in name:
-        return {name.format(index): expert for index, expert in enumerate(_experts(tensor))}
-    if name.endswith(_ROW) and len(tensor.shape) == 1:
-        return {name: replace(tensor, shape=(1, *tensor.shape))}
-    if name.endswith(_CONVOLUTION) and len(tensor.shape) == 2:
-        return {name: replace(tensor, shape=(tensor.shape[0], 1, tensor.shape[1]))}
-    return {name: tensor}
-
-
-def _experts(tensor: GgufTensor) -> Iterator[GgufTensor]:
-    """Yield the part of each expert of a tensor whose first axis is that of experts. Raise ModelLoadError."""
-    if len(tensor.shape) == 1 or tensor.shape[0] > _MOST_EXPERTS:
-        raise ModelLoadError(
-            f"{tensor.file}: {tensor.name} has the shape {list(tensor.shape)}; its first axis must be that of at most "
-            f"{_MOST_EXPERTS} experts"
-        )
-    each = replace(tensor, shape=tensor.shape[1:])
-    for index in range(tensor.shape[0]):
-        yield replace(each, offset=tensor.offset + index * tensor.num_bytes // tensor.shape[0])
 
 
 def read_numbers(tensor: GgufTensor) -> npt.NDArray[np.float32]:

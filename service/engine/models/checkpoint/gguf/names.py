@@ -22,13 +22,16 @@ def checkpoint_name(name: str, architecture: Architecture) -> str | None:
 
     The name of a tensor of all experts of a layer has a `{}` for the index of one.
     """
+    whole = re.fullmatch(r"blk\.(\d{1,5})\.([\w.]+)", name)
+    if whole is not None and (vector := architecture.vectors.get(whole[2])) is not None:
+        return f"model.layers.{int(whole[1])}.{vector}"
     path, _, kind = name.rpartition(".")
     layer = re.fullmatch(r"blk\.(\d{1,5})\.([\w.]+)", path)
     module = architecture.module(path if layer is None else layer[2], is_in_layer=layer is not None)
     if module is None:
         return None
-    whole = module if layer is None else f"model.layers.{int(layer[1])}.{module}"
-    return whole if module in _BARE else f"{whole}.{kind}"
+    found = module if layer is None else f"model.layers.{int(layer[1])}.{module}"
+    return found if module in _BARE else f"{found}.{kind}"
 
 
 def in_halves(

@@ -45,6 +45,18 @@ def groups_in_order(num_inputs: int, num_groups: int) -> npt.NDArray[np.int64]:
     return np.arange(num_inputs) // (num_inputs // num_groups)
 
 
+def input_order(groups: npt.NDArray[np.int64], num_groups: int) -> npt.NDArray[np.int32] | None:
+    """Return the inputs in the order of their groups, or None if that is their own order.
+
+    Raise ValueError if groups differ in size.
+    """
+    if (np.bincount(groups, minlength=num_groups) != len(groups) // num_groups).any():
+        raise ValueError("the groups of the inputs differ in size")
+    if (np.diff(groups) >= 0).all():
+        return None
+    return np.argsort(groups, kind="stable").astype(np.int32)
+
+
 def block_size_of(num_inputs: int, num_groups: int) -> int | None:
     """Return the columns of a block, which divide those of a group; None if the step has no such block."""
     if num_groups < 1 or num_inputs % num_groups:
@@ -59,11 +71,14 @@ def kind_of(bits: int, block_size: int, scale_type: str) -> str:
 
 
 def to_blocks(codes: Codes, block_size: int, scale_type: str) -> npt.NDArray[np.uint8]:
-    """Return rows of blocks, uint8 [outputs, bytes]. Raise ValueError for codes that have no blocks."""
+    """Return rows of blocks, uint8 [outputs, bytes], whose inputs are in the order of their groups.
+
+    Raise ValueError for codes that have no blocks.
+    """
     num_outputs, num_inputs = codes.codes.shape
     num_groups = codes.scales.shape[1]
-    if (codes.groups != groups_in_order(num_inputs, num_groups)).any():
-        raise ValueError("the groups of the inputs are not in order")
+    order = input_order(codes.groups, num_groups)
+    ordered = codes.codes if order is None else codes.codes[:, order]
     if codes.zeros.size and not 0 <= codes.zeros.min() <= codes.zeros.max() <= _MOST_ZERO:
         raise ValueError("a zero point is not a byte")
     num_blocks = num_inputs // block_size
@@ -72,7 +87,7 @@ def to_blocks(codes: Codes, block_size: int, scale_type: str) -> npt.NDArray[np.
     stored = _bits_of(codes.scales, scale_type)
     blocks[:, :, : stored.shape[-1]] = stored.repeat(repeats, axis=1)
     blocks[:, :, 4] = codes.zeros.astype(np.uint8).repeat(repeats, axis=1)
-    blocks[:, :, 8:] = codes.codes.reshape(num_outputs, num_blocks, block_size)
+    blocks[:, :, 8:] = ordered.reshape(num_outputs, num_blocks, block_size)
     return blocks.reshape(num_outputs, -1)
 
 

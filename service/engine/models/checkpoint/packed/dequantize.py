@@ -18,6 +18,8 @@ from service.engine.models.checkpoint.packed.blocks import Codes, groups_in_orde
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float32]
 
+NVFP4_GROUP: Final = 16  # codes with a scale
+
 _WORD: Final = 32
 _AWQ_ORDER: Final = (0, 2, 4, 6, 1, 3, 5, 7)  # the column of eight in each nibble of a word, lowest nibble first
 _FP4: Final = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
@@ -120,6 +122,24 @@ def dequantize_mxfp4(tensors: Mapping[str, Array]) -> Floats:
     values = np.stack([_signed_fp4(codes & 15), _signed_fp4(codes >> 4)], axis=-1)
     values = np.ldexp(values.reshape(*codes.shape[:-1], -1), exponents[..., None])
     return np.ascontiguousarray(values.reshape(*codes.shape[:2], -1).swapaxes(1, 2))
+
+
+def dequantize_nvfp4(tensors: Mapping[str, Array]) -> Floats:
+    """Dequantize NVFP4: two codes per byte, lower half first, an e4m3 scale per 16 codes, and one of the matrix."""
+    codes = tensors["codes"]
+    values = np.stack([_signed_fp4(codes & 15), _signed_fp4(codes >> 4)], axis=-1).reshape(len(codes), -1, NVFP4_GROUP)
+    scales = _FLOATS_OF_8_BITS["F8_E4M3"][tensors["scales"].view(np.uint8)] * nvfp4_scale(tensors)
+    found: Floats = (values * scales[..., None]).reshape(len(codes), -1)
+    return found
+
+
+def nvfp4_scale(tensors: Mapping[str, Array]) -> np.float32:
+    """Return a matrix' scale, or the reciprocal of its divisor. Raise ValueError unless it has exactly one."""
+    role = "scale" if "scale" in tensors else "divisor"
+    number = tensors[role].astype(np.float32).reshape(-1)
+    if len(number) != 1 or not np.isfinite(number[0]) or number[0] == 0:
+        raise ValueError("its matrix has no scale of one finite number")
+    return number[0] if role == "scale" else np.float32(1) / number[0]
 
 
 def _signed_fp4(codes: Array) -> Floats:

@@ -1,7 +1,8 @@
 """Packed weights whose codes are floating-point numbers, as blocks that the native step multiplies as they are.
 
 A block is, for the columns that share a scale, the scale in float32 and then the codes; one of MXFP4 begins with a byte
-that is the exponent. All functions are pure functions of arrays.
+that is the exponent; one of NVFP4 has the matrix' scale in float32, its own in e4m3, and three unused bytes. All
+functions are pure functions of arrays.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.models.checkpoint.packed.blocks import Array, block_size_of
-from service.engine.models.checkpoint.packed.dequantize import expand_scales, scales_of_codes
+from service.engine.models.checkpoint.packed.dequantize import expand_scales, nvfp4_scale, scales_of_codes
 
 _NOT_A_NUMBER: Final = 0x7F  # of e4m3, without its sign
 _LARGEST: Final = 256  # columns of a block
@@ -80,6 +81,18 @@ def mxfp4_blocks(tensors: Mapping[str, Array]) -> npt.NDArray[np.uint8]:
     packed = each[..., :16] | each[..., 16:] << 4
     blocks = np.concatenate([exponents[..., None], packed], axis=-1)
     return np.ascontiguousarray(blocks.reshape(*codes.shape[:2], -1).astype(np.uint8))
+
+
+def nvfp4_blocks(tensors: Mapping[str, Array]) -> npt.NDArray[np.uint8]:
+    """Return rows of NVFP4 blocks, 16 numbers each. Raise ValueError if a scale is not a number."""
+    own = np.ascontiguousarray(tensors["scales"]).view(np.uint8)
+    if ((own & _NOT_A_NUMBER) == _NOT_A_NUMBER).any():
+        raise ValueError("a scale of it is NaN")
+    blocks = np.zeros((*own.shape, 16), np.uint8)
+    blocks[:, :, :4] = np.array([nvfp4_scale(tensors)], np.float32).view(np.uint8)
+    blocks[:, :, 4] = own
+    blocks[:, :, 8:] = tensors["codes"].reshape(*own.shape, 8)
+    return blocks.reshape(len(own), -1)
 
 
 def _blocks(scales: Array, codes: npt.NDArray[np.uint8], num_bytes: int) -> npt.NDArray[np.uint8]:

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.models.checkpoint.checkpoint import TYPES, Checkpoint, TensorSlice, bits_as_floats
+from service.engine.models.checkpoint.packed.blocks import input_order
 from service.engine.models.checkpoint.packed.expert_views import ExpertView, expert_views
 from service.engine.models.checkpoint.packed.weights import (
     PackedWeight,
@@ -40,6 +41,7 @@ class PackedCheckpoint(Checkpoint):
         except (KeyError, ValueError, TypeError, ZeroDivisionError) as error:
             raise ModelLoadError(f"{folder}: its packed weights can't be read: {error!r}") from error
         self._block_type: str | None = _UNKNOWN
+        self._input_orders: dict[str, npt.NDArray[np.int32]] = {}
         self._packed = {weight.name: weight for weight in packing.weights}
         parts = {part for weight in packing.weights for part in weight.parts.values()}
         self._hidden = (parts | set(packing.ignored)) - self._packed.keys()
@@ -100,14 +102,31 @@ class PackedCheckpoint(Checkpoint):
         kinds = [weight.block_kind for weight in self._packed.values()]
         if not kinds or None in kinds:
             return None
+        try:
+            self._input_orders = dict(self._find_orders())
+        except ValueError as error:
+            _log.info("%s: all weights are widened: %s", self.folder, error)
+            return None
+        return Counter(kinds).most_common(1)[0][0]
+
+    def _find_orders(self) -> Iterator[tuple[str, npt.NDArray[np.int32]]]:
         for weight in self._packed.values():
             if "groups" not in weight.parts:
                 continue
-            groups = self._read(weight.parts["groups"])
-            if (groups >= 0).all() and (np.diff(groups) < 0).any():
-                _log.info("%s: the groups of %s are not in order, so all weights are widened", self.folder, weight.name)
-                return None
-        return Counter(kinds).most_common(1)[0][0]
+            groups = self._read(weight.parts["groups"]).astype(np.int64)
+            if (groups < 0).any():  # they are in order
+                continue
+            try:
+                order = input_order(groups, weight.num_groups)
+            except ValueError as error:
+                raise ValueError(f"{weight.name}: {error}") from error
+            if order is not None:
+                yield weight.name, order
+
+    @property
+    def input_orders(self) -> Mapping[str, npt.NDArray[np.int32]]:
+        """The inputs of each column of the blocks of matrices whose groups are not in the order of their inputs."""
+        return self._input_orders if self.block_type is not None else {}
 
     def kind(self, name: str) -> str:
         """Return the native step's name of a matrix' block type."""

@@ -17,11 +17,13 @@ import numpy.typing as npt
 
 from service.engine.models.checkpoint.packed.blocks import Codes, block_size_of, kind_of, to_blocks
 from service.engine.models.checkpoint.packed.dequantize import (
+    NVFP4_GROUP,
     Array,
     awq_codes,
     byte_codes,
     dequantize_codes,
     dequantize_mxfp4,
+    dequantize_nvfp4,
     dequantize_scaled,
     gptq_codes,
     int8_row_codes,
@@ -33,6 +35,7 @@ from service.engine.models.checkpoint.packed.number_blocks import (
     four_bit_block_size,
     four_bit_blocks,
     mxfp4_blocks,
+    nvfp4_blocks,
 )
 
 Read: TypeAlias = Callable[[str], Array]  # a stored tensor by its name
@@ -48,6 +51,7 @@ _IGNORED: Final = (
     ".v_scale",
     ".q_scale",
     ".kv_scale",
+    ".input_global_scale",
     ".k_zero_point",
     ".v_zero_point",
     "_scale_ub",
@@ -73,6 +77,7 @@ class PackedWeight:
     dequantize: Callable[[Mapping[str, Array]], npt.NDArray[np.float32]]
     block_kind: str | None = None  # the native step's name of its blocks; None: it has none
     blocks: Callable[[Mapping[str, Array]], npt.NDArray[np.uint8]] | None = None  # its rows in blocks
+    num_groups: int = 0  # of inputs, of a weight with a tensor of the inputs' groups
     is_sliceable: bool = False  # all stored tensors have the weight's first axis, and slices of it are independent
 
 
@@ -92,7 +97,16 @@ def packing_unsupported_reason(config: Mapping[str, Any]) -> str | None:
         return f"its weights have {bits} bits; {method} is read with {', '.join(map(str, _BITS))}"
     if method == "awq" and config.get("version", "gemm") not in {"gemm", "GEMM"}:
         return f"its weights are packed in AWQ's version {config['version']}; read is gemm"
+    if method == "modelopt":
+        return _modelopt_unsupported_reason(config)
     return _compression_unsupported_reason(config) if method == "compressed-tensors" else None
+
+
+def _modelopt_unsupported_reason(config: Mapping[str, Any]) -> str | None:
+    algorithm = config.get("quant_algo")
+    if algorithm in _ALGORITHMS:
+        return None
+    return f"its weights are quantised by modelopt's {algorithm}; read are {', '.join(_ALGORITHMS)}"
 
 
 def _compression_unsupported_reason(config: Mapping[str, Any]) -> str | None:
@@ -148,7 +162,7 @@ def _integers(given: _Integers, stored: Mapping[str, Stored]) -> PackedWeight:
         return to_blocks(found, size, scale_type)
 
     kind = kind_of(given.bits, size, scale_type)
-    return PackedWeight(name, given.shape, given.parts, dequantize, kind, blocks)
+    return PackedWeight(name, given.shape, given.parts, dequantize, kind, blocks, given.num_groups)
 
 
 def _gptq(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) -> Iterator[PackedWeight]:
@@ -204,6 +218,11 @@ def _block(config: Mapping[str, Any]) -> list[int] | None:
 
 def _compressed(stored: Mapping[str, Stored], config: Mapping[str, Any], read: Read) -> Iterator[PackedWeight]:
     """Yield the packed and the scaled weights of a checkpoint in the format compressed-tensors."""
+    if config.get("format") == _NVFP4:
+        yield from _nvfp4(
+            stored, {".weight_packed": "codes", ".weight_scale": "scales", ".weight_global_scale": "divisor"}
+        )
+        return
     yield from _scaled(stored, config, read)
     needed = {".weight_packed": "codes", ".weight_scale": "scales", ".weight_shape": "shape"}
     for base, parts in _groups(stored, needed, {".weight_zero_point": "zeros", ".weight_g_idx": "groups"}):
@@ -251,6 +270,25 @@ def _mxfp4(stored: Mapping[str, Stored], _: Mapping[str, Any], __: Read) -> Iter
         yield PackedWeight(base, shape, parts, dequantize_mxfp4, "mxfp4", mxfp4_blocks, is_sliceable=True)
 
 
+def _modelopt(stored: Mapping[str, Stored], config: Mapping[str, Any], read: Read) -> Iterator[PackedWeight]:
+    """Yield the packed weights of a checkpoint of NVIDIA's Model Optimizer."""
+    if config.get("quant_algo") == "FP8":
+        yield from _scaled(stored, config, read)
+    else:
+        yield from _nvfp4(stored, {".weight": "codes", ".weight_scale": "scales", ".weight_scale_2": "scale"})
+
+
+def _nvfp4(stored: Mapping[str, Stored], needed: Mapping[str, str]) -> Iterator[PackedWeight]:
+    """Yield matrices of NVFP4. Raise ValueError if a part doesn't fit the others."""
+    for base, parts in _groups(stored, needed):
+        num_outputs, num_bytes = stored[parts["codes"]].shape
+        shape = (num_outputs, 2 * num_bytes)
+        scales = stored[parts["scales"]]
+        if scales.kind != "F8_E4M3" or scales.shape != (num_outputs, shape[1] / NVFP4_GROUP):
+            raise ValueError(f"{parts['scales']} doesn't have an e4m3 number for each {NVFP4_GROUP} numbers")
+        yield PackedWeight(f"{base}.weight", shape, parts, dequantize_nvfp4, "nvfp4", nvfp4_blocks)
+
+
 def _groups(
     stored: Mapping[str, Stored], needed: Mapping[str, str], more: Mapping[str, str] | None = None
 ) -> Iterator[tuple[str, dict[str, str]]]:
@@ -266,7 +304,9 @@ def _groups(
             yield base, {role: f"{base}{end}" for end, role in ends.items() if f"{base}{end}" in stored}
 
 
-_COMPRESSED: Final = ("float-quantized", "int-quantized", "naive-quantized", "pack-quantized")
+_NVFP4: Final = "nvfp4-pack-quantized"
+_COMPRESSED: Final = ("float-quantized", "int-quantized", "naive-quantized", "pack-quantized", _NVFP4)
+_ALGORITHMS: Final = ("FP8", "NVFP4")  # of modelopt
 _Finder: TypeAlias = Callable[[Mapping[str, Stored], Mapping[str, Any], Read], Iterator[PackedWeight]]
 _FINDERS: Final[dict[str, _Finder]] = {
     "awq": _awq,
@@ -275,5 +315,6 @@ _FINDERS: Final[dict[str, _Finder]] = {
     "fbgemm_fp8": _scaled,
     "fp8": _scaled,
     "gptq": _gptq,
+    "modelopt": _modelopt,
     "mxfp4": _mxfp4,
 }

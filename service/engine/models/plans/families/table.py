@@ -8,8 +8,6 @@ from service.engine.models.plans.families import (
     cohere,
     ernie,
     exaone4,
-    gemma,
-    gemma4,
     glm,
     granite,
     hunyuan,
@@ -17,8 +15,7 @@ from service.engine.models.plans.families import (
     neox,
     olmo,
     phi3,
-    qwen2,
-    qwen3,
+    qwen,
     seed_oss,
     smollm3,
     stablelm,
@@ -39,14 +36,15 @@ from service.engine.models.plans.families.experts import (
     qwen2_moe,
     qwen3_moe,
 )
+from service.engine.models.plans.families.gemma import gemma, gemma4
 from service.engine.models.plans.families.latents import deepseek, dense
-from service.engine.models.plans.families.recurrent import delta_net, falcon_h1, lfm2, mamba, mamba2
+from service.engine.models.plans.families.recurrent import delta_net, falcon_h1, lfm2, mamba, mamba2, minimax
 from service.engine.models.plans.family import Family
 from service.engine.models.plans.plan import DecoderPlan, PlanUnsupportedError
 
-_RECURRENT_MODULES: Final = (delta_net, falcon_h1, lfm2, mamba, mamba2)
+_RECURRENT_MODULES: Final = (delta_net, falcon_h1, lfm2, mamba, mamba2, minimax)
 _MODULES: Final = (
-    *(cohere, ernie, exaone4, gemma, gemma4, glm, granite, hunyuan, llama, neox, olmo, phi3, qwen2, qwen3, seed_oss),
+    *(cohere, ernie, exaone4, gemma, gemma4, glm, granite, hunyuan, llama, neox, olmo, phi3, qwen, seed_oss),
     *(smollm3, stablelm, ungated),
     *(dots1, ernie4_5_moe, exaone_moe, flex_olmo, glm4_moe, gpt_oss, granitemoe),
     *(hunyuan_v1_moe, minimax_m2, mixtral, olmoe, qwen2_moe, qwen3_moe),

@@ -15,11 +15,11 @@ _COLUMNS: Final = ("gate", "value", "key", "query", "step")  # of the projection
 def _plan(config: Any) -> DecoderPlan:
     require(config, "hidden_act", "silu")
     require(config, "mamba_proj_bias", False)
-    has_bias, given = bool(config.attention_bias), float(config.attention_in_multiplier)
+    has_bias, input_multiplier = bool(config.attention_bias), float(config.attention_in_multiplier)
     if has_bias:
         require(config, "attention_in_multiplier", 1.0, 1)
         require(config, "key_multiplier", 1.0, 1)
-    scale = attention_of(config).scale * given * given * float(config.key_multiplier)
+    scale = attention_of(config).scale * input_multiplier * input_multiplier * float(config.key_multiplier)
     gate_norm = "none"
     if config.mamba_rms_norm:
         gate_norm = "norm_first" if config.mamba_norm_before_gate else "gate_first"
@@ -31,7 +31,7 @@ def _plan(config: Any) -> DecoderPlan:
             scale=scale,
             has_qkv_bias=has_bias,
             has_output_bias=has_bias,
-            output_multiplier=given * float(config.attention_out_multiplier),
+            output_multiplier=input_multiplier * float(config.attention_out_multiplier),
         ),
         recurrent=mamba2_of(
             config,

@@ -1,0 +1,1 @@
+"""JSON Web Tokens: the keys of their signers, and the callers that tokens name."""

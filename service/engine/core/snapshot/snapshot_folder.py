@@ -1,0 +1,69 @@
+"""The folder of snapshots, with a limit of its size."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import abc
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from service.engine.core.blocks.cache_entry import CacheEntry
+from service.engine.core.snapshot.snapshot_file import Rows, num_bytes, num_fitting, read_snapshot, write_snapshot
+
+_SUFFIX: Final = ".cache"
+_MAX_WRITE_S: Final = 10.0  # the rest is left out, so that the engine stops in time
+
+
+class SnapshotFolder:
+    """Files of at most `max_bytes` together, one for each seal. The files that were written last are kept."""
+
+    def __init__(self, folder: Path, max_bytes: int, clock: abc.Callable[[], float] = time.monotonic) -> None:
+        self.folder = folder
+        self._max_bytes = max_bytes
+        self._clock = clock
+
+    def path(self, seal: bytes) -> Path:
+        """Return the path of the snapshot with a seal."""
+        return self.folder / f"{seal.hex()[:32]}{_SUFFIX}"
+
+    def read(self, seal: bytes, rows: abc.Sequence[Rows]) -> list[CacheEntry]:
+        """Read the snapshot with a seal into the rows; an empty list if there is none, see `read_snapshot`."""
+        try:
+            return read_snapshot(self.path(seal), seal, rows)
+        except FileNotFoundError:
+            return []
+
+    def write(self, seal: bytes, entries: abc.Sequence[CacheEntry], rows: abc.Sequence[Rows]) -> int:
+        """Replace the snapshot with a seal, and return the number of entries that were written, the first ones.
+
+        The oldest files are removed first, as far as the limit requires. The new file replaces the old one when it is
+        complete. Raise OSError if it can't be written, for example because the disk is full.
+        """
+        entries = entries[: num_fitting(entries, rows, self._max_bytes)]
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make_space(num_bytes(entries, rows))
+        path, end_s = self.path(seal), self._clock() + _MAX_WRITE_S
+        unfinished = path.with_suffix(f"{_SUFFIX}.{os.getpid()}")
+        try:
+            with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                num_written = write_snapshot(file, seal, entries, rows, lambda: self._clock() > end_s)
+            unfinished.replace(path)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+        return num_written
+
+    def _make_space(self, num_needed: int) -> None:
+        """Remove files, the oldest first, until `num_needed` more bytes are within the limit."""
+        found: list[tuple[float, int, Path]] = []
+        for path in self.folder.glob(f"*{_SUFFIX}*"):
+            with suppress(FileNotFoundError):  # another process may have removed it
+                status = path.stat()
+                found.append((status.st_mtime, status.st_size, path))
+        num_left = self._max_bytes - num_needed
+        for _, size, path in sorted(found, reverse=True):
+            num_left -= size
+            if num_left < 0:
+                path.unlink(missing_ok=True)

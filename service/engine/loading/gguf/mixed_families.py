@@ -1,0 +1,170 @@
+"""The fields of config.json of GGUF families with latents, recurrent layers, or experts that are chosen by sigmoids."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from service.engine.loading.gguf.metadata import GgufMetadata, head_dim_of
+from service.engine.loading.gguf.rotary import rope_scaling, rotated_share
+from service.engine.models.checkpoint.gguf.names import FACTORS
+from service.generation.errors import ModelLoadError
+
+Fields: TypeAlias = dict[str, Any]
+
+_SIGMOID, _SOFTMAX = 2, 1  # how experts are scored
+_LOG_MULTIPLIER: Final = "rope.scaling.yarn_log_multiplier"
+_DOWN_EXPERTS: Final = "blk.*.ffn_down_exps.weight"
+_INTERVAL: Final = 4  # layers from one with attention to the next
+
+
+def _num_layers(metadata: GgufMetadata) -> int:
+    """Return the number of layers, without those that predict further tokens."""
+    return metadata.size("block_count") - metadata.count("nextn_predict_layers", 0)
+
+
+def _routed(metadata: GgufMetadata) -> Fields:
+    """Return the fields of DeepSeek's experts."""
+    return {
+        "num_hidden_layers": _num_layers(metadata),
+        "n_routed_experts": metadata.size("expert_count"),
+        "num_experts_per_tok": metadata.size("expert_used_count"),
+        "n_shared_experts": metadata.size("expert_shared_count"),
+        "moe_intermediate_size": metadata.width(_DOWN_EXPERTS),
+        "first_k_dense_replace": metadata.count("leading_dense_block_count", 0),
+        "norm_topk_prob": bool(metadata.own("expert_weights_norm", False)),
+        "routed_scaling_factor": metadata.number("expert_weights_scale", 1.0),
+        "n_group": metadata.size("expert_group_count", 1),
+        "topk_group": metadata.size("expert_group_used_count", 1),
+    }
+
+
+def glm_moe(metadata: GgufMetadata) -> Fields:
+    """Return the fields of GLM-4.5."""
+    if metadata.own("expert_gating_func", _SIGMOID) != _SIGMOID:
+        raise ModelLoadError(f"{metadata.file}: {metadata.kind}.expert_gating_func must be {_SIGMOID}")
+    return _routed(metadata) | {
+        "attention_bias": metadata.has("blk.*.attn_q.bias"),
+        "use_qk_norm": metadata.has("blk.*.attn_q_norm.weight"),
+        "partial_rotary_factor": rotated_share(metadata, head_dim_of(metadata)),
+    }
+
+
+def deepseek(metadata: GgufMetadata) -> Fields:
+    """Return the fields of DeepSeek-V2, V3, and their relatives."""
+    scores = metadata.own("expert_gating_func", _SOFTMAX)
+    if scores not in {_SOFTMAX, _SIGMOID}:
+        raise ModelLoadError(f"{metadata.file}: {metadata.kind}.expert_gating_func must be {_SOFTMAX} or {_SIGMOID}")
+    rotated, rank = metadata.size("rope.dimension_count"), metadata.size("attention.kv_lora_rank")
+    key_dim = metadata.size("attention.key_length_mla", metadata.size("attention.key_length")) - rotated
+    if key_dim < 1:
+        raise ModelLoadError(f"{metadata.file}: {metadata.kind}.rope.dimension_count is too large for its keys")
+    fields = _routed(metadata) | {
+        "num_key_value_heads": metadata.size("attention.head_count"),
+        "head_dim": rotated,
+        "kv_lora_rank": rank,
+        "q_lora_rank": metadata.optional_size("attention.q_lora_rank"),
+        "qk_nope_head_dim": key_dim,
+        "qk_rope_head_dim": rotated,
+        "v_head_dim": metadata.size("attention.value_length_mla", metadata.size("attention.value_length", rank)),
+        "attention_bias": metadata.has("blk.*.attn_q_a.bias"),
+    }
+    scaling = rope_scaling(metadata, metadata.number("rope.freq_base", 10_000.0), rotated)
+    if scaling is not None and metadata.own(_LOG_MULTIPLIER, 0):
+        weight = 10 * metadata.number(_LOG_MULTIPLIER)  # files of this architecture have a tenth
+        fields["rope_scaling"] = scaling | {"mscale": weight, "mscale_all_dim": weight}
+    if scores == _SIGMOID:
+        return fields
+    method = "group_limited_greedy" if fields["n_group"] > 1 else "greedy"
+    return fields | {
+        "model_type": "deepseek_v2", "architectures": ["DeepseekV2ForCausalLM"], "topk_method": method,
+    }  # fmt: skip
+
+
+def ernie_moe(metadata: GgufMetadata) -> Fields:
+    """Return the fields of ERNIE 4.5 with experts."""
+    return {
+        "use_bias": metadata.has("blk.*.attn_q.bias"),
+        "moe_num_experts": metadata.size("expert_count"),
+        "moe_k": metadata.size("expert_used_count"),
+        "moe_num_shared_experts": metadata.count("expert_shared_count", 0),
+        "moe_intermediate_size": metadata.width(_DOWN_EXPERTS),
+        "moe_layer_interval": metadata.size("interleave_moe_layer_step", 1),
+        "moe_layer_start_index": metadata.count("leading_dense_block_count", 0),
+        "moe_layer_end_index": metadata.size("block_count") - 1,
+    }
+
+
+def apertus(metadata: GgufMetadata) -> Fields:
+    """Return the fields of Apertus, whose positions are scaled unless the file has no factors."""
+    fields: Fields = {"hidden_act": "xielu", "attention_bias": metadata.has("blk.*.attn_q.bias")}
+    return fields if metadata.has(FACTORS) else fields | {"rope_scaling": {"rope_type": "default"}}
+
+
+def mistral3(metadata: GgufMetadata) -> Fields:
+    """Return the fields of Ministral 3, or of Mistral Small 3 if positions are not scaled."""
+    scaling = rope_scaling(metadata, metadata.number("rope.freq_base", 10_000.0), head_dim_of(metadata))
+    if scaling is None:
+        return {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": None}
+    growth = metadata.own("attention.temperature_scale", 0)
+    weight = metadata.own(_LOG_MULTIPLIER, 0)
+    return {
+        "rope_scaling": scaling
+        | {
+            "mscale": 1.0,
+            "mscale_all_dim": metadata.number(_LOG_MULTIPLIER) if weight else 0.0,
+            "llama_4_scaling_beta": metadata.number("attention.temperature_scale") if growth else 0.0,
+        }
+    }
+
+
+def falcon_h1(metadata: GgufMetadata) -> Fields:
+    """Return the fields of Falcon-H1, whose multipliers are in the weights of files."""
+    inner, num_heads = metadata.size("ssm.inner_size"), metadata.size("ssm.time_step_rank")
+    if inner % num_heads:
+        raise ModelLoadError(f"{metadata.file}: {metadata.kind}.ssm.inner_size must be a multiple of {num_heads}")
+    return {
+        "mamba_d_ssm": inner,
+        "mamba_d_state": metadata.size("ssm.state_size"),
+        "mamba_d_conv": metadata.size("ssm.conv_kernel"),
+        "mamba_n_groups": metadata.size("ssm.group_count"),
+        "mamba_n_heads": num_heads,
+        "mamba_d_head": inner // num_heads,
+        "mamba_rms_norm": metadata.has("blk.*.ssm_norm.weight"),
+        "mamba_norm_before_gate": False,
+        "mamba_conv_bias": metadata.has("blk.*.ssm_conv1d.bias"),
+        "mamba_proj_bias": metadata.has("blk.*.ssm_in.bias"),
+        "projectors_bias": metadata.has("blk.*.ssm_out.bias"),
+        "attention_bias": metadata.has("blk.*.attn_q.bias"),
+        "mlp_bias": metadata.has("blk.*.ffn_up.bias"),
+    }
+
+
+def qwen35(metadata: GgufMetadata) -> Fields:
+    """Return the fields of Qwen3.5."""
+    num_layers, num_heads = _num_layers(metadata), metadata.size("ssm.time_step_rank")
+    interval, inner = metadata.size("full_attention_interval", _INTERVAL), metadata.size("ssm.inner_size")
+    if inner % num_heads:
+        raise ModelLoadError(f"{metadata.file}: {metadata.kind}.ssm.inner_size must be a multiple of {num_heads}")
+    kinds = ["linear_attention" if (i + 1) % interval else "full_attention" for i in range(num_layers)]
+    return {
+        "num_hidden_layers": num_layers,
+        "layer_types": kinds,
+        "linear_conv_kernel_dim": metadata.size("ssm.conv_kernel"),
+        "linear_key_head_dim": metadata.size("ssm.state_size"),
+        "linear_num_key_heads": metadata.size("ssm.group_count"),
+        "linear_num_value_heads": num_heads,
+        "linear_value_head_dim": inner // num_heads,
+        "partial_rotary_factor": rotated_share(metadata, head_dim_of(metadata)),
+        "attention_bias": metadata.has("blk.*.attn_q.bias"),
+    }
+
+
+def qwen3_next(metadata: GgufMetadata) -> Fields:
+    """Return the fields of Qwen3-Next."""
+    return qwen35(metadata) | {
+        "num_experts": metadata.size("expert_count"),
+        "num_experts_per_tok": metadata.size("expert_used_count"),
+        "moe_intermediate_size": metadata.width(_DOWN_EXPERTS),
+        "shared_expert_intermediate_size": metadata.width("blk.*.ffn_down_shexp.weight"),
+        "norm_topk_prob": True,
+    }

@@ -1,0 +1,165 @@
+"""Tensors that GGUF files store in another form than checkpoints: other signs, orders and shapes, or several parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from service.engine.models.checkpoint.gguf.header import GgufTensor
+from service.generation.errors import ModelLoadError
+
+Array = npt.NDArray[Any]
+
+_MOST_EXPERTS: Final = 1 << 12
+_MOST_SIZE: Final = 1 << 20
+# The ends of names of vectors that checkpoints store as matrices of one row, of matrices stored as convolutions, and of
+# matrices stored as vectors.
+_ROWS: Final = ("shared_expert_gate.weight", "moe_statics.e_score_correction_bias")
+_CONVOLUTIONS: Final = ("conv.conv.weight", "conv1d.weight")
+_VECTORS: Final = ("A_log", "mamba.D", "mamba.norm.weight")
+_RATES: Final = "A_log"  # the logarithm of what the file has with a minus
+# The numbers of an activation function, which are metadata of files.
+_CURVE: Final = {"alpha_p": (1,), "alpha_n": (1,), "beta": (), "eps": ()}
+
+
+@dataclass(frozen=True, slots=True)
+class ValueHeads:
+    """The heads of gated delta nets: several value heads have the same key head."""
+
+    num_keys: int
+    num_values: int
+    key_dim: int
+    value_dim: int
+
+    @property
+    def group(self) -> int:
+        """The number of value heads of a key head."""
+        return self.num_values // self.num_keys
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A checkpoint's tensor that a file stores in parts, by their names and shapes."""
+
+    parts: Mapping[str, tuple[int, ...]]
+    shape: tuple[int, ...]
+    combine: Callable[..., Array]
+
+
+def as_stored(name: str, tensor: GgufTensor) -> dict[str, GgufTensor]:
+    """Return a file's tensor by its names in checkpoints, which store the experts of a layer separately."""
+    if "{}" in name:
+        return {name.format(index): expert for index, expert in enumerate(_experts(tensor))}
+    shape = tensor.shape
+    if name.endswith(_ROWS) and len(shape) == 1:
+        shape = (1, *shape)
+    elif name.endswith(_CONVOLUTIONS) and len(shape) == 2:
+        shape = (shape[0], 1, shape[1])
+    elif name.endswith(_VECTORS) and len(shape) == 2:
+        shape = (shape[0] * shape[1],)
+    return {name: replace(tensor, shape=shape)}
+
+
+def _experts(tensor: GgufTensor) -> Iterator[GgufTensor]:
+    """Yield the part of each expert of a tensor whose first axis is that of experts. Raise ModelLoadError."""
+    if len(tensor.shape) == 1 or tensor.shape[0] > _MOST_EXPERTS:
+        raise ModelLoadError(
+            f"{tensor.file}: {tensor.name} has the shape {list(tensor.shape)}; its first axis must be that of at most "
+            f"{_MOST_EXPERTS} experts"
+        )
+    each = replace(tensor, shape=tensor.shape[1:])
+    for index in range(tensor.shape[0]):
+        yield replace(each, offset=tensor.offset + index * tensor.num_bytes // tensor.shape[0])
+
+
+def value_heads(kind: str, metadata: Mapping[str, object]) -> ValueHeads | None:
+    """Return the heads of delta nets that the metadata of an architecture state, or None if there are none."""
+    names = ("group_count", "time_step_rank", "state_size", "inner_size")
+    found = [metadata.get(f"{kind}.ssm.{name}") for name in names]
+    sizes = [each for each in found if type(each) is int and 0 < each < _MOST_SIZE]
+    if len(sizes) < len(names) or sizes[1] % sizes[0] or sizes[3] % sizes[1]:
+        return None
+    return ValueHeads(sizes[0], sizes[1], sizes[2], sizes[3] // sizes[1])
+
+
+def restored_rates(name: str, numbers: Array) -> Array:
+    """Return the numbers of a checkpoint's tensor, of which a file has the negative powers instead of logarithms."""
+    return np.log(-numbers) if name.endswith(_RATES) else numbers
+
+
+def restored_heads(name: str, numbers: Array, heads: ValueHeads) -> Array:
+    """Return a tensor of a delta net with its value heads in the order of their key heads.
+
+    Files that have the first value head of each key head, then the second one of each, and so on.
+    """
+    module = name.partition(".linear_attn.")[2].removesuffix(".weight")
+    order = np.arange(heads.num_values).reshape(heads.group, heads.num_keys).T.reshape(-1)
+    rows = (order[:, None] * heads.value_dim + np.arange(heads.value_dim)).reshape(-1)
+    if module in {"in_proj_b", "in_proj_a", "A_log", "dt_bias"}:
+        return numbers[order]
+    if module == "in_proj_z":
+        return numbers[rows]
+    if module == "out_proj":
+        return np.ascontiguousarray(numbers[:, rows])
+    if module in {"in_proj_qkv", "conv1d"}:
+        num_others = 2 * heads.num_keys * heads.key_dim
+        return numbers[np.concatenate([np.arange(num_others), num_others + rows])]
+    return numbers
+
+
+def assembled_from(tensors: Mapping[str, GgufTensor], heads: ValueHeads | None) -> Iterator[tuple[str, Assembled]]:
+    """Yield the tensors of a checkpoint that these tensors are parts of."""
+    for name, first in tensors.items():
+        if name.endswith(".k_b_proj.weight"):
+            stem = name.removesuffix("k_b_proj.weight")
+            second = tensors.get(f"{stem}v_b_proj.weight")
+            if second is not None and first.shape[::2] != () and len(first.shape) == len(second.shape) == 3:
+                num_heads, rank, key_dim = first.shape
+                shape = (num_heads * (key_dim + second.shape[1]), rank)
+                parts = {name: first.shape, f"{stem}v_b_proj.weight": second.shape}
+                yield f"{stem}kv_b_proj.weight", Assembled(parts, shape, _keys_and_values)
+        if name.endswith(".in_proj_qkv.weight") and heads is not None and f"{name[:-10]}ba.weight" in tensors:
+            gate = f"{name.removesuffix('qkv.weight')}z.weight"
+            if gate in tensors:
+                shape = (first.shape[0] + tensors[gate].shape[0], *first.shape[1:])
+                yield (
+                    f"{name.removesuffix('.weight')}z.weight",
+                    Assembled(
+                        {name: first.shape, gate: tensors[gate].shape},
+                        shape,
+                        lambda qkv, z: _by_key_head(qkv, z, heads),
+                    ),
+                )
+
+
+def _keys_and_values(keys: Array, values: Array) -> Array:
+    """Return the rows that expand latents: of each head those of its key, and those of its value."""
+    rows = np.concatenate([keys.swapaxes(1, 2), values], axis=1)
+    return np.ascontiguousarray(rows.reshape(-1, rows.shape[-1]))
+
+
+def _by_key_head(qkv: Array, gates: Array, heads: ValueHeads) -> Array:
+    """Return the rows of queries, keys, values and gates together for each key head."""
+    keys = heads.num_keys * heads.key_dim
+    parts = (qkv[:keys], qkv[keys : 2 * keys], qkv[2 * keys :], gates)
+    by_head = [part.reshape(heads.num_keys, -1, part.shape[-1]) for part in parts]
+    return np.ascontiguousarray(np.concatenate(by_head, axis=1).reshape(-1, qkv.shape[-1]))
+
+
+def curves(kind: str, metadata: Mapping[str, object]) -> dict[str, npt.NDArray[np.float32]]:
+    """Return the tensors of the activation functions of layers, whose numbers are metadata. Raise ModelLoadError."""
+    num_layers = metadata.get(f"{kind}.block_count")
+    if type(num_layers) is not int or not 0 < num_layers <= 1 << 12:
+        raise ModelLoadError(f"{kind}.block_count must be an integer from 1 to 4096")
+    found = {}
+    for own, shape in _CURVE.items():
+        value = np.asarray(metadata.get(f"xielu.{own}", ()))
+        if value.dtype.kind not in "fiu" or value.shape not in {(), (num_layers,)} or not np.isfinite(value).all():
+            raise ModelLoadError(f"xielu.{own} must have a finite number for each of {num_layers} layers")
+        for layer, number in enumerate(np.broadcast_to(value, num_layers)):
+            found[f"model.layers.{layer}.mlp.act_fn.{own}"] = np.full(shape, number, np.float32)
+    return found

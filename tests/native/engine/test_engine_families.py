@@ -1,0 +1,129 @@
+"""Every family in the engine: drafts, cached prefixes, preemption and a start from the middle change no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.prefix_states import PrefixStates
+from service.engine.core.blocks.state_pool import StatePool
+from service.engine.core.drafts.prompt_drafter import PromptDrafter
+from service.engine.core.drafts.speculation import Speculation
+from service.engine.core.engine_core import EngineCore
+from service.engine.core.scheduler import Scheduler
+from service.engine.interface.config import EngineConfig
+from service.engine.models.native.backend import NativeBackend
+from service.engine.models.plans.families.table import FAMILIES, plan_of
+from service.engine.runner.model_runner import ModelRunner
+from service.engine.sampler.native_sampler import NativeSampler
+from service.engine.tokens.watermark import Watermark
+from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
+from service.generation.requests.request import GenerationRequest
+from tests.engine.driving import drive
+from tests.engine.fakes import group_of
+from tests.models.families import model_of
+from tests.models.shapes import VOCAB_SIZE
+from tests.native.decoders import native
+
+BLOCK_SIZE = 16
+NUM_TOKENS = 20
+FEW_BLOCKS = 7  # hold the prompts of two sequences, but not both answers
+# Few different tokens repeat soon, so that there are drafts.
+SAMPLED = SamplingParams(temperature=1.0, seed=7, logit_bias={5: 60.0, 6: 60.0, 7: 60.0})
+GREEDY = SamplingParams(temperature=0.0)
+
+
+class Answer(NamedTuple):
+    """The tokens of an answer, with their logprobs, whose bits are compared."""
+
+    token_ids: list[int]
+    logprobs: list[float]
+
+
+class Engine:
+    """An engine's core over a backend, stepped until all requests have ended. Its clock stands still."""
+
+    def __init__(
+        self, backend: NativeBackend, num_blocks: int, *, has_drafts: bool, num_states: int, **sizes: Any
+    ) -> None:
+        config = EngineConfig(block_size=BLOCK_SIZE, num_blocks=num_blocks, max_queue_wait_s=600.0, **sizes)
+        sampler = NativeSampler(Watermark(), lambda: 1)
+        runner = ModelRunner(backend, sampler, num_blocks, BLOCK_SIZE, num_threads=1, num_states=num_states)
+        speculation = Speculation(PromptDrafter(), lambda: 0.0) if has_drafts else None
+        pool, states = BlockPool(num_blocks, BLOCK_SIZE), None
+        if num_states:
+            slots = StatePool(num_states, config.max_batch_sequences)
+            states = PrefixStates(slots, pool, caches=config.prefix_caching)
+        self.core = EngineCore(Scheduler(config, pool, speculation, states), runner, lambda: 0.0)
+        self.is_shared = config.prefix_caching
+
+    def answers(self, *requests: GenerationRequest) -> list[Answer]:
+        groups = [group_of(each, cache_salt="" if self.is_shared else each.request_id) for each in requests]
+        outputs, errors = drive(self.core, groups)
+        assert not errors
+        return [
+            Answer(
+                [token_id for output in each for token_id in output.token_ids],
+                [found.logprob for output in each for found in output.logprobs],
+            )
+            for each in outputs
+        ]
+
+
+def request(name: str, prompt: Sequence[int], sampling: SamplingParams, num_tokens: int) -> GenerationRequest:
+    stopping = StopParams(max_tokens=num_tokens, ignore_eos=True)
+    return GenerationRequest(name, prompt, sampling, stopping, logprobs=LogprobsOptions())
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, "gemma4_text, experts"])
+def test_nothing_that_the_engine_does_changes_an_answer(name: str) -> None:
+    """Tokens and logprobs of requests in a crowded engine are those of requests alone, for all families."""
+    model = model_of(name)
+    plan = plan_of(model.config)
+    tensors = FAMILIES[model.config.model_type].tensors_in(model.state_dict().__contains__, plan)
+    backend = NativeBackend(native(model, "bfloat16"), plan, tensors, 1)
+    num_states = 32 if any(layer.recurrent for layer in plan.layers) else 0
+    shared, own = ints(0, 34), ints(1, 9)
+    wanted = [
+        request("first", shared, SAMPLED, NUM_TOKENS),
+        request("second", shared + own, SAMPLED, NUM_TOKENS),
+        request("greedy", own + shared, GREEDY, NUM_TOKENS),
+    ]
+    roomy = Engine(
+        backend,
+        16,
+        has_drafts=False,
+        num_states=num_states,
+        prefix_caching=False,
+        max_model_len=64,
+        max_batch_sequences=8,
+    )
+    expected = [roomy.answers(each)[0] for each in wanted]
+    said = expected[2]
+    wanted.append(request("rest", [*own, *shared, *said.token_ids[:8]], GREEDY, NUM_TOKENS - 8))
+    expected.append(Answer(said.token_ids[8:], said.logprobs[8:]))
+    crowded = Engine(
+        backend,
+        FEW_BLOCKS,
+        has_drafts=True,
+        num_states=num_states,
+        max_model_len=64,
+        max_batch_tokens=48,
+        max_batch_sequences=8,
+        max_prefill_chunk=12,
+    )
+    assert crowded.answers(*wanted) == expected
+    assert [crowded.answers(wanted[0]), crowded.answers(wanted[0])] == [expected[:1]] * 2
+    stats = crowded.core.stats()
+    assert min(stats.num_draft_tokens, stats.num_prefix_hit_tokens) > 0
+    # Answers whose drafts are all right end before blocks are lacking.
+    assert stats.num_preemptions > 0 or stats.num_accepted_draft_tokens == stats.num_draft_tokens
+
+
+def ints(seed: int, count: int) -> list[int]:
+    found: list[int] = np.random.default_rng(seed).integers(2, VOCAB_SIZE, count).tolist()
+    return found
