@@ -125,16 +125,19 @@ async def _first_token_s(service: Service, load: Load, draw: random.Random) -> f
     return first
 
 
-async def people(service: Service, load: Load) -> list[float]:
-    """Return the times to the first token of requests at random instants, the same ones in each phase."""
-    draw = random.Random(1)
+async def people(service: Service, load: Load, phase: int) -> list[float]:
+    """Return the times to the first token of requests at random instants, the same ones in each phase.
+
+    Their prompts differ, so that none is found in the cache.
+    """
+    draw, prompts = random.Random(1), random.Random(100 + phase)
     instants, at = [], 0.0
     while (at := at + draw.expovariate(load.rate)) < load.seconds:
         instants.append(at)
 
     async def send(instant: float) -> float:
         await asyncio.sleep(instant)
-        return await _first_token_s(service, load, draw)
+        return await _first_token_s(service, load, prompts)
 
     return await asyncio.gather(*map(send, instants))
 
@@ -171,7 +174,7 @@ async def measure(model: Path, load: Load) -> dict[str, float]:
     """Return the measured times and ratios."""
     async with started(model) as service:
         before = service.counters()
-        alone = await people(service, load)
+        alone = await people(service, load, 0)
         after = service.counters()
         idle = 1 - (after["busy"] - before["busy"]) / load.seconds
         peoples_tokens = after["tokens"] - before["tokens"]
@@ -182,7 +185,7 @@ async def measure(model: Path, load: Load) -> dict[str, float]:
         # The limit of steps follows from people's first tokens, which a service that has run for long knows.
         async with batch(service, load):
             before, began = service.counters(), time.monotonic()
-            together = await people(service, load)
+            together = await people(service, load, 1)
             taken = (service.counters()["tokens"] - before["tokens"] - peoples_tokens) / (time.monotonic() - began)
     return {
         "requests": len(alone),

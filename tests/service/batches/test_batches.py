@@ -25,7 +25,7 @@ from tests.service.batches.batch_calls import (
     text_of,
 )
 from tests.service.fakes import MODEL, Running, ScriptedRunner, rejection_of, running
-from tests.service.servicers.test_response import response_request
+from tests.service.servicers.responses.test_response import response_request
 from tests.waiting import GUARD_S
 
 Code = grpc.StatusCode

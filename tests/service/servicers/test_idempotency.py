@@ -16,8 +16,8 @@ from service.answering.idempotent_calls import IdempotentCalls
 from service.generation.errors import EngineFailed
 from tests.service.background.background_calls import storing
 from tests.service.fakes import MODEL, ScriptedRunner, rejection_of, request, rest_of, running
-from tests.service.servicers.test_response import message_item, response_request
-from tests.service.servicers.test_response import stub_of as responses
+from tests.service.servicers.responses.test_response import message_item, response_request
+from tests.service.servicers.responses.test_response import stub_of as responses
 from tests.waiting import GUARD_S
 
 SERVING = {"request_id": "r1"}
