@@ -37,6 +37,7 @@ from service.engine.models.plans.families.table import FAMILIES, plan_of
 from service.engine.models.plans.sources import Shape
 from service.engine.models.torch.decoder import Decoder
 from service.engine.models.torch.load_decoder import build_decoder
+from service.engine.models.torch.step_tensors import all_tensor_shapes
 from service.engine.runner.model_runner import ModelRunner
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.engine.tokens.tokenizer import FastTokenizer
@@ -48,7 +49,7 @@ BLOCK_SIZE = 64
 PROMPT = 2_048
 NUM_STEPS = 20
 MOST_TOKENS = 1 << 18  # in the cache
-ANSWER = 40  # tokens of an engine's answers
+ANSWER = 96  # tokens of an engine's answers
 SHAPES: dict[str, PreTrainedConfig] = {
     "0.5b": QWEN2_5_0_5B,
     "8b": LLAMA_3_1_8B,
@@ -155,10 +156,9 @@ def engine_seconds(runner: ModelRunner[torch.Tensor], num_streams: int, context:
         core.add(group)
     times: list[float] = []
     while core.has_work:
-        replays, began = runner.num_replays, time.perf_counter()
+        began = time.perf_counter()
         core.step()
-        core.report()
-        if runner.num_replays > replays:
+        if len(core.report().outputs) == num_streams:
             times.append(time.perf_counter() - began)
     return statistics.median(times)
 
@@ -200,6 +200,16 @@ def main() -> None:
         free()
 
 
+def weight_bytes(config: PreTrainedConfig) -> int:
+    """Return the bytes of the weights that a step reads: all but the embedding, unless it is the head, too."""
+    plan = plan_of(config)
+    return 2 * sum(
+        math.prod(shape)
+        for name, shape in all_tensor_shapes(plan).items()
+        if plan.is_tied or name != "model.embed_tokens.weight"
+    )
+
+
 def measure(
     shape: str, streams: list[int], contexts: list[int], peak: float, bytes_per_second: float, *, has_peer: bool
 ) -> None:
@@ -208,13 +218,10 @@ def measure(
     cells = [(context, number) for context in contexts for number in streams if context * number <= MOST_TOKENS]
     table: dict[tuple[int, int], list[float]] = {cell: [] for cell in cells}
     prompts: list[float] = []
-    bytes_of_weights = bytes_per_token = 0
+    bytes_of_weights, bytes_per_token = weight_bytes(config), 0
     for is_invariant in (False, True):
-        before = torch.cuda.memory_allocated()
         decoder, runner = made(config, streams, contexts, is_invariant=is_invariant)
         bytes_per_token = decoder.bytes_per_block(1)
-        cache_bytes = decoder.bytes_per_block(BLOCK_SIZE) * (runner.num_blocks + 1)
-        bytes_of_weights = torch.cuda.memory_allocated() - before - cache_bytes
         for context, number in cells:
             table[context, number].append(forward_seconds(decoder, batch_of(number, 1, context), NUM_STEPS))
         prompts.append(forward_seconds(decoder, batch_of(4, PROMPT, PROMPT), 3))

@@ -1,7 +1,4 @@
-"""The torch decoder on a device's kernels: transformers' logits, and the same bits alone, in company and in chunks.
-
-Without a device the kernels run in Triton's interpreter, which is slow; so some families stand for all there.
-"""
+"""The torch decoder on a CUDA device: transformers' logits, and the same bits alone, in company and in chunks."""
 
 from __future__ import annotations
 
@@ -18,20 +15,16 @@ from service.engine.models.attention.accelerator import Accelerator
 from service.engine.models.attention.decode_graphs import GraphLimits
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.cuda.device import CudaRecorder
-from service.engine.models.cuda.kernels import TritonKernels
 from service.engine.models.torch.decoder import Decoder
 from service.engine.models.torch.load_decoder import load_decoder
 from service.engine.models.torch.supported import decoder_unsupported_reason
-from tests.engine.accelerator_double import RunAgain
 from tests.engine.folders.tiny_models import BLOCK_SIZE, NUM_BLOCKS, Part, run
 from tests.models.comparison import save
 from tests.models.families import LENGTH, NAMES, config_of, logits_of, model_of, some_tokens
 
-HAS_DEVICE = torch.cuda.is_available()
-DEVICE = torch.device("cuda" if HAS_DEVICE else "cpu")
+pytestmark = pytest.mark.cuda
+DEVICE = torch.device("cuda")
 SUPPORTED = [name for name in NAMES if decoder_unsupported_reason(config_of(name)) is None]
-# Soft caps and windows; sinks and limited experts; routed and shared experts; whole norms; norms after the rotation.
-INTERPRETED = ["gemma2", "gpt_oss", "qwen2_moe", "olmo2", "hunyuan_v1_dense"]
 SCATTERED = [31, 2, 17, 5, 30, 9, 11, 0, 22, 4, 6, 8]
 CUTS = [0, 50, 51, 52, 69, LENGTH]
 
@@ -39,9 +32,10 @@ CUTS = [0, 50, 51, 52, 69, LENGTH]
 @cache
 def decoder_of(name: str) -> Decoder:
     """Return the decoder of a model with invariant kernels, and its cache."""
+    from service.engine.models.cuda.kernels import TritonKernels  # noqa: PLC0415  Triton is not installed on CPUs
+
     kernels = TritonKernels(128, is_invariant=True)
-    recorder = CudaRecorder(DEVICE) if HAS_DEVICE else RunAgain()
-    accelerator = Accelerator(kernels, recorder, GraphLimits(4, 128, 1 << 30))
+    accelerator = Accelerator(kernels, CudaRecorder(DEVICE), GraphLimits(4, 128, 1 << 30))
     with TemporaryDirectory() as folder:
         model = model_of(name)
         save(model, Path(folder))
@@ -62,13 +56,12 @@ def chunks(name: str, cuts: list[int], others: int) -> torch.Tensor:
     return torch.cat(found)
 
 
-@pytest.mark.parametrize("name", SUPPORTED if HAS_DEVICE else INTERPRETED)
+@pytest.mark.parametrize("name", SUPPORTED)
 def test_logits_are_those_of_transformers(name: str) -> None:
     found = chunks(name, CUTS, 1)
     assert np.abs(found.numpy() - logits_of(model_of(name), some_tokens(0))).max() <= 1e-4
 
 
-@pytest.mark.cuda
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_bits_are_the_same_alone_in_company_and_in_chunks(name: str) -> None:
     whole = chunks(name, [0, LENGTH], 0)
