@@ -128,7 +128,7 @@ def forward_seconds(decoder: Decoder, batch: Batch, repeats: int) -> float:
 
 
 def engine_seconds(runner: ModelRunner[torch.Tensor], num_streams: int, context: int) -> float:
-    """Return the seconds of a step of the engine in which all streams decode."""
+    """Return the seconds of a step of the engine in which most streams decode."""
     length = context + ANSWER + BLOCK_SIZE
     config = EngineConfig(
         block_size=BLOCK_SIZE,
@@ -154,13 +154,12 @@ def engine_seconds(runner: ModelRunner[torch.Tensor], num_streams: int, context:
             cache_salt="",
         )
         core.add(group)
-    times: list[float] = []
+    times: dict[int, list[float]] = {}
     while core.has_work:
         began = time.perf_counter()
         core.step()
-        if len(core.report().outputs) == num_streams:
-            times.append(time.perf_counter() - began)
-    return statistics.median(times)
+        times.setdefault(len(core.report().outputs), []).append(time.perf_counter() - began)
+    return statistics.median(times[max(times)])
 
 
 def peer_seconds(model: Any, num_streams: int, context: int) -> float:
@@ -201,7 +200,10 @@ def main() -> None:
 
 
 def weight_bytes(config: PreTrainedConfig) -> int:
-    """Return the bytes of the weights that a step reads: all but the embedding, unless it is the head, too."""
+    """Return the bytes of the weights that a step reads: all but the embedding, unless it is the head, too.
+
+    With experts, these are the weights of all experts, of which a small step reads a part.
+    """
     plan = plan_of(config)
     return 2 * sum(
         math.prod(shape)

@@ -37,7 +37,7 @@ class CrossEncoderRanker:
             caller.id,
             caller.weight,
             texts.priority,
-            [pair.second_start for pair in pairs],
+            second_starts=[pair.second_start for pair in pairs],
         )
 
         async def run() -> RankingOutput:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from sluice.v1 import batch_pb2, chat_pb2, completion_pb2, embedding_pb2, error_pb2, file_pb2, response_pb2
 
@@ -31,7 +31,7 @@ def to_batch(record: BatchRecord) -> batch_pb2.Batch:
     batch = batch_pb2.Batch(
         id=record.id,
         description=batch_pb2.BatchDescription.FromString(record.description),
-        status=batch_pb2.BatchStatus.ValueType(record.status),
+        status=cast("batch_pb2.BatchStatus", record.status),
         created=timestamp(record.created_ns),
         expires=timestamp(record.expires_ns),
         num_requests=record.num_lines,

@@ -136,7 +136,8 @@ class EngineConfig:
     )
     batch_invariant: bool = _field(
         False,
-        "reject backends whose answers depend on what else is in the batch; the native backend's never do",
+        "answers must not depend on what else is in the batch, for which a GPU uses other kernels; backends that can't "
+        "promise it are rejected, and the native one always does",
     )
     tensor_parallel: int = _field(
         1, "processes that share the model's weights and cache, each on an accelerator of its own", "processes", ge=1

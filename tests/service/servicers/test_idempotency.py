@@ -121,6 +121,6 @@ async def test_answers_are_kept_within_limits(window_s: float, max_bytes: int, *
     await ids(calls, numbers)
     now[0] = 10.0
     await ids(calls, numbers, "other")
-    again = await asyncio.gather(ids(calls, failing), return_exceptions=True)
-    assert (again == [["0", "1", "2"]]) == is_kept
+    (again,) = await asyncio.gather(ids(calls, failing), return_exceptions=True)
+    assert (again == ["0", "1", "2"]) == is_kept
     await calls.close()
