@@ -132,5 +132,5 @@ def test_unsupported_architectures_and_tokenizers_are_rejected_by_name(tmp_path:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    with pytest.raises(ModelLoadError, match=r"general\.architecture is mamba; supported are arcee, cohere2, "):
+    with pytest.raises(ModelLoadError, match=r"general\.architecture is mamba; supported are apertus, arcee, "):
         find_folder(str(tmp_path / "other.gguf"))

@@ -119,7 +119,7 @@ def test_unsupported_files_are_rejected_in_one_line(tmp_path: Path, capsys: pyte
     for words, message in (
         (["nowhere.gguf", "new"], "nowhere.gguf is not a file"),
         (["text.gguf", "new"], "text.gguf can't be read as GGUF"),
-        (["other.gguf", "new"], "general.architecture is mamba; supported are arcee, cohere2"),
+        (["other.gguf", "new"], "general.architecture is mamba; supported are apertus, arcee, "),
         (["other.gguf", "there"], "there exists already"),
     ):
         assert main([str(tmp_path / word) for word in words]) == 1
