@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from functools import partial
 
 from sluice.v1 import text_generation_pb2, text_generation_pb2_grpc
 
 from service.answering.generation import Answering, Context
-from service.answering.idempotent_calls import IdempotentCalls
 from service.answering.kind import TEXT_GENERATION
 
 
 class TextGenerationServicer(text_generation_pb2_grpc.TextGenerationServiceServicer):
     """Implements TextGenerationService."""
 
-    def __init__(self, answering: Answering, calls: IdempotentCalls) -> None:
+    def __init__(self, answering: Answering) -> None:
         self._answering = answering
-        self._calls = calls
 
     async def GenerateText(  # noqa: N802
         self, request: text_generation_pb2.GenerateTextRequest, context: Context
     ) -> text_generation_pb2.GenerateTextResponse:
-        return await self._calls.whole(
-            "GenerateText", request, context, partial(self._answering.whole, TEXT_GENERATION)
-        )
+        return await self._answering.whole(TEXT_GENERATION, request, context)
 
     def StreamGenerateText(  # noqa: N802
         self, request: text_generation_pb2.GenerateTextRequest, context: Context
     ) -> AsyncGenerator[text_generation_pb2.StreamGenerateTextResponse, None]:
-        return self._calls.stream(
-            "StreamGenerateText", request, context, partial(self._answering.stream, TEXT_GENERATION)
-        )
+        return self._answering.stream(TEXT_GENERATION, request, context)

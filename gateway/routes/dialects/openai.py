@@ -26,9 +26,7 @@ from gateway.dialects.openai.tokens import (
     parse_tokenize,
 )
 from gateway.dialects.openai_family.responses.body import ResponseBody
-from gateway.routes.dialects.batches import batches
 from gateway.routes.dialects.conversations import conversations
-from gateway.routes.dialects.files import files
 from gateway.routes.dialects.stored_responses import stored_responses
 from gateway.routes.examples.example import (
     BY_EMBEDDER,
@@ -84,8 +82,6 @@ def _operations(base: str) -> tuple[Operation, ...]:
         _post(f"{base}/embeddings", "Creates embeddings.", Generation(OpenAIEmbeddingTranslator),
               embedding(OpenAIEmbeddingBody, **BY_EMBEDDER)),
         *_responses(base),
-        *files(base),
-        *batches(base),
     )  # fmt: skip
 
 

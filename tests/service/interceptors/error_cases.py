@@ -5,10 +5,7 @@ from dataclasses import dataclass, field
 import grpc
 
 from service.answering.errors import (
-    BatchExpired,
-    BatchNotFound,
     ConversationNotFound,
-    FileNotFound,
     ResponseNotFound,
     StoreFull,
     StoreUnavailable,
@@ -127,9 +124,6 @@ CASES = [
         ("conversation", "CONVERSATION_NOT_FOUND"),
         values={"field": "conversation"},
     ),
-    Case(BatchNotFound("id"), Code.NOT_FOUND, "BATCH_NOT_FOUND", ("id", "BATCH_NOT_FOUND"), values={"field": "id"}),
-    Case(BatchExpired(), Code.DEADLINE_EXCEEDED, "BATCH_EXPIRED"),
-    Case(FileNotFound("id"), Code.NOT_FOUND, "FILE_NOT_FOUND", ("id", "FILE_NOT_FOUND"), values={"field": "id"}),
     Case(
         StoringOff("store"),
         Code.FAILED_PRECONDITION,

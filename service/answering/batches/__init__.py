@@ -1,1 +1,0 @@
-"""Files and batches: stored, answered by any process with the store, each request exactly once."""

@@ -1,1 +1,0 @@
-"""Files and batches: records to messages, and lines with their results."""
