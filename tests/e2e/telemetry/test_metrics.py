@@ -10,7 +10,12 @@ from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S
 
 DOCS = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
-BODY = {"model": "sluice-demo", "max_tokens": 8, "messages": [{"role": "user", "content": "Hello"}]}
+BODY = {
+    "model": "sluice-demo",
+    "max_tokens": 300,
+    "ignore_eos": True,
+    "messages": [{"role": "user", "content": "Hello"}],
+}
 STORED = {"model": "sluice-demo", "max_output_tokens": 8, "input": "Hello", "store": True}
 
 
