@@ -1,4 +1,4 @@
-"""Activation functions of feed-forward parts."""
+"""Activation functions of feed-forward parts, and what they make of the projected gates and inputs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch.nn.functional import gelu, relu, silu
 from service.engine.models.plans.plan import Activation as Name
 
 Activation: TypeAlias = Callable[[Tensor], Tensor]
+Inner: TypeAlias = Callable[[Tensor], Tensor]  # [rows, outputs of gate and up] → [rows, inputs of down]
 
 _BY_NAME: Final[dict[Name, Activation]] = {
     "silu": silu,
@@ -42,3 +43,24 @@ def curved(curve: Tensor) -> Activation:
         return result.to(x.dtype)
 
     return xielu
+
+
+def gated_by(activation: Activation) -> Inner:
+    """Return the inner function activation(gate) * up of [rows, 2 * width], gates first."""
+
+    def inner(values: Tensor) -> Tensor:
+        gate, up = values.chunk(2, dim=-1)
+        return activation(gate) * up
+
+    return inner
+
+
+def limited_swiglu(limit: float, alpha: float) -> Inner:
+    """Return gpt-oss' inner function of [rows, 2 * width], gates first."""
+
+    def inner(values: Tensor) -> Tensor:
+        gate, up = values.chunk(2, dim=-1)
+        low = gate.clamp(max=limit)
+        return (up.clamp(-limit, limit) + 1) * (low * (low * alpha).sigmoid())
+
+    return inner

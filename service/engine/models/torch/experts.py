@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from service.engine.models.attention.device_kernels import DeviceExperts
 from service.engine.models.plans.plan import ExpertsPlan, Scores
-from service.engine.models.torch.activation import Activation
+from service.engine.models.torch.activation import Inner
 from service.engine.models.torch.linear import Linear
 from service.engine.models.torch.low_rank import AddedSums
-
-Inner: TypeAlias = Callable[[Tensor], Tensor]
 
 _SCORES: Final[dict[Scores, Callable[[Tensor], Tensor]]] = {
     "softmax": lambda logits: logits.softmax(-1),
@@ -115,24 +113,3 @@ class Experts:
     def add_to(self, residual: Tensor, x: Tensor, added: AddedSums, layer: int) -> Tensor:
         """Return `residual` plus the part's result for x [tokens, hidden]."""
         return residual + self(x, added, layer)
-
-
-def gated_by(activation: Activation) -> Inner:
-    """Return the inner function activation(gate) * up of [rows, 2 * width], gates first."""
-
-    def inner(values: Tensor) -> Tensor:
-        gate, up = values.chunk(2, dim=-1)
-        return activation(gate) * up
-
-    return inner
-
-
-def limited_swiglu(limit: float, alpha: float) -> Inner:
-    """Return gpt-oss' inner function of [rows, 2 * width], gates first."""
-
-    def inner(values: Tensor) -> Tensor:
-        gate, up = values.chunk(2, dim=-1)
-        low = gate.clamp(max=limit)
-        return (up.clamp(-limit, limit) + 1) * (low * (low * alpha).sigmoid())
-
-    return inner

@@ -17,12 +17,13 @@ from service.engine.models.attention.device_kernels import DeviceExperts, Device
 from service.engine.models.attention.scores import Scores
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.plans.families.table import FAMILIES, plan_of
+from service.engine.models.plans.plan import Activation as ActivationName
 from service.engine.models.plans.plan import DecoderPlan, DensePlan, ExpertsPlan
 from service.engine.models.plans.sources import Shape, Tensors, read_tensors
-from service.engine.models.torch.activation import activation_named
+from service.engine.models.torch.activation import Activation, Inner, activation_named, gated_by, limited_swiglu
 from service.engine.models.torch.attention import Attention, Visibility
 from service.engine.models.torch.decoder import Decoder, DecoderWeights
-from service.engine.models.torch.experts import Expert, Experts, Inner, ListedExperts, Router, gated_by, limited_swiglu
+from service.engine.models.torch.experts import Expert, Experts, ListedExperts, Router
 from service.engine.models.torch.feed_forward import Dense
 from service.engine.models.torch.fused_adapter import in_pairs
 from service.engine.models.torch.layer import Layer
@@ -175,15 +176,15 @@ class _LayerBuilder:
         dense = self._plan.layers[self._index].feed_forward
         assert isinstance(dense, DensePlan)  # noqa: S101
         names = ("gate_proj", "up_proj") if dense.is_gated else ("up_proj",)
-        activation = activation_named(dense.activation, self._held.get("mlp.curve"))
-        return Dense(
-            self._joined("mlp.", *names),
-            self._summed("mlp.down_proj"),
-            activation,
-            dense.is_gated,
-            dense.activation,
-            self._kernels,
-        )
+        activated = activation_named(dense.activation, self._held.get("mlp.curve"))
+        if dense.is_gated:
+            activated = self._gated(dense.activation, activated)
+        return Dense(self._joined("mlp.", *names), self._summed("mlp.down_proj"), activated)
+
+    def _gated(self, name: ActivationName, activation: Activation) -> Inner:
+        if self._kernels is None or name == "xielu":
+            return gated_by(activation)
+        return partial(self._kernels.gated, activation=name)
 
     def _experts(self) -> Experts:
         plan = self._plan.layers[self._index].feed_forward
@@ -206,9 +207,7 @@ class _LayerBuilder:
     def _inner_of(self, plan: ExpertsPlan) -> Inner:
         if plan.swiglu_limit:
             return limited_swiglu(plan.swiglu_limit, plan.swiglu_alpha)
-        if self._kernels is not None:
-            return partial(self._kernels.gated, activation=plan.activation)
-        return gated_by(activation_named(plan.activation))
+        return self._gated(plan.activation, activation_named(plan.activation))
 
     def _chosen_experts(self, plan: ExpertsPlan, inner: Inner) -> ListedExperts | DeviceExperts:
         names = [f"mlp.experts.{number}" for number in range(plan.num_experts)]
