@@ -143,6 +143,38 @@ def test_a_backend_whose_rows_depend_on_the_batch_refuses_to_promise_otherwise(b
     assert choose_backend(invariant, "native").name == "native"
 
 
+@pytest.mark.parametrize(
+    ("name", "changes", "capability", "reason"),
+    [
+        ("llama", {}, (9, 0), None),
+        ("llama", {}, (7, 5), r"its compute capability is 7\.5, the kernels need 8\.0"),
+        ("llama", {"head_dim": 320}, (9, 0), "its heads have 320 numbers, the kernels' limit is 256"),
+        ("gpt2", {}, (9, 0), "architecture gpt2 is not supported"),
+    ],
+)
+def test_devices_are_invariant_where_the_kernels_support_the_model(
+    name: str,
+    changes: dict[str, Any],
+    capability: tuple[int, int],
+    reason: str | None,
+    *,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    save(name, tmp_path)
+    found = spec(tmp_path)
+    for key, value in changes.items():
+        setattr(found.config, key, value)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    asked = replace(found, device="cuda:0", batch_invariant=True)
+    if reason is None:
+        assert choose_backend(asked, "torch").variance_reason(asked) is None
+        assert choose_backend(asked, "torch").variance_reason(replace(asked, batch_invariant=False)) is not None
+    else:
+        with pytest.raises(ModelLoadError, match=reason):
+            choose_backend(asked, "torch")
+
+
 @pytest.mark.parametrize("backend", ["torch", "transformers"])
 @pytest.mark.parametrize("quantization", ["int8", "int4"])
 def test_a_backend_without_quantised_weights_refuses_them(backend: str, quantization: str, tmp_path: Path) -> None:

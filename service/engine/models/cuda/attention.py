@@ -85,12 +85,13 @@ class PagedAttention:
         num_sequences, group = len(inputs.context_lengths), num_heads // num_kv_heads
         if inputs.max_queries > 1:
             padded = triton.next_power_of_2(group)
-            num_tiles = num_tokens // (tiles.rows // padded) + num_sequences
+            tile_rows = max(tiles.rows, padded)
+            num_tiles = num_tokens // (tile_rows // padded) + num_sequences
             programs.attend_rows[num_tiles, num_kv_heads](
                 queries, keys, values, result, queries if sinks is None else sinks,
                 inputs.block_tables, inputs.query_offsets, inputs.context_lengths, num_sequences, *numbers, *strides,
                 GROUP=group, PADDED_GROUP=padded, NUM_HEADS=num_heads, HAS_SINKS=sinks is not None,
-                TILE_ROWS=tiles.rows, num_warps=tiles.warps, **same,
+                TILE_ROWS=tile_rows, num_warps=tiles.warps, **same,
             )  # fmt: skip
         if inputs.has_single_queries:
             most_parts = triton.cdiv(inputs.max_context, self._split)

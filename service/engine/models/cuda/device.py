@@ -1,4 +1,4 @@
-"""NVIDIA devices: whether the kernels support one, CUDA graphs and device memory.
+"""NVIDIA devices: CUDA graphs and device memory.
 
 Tests without such a device use test doubles.
 """
@@ -13,29 +13,19 @@ from torch import Tensor
 
 from service.engine.models.attention.accelerator import Accelerator
 from service.engine.models.attention.decode_graphs import GraphLimits, Recording
-
-_LEAST_CAPABILITY = (8, 0)  # bfloat16's matrix products need Ampere or newer
+from service.engine.models.cuda.support import device_unsupported_reason
 
 
 def cuda_accelerator(
     device: torch.device, max_sequences: int, max_context: int, max_bytes: int, *, is_invariant: bool
 ) -> Accelerator | None:
     """Return the kernels and recorder of a device, or None if the kernels don't support it."""
-    if accelerator_unsupported_reason(device) is not None:
+    if device_unsupported_reason(device) is not None:
         return None
     from service.engine.models.cuda.kernels import TritonKernels  # noqa: PLC0415  Triton comes with torch for CUDA
 
     kernels = TritonKernels(max_context, is_invariant=is_invariant)
     return Accelerator(kernels, CudaRecorder(device), GraphLimits(max_sequences, max_context, max_bytes))
-
-
-def accelerator_unsupported_reason(device: torch.device) -> str | None:
-    """Return why the kernels do not support a device, or None if they do."""
-    if device.type != "cuda" or torch.version.hip:
-        return f"{device} is not an NVIDIA device"
-    if (found := torch.cuda.get_device_capability(device)) < _LEAST_CAPABILITY:
-        return f"its compute capability is {found[0]}.{found[1]}, the kernels need {_LEAST_CAPABILITY[0]}.0"
-    return None
 
 
 @dataclass(frozen=True, slots=True)

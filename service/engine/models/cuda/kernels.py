@@ -18,8 +18,8 @@ from service.engine.models.cuda.experts import ExpertRows, multiply_experts, wei
 from service.engine.models.cuda.heads import prepare_heads
 from service.engine.models.cuda.products import InvariantLinear
 from service.engine.models.cuda.rows import gated, rms_norm
+from service.engine.models.cuda.support import MOST_HEAD_NUMBERS
 
-_MOST_HEAD_NUMBERS = 256
 _DTYPES = frozenset({torch.float16, torch.bfloat16, torch.float32})
 
 
@@ -70,8 +70,8 @@ class TritonKernels:
             return f"they compute in float32, float16 and bfloat16, not in {str(shape.dtype).removeprefix('torch.')}"
         if shape.head_dim != shape.value_dim:
             return "values and keys differ in size"
-        if shape.head_dim > _MOST_HEAD_NUMBERS:
-            return f"heads have {shape.head_dim} numbers, the limit is {_MOST_HEAD_NUMBERS}"
+        if shape.head_dim > MOST_HEAD_NUMBERS:
+            return f"heads have {shape.head_dim} numbers, the limit is {MOST_HEAD_NUMBERS}"
         return None
 
     def linear(self, weight: Tensor, bias: Tensor | None) -> DeviceLinear:

@@ -16,6 +16,7 @@ from service.engine.models.native.backend import (
     native_arithmetic,
     native_unsupported_reason,
 )
+from service.engine.models.plans.families.table import plan_of
 from service.engine.models.torch.shard import parallel_unsupported_reason
 from service.engine.models.torch.supported import decoder_unsupported_reason
 from service.engine.tokens.watermark import Watermark
@@ -97,11 +98,16 @@ def _decoder_variance_reason(spec: ModelSpec) -> str | None:
     """Return why answers depend on the other requests of a step, or None if they don't."""
     if not spec.batch_invariant or spec.tensor_parallel > 1 or spec.max_adapters or spec.device == "cpu":
         return _DEPENDS_ON_OTHERS
+    if (reason := decoder_unsupported_reason(spec.config)) is not None:
+        return reason
     import torch  # noqa: PLC0415
 
-    from service.engine.models.cuda.device import accelerator_unsupported_reason  # noqa: PLC0415
+    from service.engine.models.cuda.support import MOST_HEAD_NUMBERS, device_unsupported_reason  # noqa: PLC0415
 
-    reason = accelerator_unsupported_reason(torch.device(spec.device))
+    reason = device_unsupported_reason(torch.device(spec.device))
+    largest = max(layer.heads.head_dim for layer in plan_of(spec.config).layers)
+    if reason is None and largest > MOST_HEAD_NUMBERS:
+        reason = f"its heads have {largest} numbers, the kernels' limit is {MOST_HEAD_NUMBERS}"
     return None if reason is None else f"{_DEPENDS_ON_OTHERS}: {reason}"
 
 
