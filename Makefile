@@ -7,7 +7,7 @@ TEST_PARTS := dev native npm validate clients examples browser redis docs
 # Without stored bytecode, each of the hundreds of processes of a test run would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test test-fast test-slow test-hostile test-deploy test-cluster test-ray test-clients test-languages test-examples models soak fuzz check docs sanitize generate pictures pins audit envoy-filters release-contract bench bench-gpu dist clean
+.PHONY: help run test test-fast test-slow test-hostile test-deploy test-cluster test-ray test-kernels test-clients test-languages test-examples models soak fuzz check docs sanitize generate pictures pins audit envoy-filters release-contract bench bench-gpu dist clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
@@ -22,6 +22,8 @@ test-hostile:  ## run all tests while a busy loop per core uses half of the mach
 	@tools/busy.sh $(MAKE) -s test test-slow
 test-cluster:  ## replace every process of a fleet under load: three services, two gateways, Envoy
 	@tools/install.sh dev native redis && $(PY) -m pytest -m cluster tests
+test-kernels:  ## run the kernels for GPUs in Triton's interpreter on this CPU
+	@tools/install.sh dev native triton && PYTHONPATH=.cache/triton TRITON_INTERPRET=1 $(PY) -m pytest -m kernels tests/engine/models
 test-ray:  ## scale, replace and heal replicas on the nodes of a Ray cluster, under load
 	@tools/install.sh dev native ray && .venvs/ray/bin/python -m pytest -m "ray or not ray" tests/cluster
 test-examples:  ## run every example of README.md and docs/ 40 times (EXAMPLE_TRIES) against the product

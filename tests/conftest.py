@@ -38,10 +38,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark the tests of some folders and fixtures as slow; other tests use the decorator.
 
     Tests marked `cuda` are skipped if there is no such device.
-    Tests marked `long`, `soak`, `large`, `cluster`, `deploy` or `ray` run only if `-m` names the mark.
+    Tests marked `long`, `soak`, `large`, `cluster`, `deploy`, `kernels` or `ray` run only if `-m` names the mark.
     Files with slow tests, which mostly wait for processes, alternate with the others, which compute.
     """
-    for name in ("long", "soak", "large", "cluster", "deploy", "ray"):
+    for name in ("long", "soak", "large", "cluster", "deploy", "kernels", "ray"):
         if name not in config.option.markexpr:
             config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker(name)])
             items[:] = [item for item in items if not item.get_closest_marker(name)]

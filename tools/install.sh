@@ -19,6 +19,7 @@
 #   audit     the scanner for known vulnerabilities
 #   docs      the documentation's build tools
 #   zig       PyPI's C compiler, for Envoy's filter
+#   triton    Triton, for tests of the kernels for GPUs on a CPU
 #   redis     Redis server, for tests of shared limits
 #   prometheus  Prometheus and promtool, for tests of rules
 #   ray       Ray, in its own environment, with the product's packages as a fallback
@@ -132,6 +133,13 @@ zig_part() {
     say "installing the compiler zig into .cache/zig; about 400 MB"
     pinned .venv zig --upgrade --target .cache/zig
     touch .cache/zig/.installed
+}
+
+triton_part() {  # torch finds it only where it is named: it is 640 MB, and CPUs don't need it
+    [ .cache/triton/.installed -nt constraints.txt ] && return
+    say "installing Triton into .cache/triton; about 640 MB"
+    pinned .venv triton --upgrade --target .cache/triton
+    touch .cache/triton/.installed
 }
 
 tool_part() {  # tool_part EXTRA: a tool in a separate environment, for the target of its name
@@ -309,10 +317,11 @@ for part in "$@"; do
         browser) browser_part ;;
         shell) shell_part ;;
         zig) zig_part ;;
+        triton) triton_part ;;
         audit | docs | deploy) tool_part "$part" ;;
         prometheus) prometheus_part ;;
         ray) ray_part ;;
         redis) redis_part ;;
-        *) fail "unknown part $part; the parts are: run dev bench llama native native-host dist cmake npm validate clients large-clients examples languages browser shell redis ray prometheus deploy zig audit docs" ;;
+        *) fail "unknown part $part; the parts are: run dev bench llama native native-host dist cmake npm validate clients large-clients examples languages browser shell redis ray prometheus deploy triton zig audit docs" ;;
     esac
 done
