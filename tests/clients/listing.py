@@ -25,6 +25,8 @@ PACKAGES = {
     "lm_eval.py": ("lm-eval",),
     "locust.py": ("locust",),
     "mlflow.py": ("mlflow-skinny",),
+    "ollama.mjs": ("ollama",),
+    "ollama.py": ("ollama",),
     "openai.mjs": ("openai",),
     "openai.py": ("openai",),
     "vercel.mjs": ("ai", "@ai-sdk/openai-compatible"),

@@ -41,8 +41,8 @@ NAVIGATION: Final[Navigation] = {
     "Start": ["index", "getting_started", "command", "faq"],
     "REST": [
         "api", "api/openai", "api/responses", "stored_responses", "background", "conversations", "api/extensions",
-        "api/databricks", "api/azure", "api/anthropic", "api/cohere", "api/rank", "api/mindie", "api/clients", "errors",
-        "streams", "conformance",
+        "api/databricks", "api/azure", "api/anthropic", "api/cohere", "api/ollama", "api/rank", "api/mindie",
+        "api/clients", "errors", "streams", "conformance",
     ],
     "gRPC": ["grpc", "grpc_reference", "clients/python", "clients/typescript", "examples"],
     "Models": [
