@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from service.engine.models.torch.activation import Inner
-from service.engine.models.torch.linear import Linear
-from service.engine.models.torch.low_rank import AddedSums
+from service.engine.models.torch.layers.activation import Inner
+from service.engine.models.torch.layers.linear import Linear
+from service.engine.models.torch.layers.low_rank import AddedSums
 
 
 @dataclass(frozen=True, slots=True)

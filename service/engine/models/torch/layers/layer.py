@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from service.engine.models.torch.attention import Attention
-from service.engine.models.torch.experts import Experts
-from service.engine.models.torch.feed_forward import Dense
-from service.engine.models.torch.low_rank import AddedSums
-from service.engine.models.torch.norm import Norm
+from service.engine.models.torch.layers.attention import Attention
+from service.engine.models.torch.layers.experts import Experts
+from service.engine.models.torch.layers.feed_forward import Dense
+from service.engine.models.torch.layers.low_rank import AddedSums
+from service.engine.models.torch.layers.norm import Norm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

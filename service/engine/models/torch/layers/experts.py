@@ -11,9 +11,9 @@ from torch import Tensor
 
 from service.engine.models.attention.device_kernels import DeviceExperts
 from service.engine.models.plans.plan import ExpertsPlan, Scores
-from service.engine.models.torch.activation import Inner
-from service.engine.models.torch.linear import Linear
-from service.engine.models.torch.low_rank import AddedSums
+from service.engine.models.torch.layers.activation import Inner
+from service.engine.models.torch.layers.linear import Linear
+from service.engine.models.torch.layers.low_rank import AddedSums
 
 _SCORES: Final[dict[Scores, Callable[[Tensor], Tensor]]] = {
     "softmax": lambda logits: logits.softmax(-1),

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from service.engine.models.attention.device_kernels import DeviceKernels
-from service.engine.models.torch.ops import rms_norm, rms_norm_
+from service.engine.models.torch.layers.ops import rms_norm, rms_norm_
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from service.engine.models.attention.scores import Scores
 from service.engine.models.plans.plan import AttentionPlan
-from service.engine.models.torch.linear import Linear
-from service.engine.models.torch.low_rank import AddedSums
-from service.engine.models.torch.norm import AllHeadsNorm, EachHeadNorm
-from service.engine.models.torch.ops import rotate_
+from service.engine.models.torch.layers.linear import Linear
+from service.engine.models.torch.layers.low_rank import AddedSums
+from service.engine.models.torch.layers.norm import AllHeadsNorm, EachHeadNorm
+from service.engine.models.torch.layers.ops import rotate_
 
 
 @dataclass(frozen=True, slots=True)
