@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import LlamaConfig, PreTrainedModel
 
-from bench.engine.random_blocks import SCALES, numbers_of, random_blocks
+from bench.engine.native.random_blocks import SCALES, numbers_of, random_blocks
 from service.engine.models.plans.families.table import FAMILIES
 from service.engine.models.plans.sources import origin_of
 from tests.native.decoders import SMALL, Sequence, exact_plan, native, reference, rope, step

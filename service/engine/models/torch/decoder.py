@@ -20,8 +20,8 @@ from service.engine.models.checkpoint.adapter_files import Adapter
 from service.engine.models.plans.plan import DecoderPlan
 from service.engine.models.plans.sources import Tensors
 from service.engine.models.torch.attention_steps import AttentionStep, DeviceAttention, PlainAttention
-from service.engine.models.torch.layers.experts import Experts
 from service.engine.models.torch.fused_adapter import fused_sums
+from service.engine.models.torch.layers.experts import Experts
 from service.engine.models.torch.layers.layer import Layer
 from service.engine.models.torch.layers.linear import Linear
 from service.engine.models.torch.layers.low_rank import NOTHING_ADDED, AddedSums, LowRankTable

@@ -20,12 +20,12 @@ from service.engine.models.plans.families.table import FAMILIES, plan_of
 from service.engine.models.plans.plan import Activation as ActivationName
 from service.engine.models.plans.plan import DecoderPlan, DensePlan, ExpertsPlan
 from service.engine.models.plans.sources import Shape, Tensors, read_tensors
+from service.engine.models.torch.decoder import Decoder, DecoderWeights
+from service.engine.models.torch.fused_adapter import in_pairs
 from service.engine.models.torch.layers.activation import Activation, Inner, activation_named, gated_by, limited_swiglu
 from service.engine.models.torch.layers.attention import Attention, Visibility
-from service.engine.models.torch.decoder import Decoder, DecoderWeights
 from service.engine.models.torch.layers.experts import Expert, Experts, ListedExperts, Router
 from service.engine.models.torch.layers.feed_forward import Dense
-from service.engine.models.torch.fused_adapter import in_pairs
 from service.engine.models.torch.layers.layer import Layer
 from service.engine.models.torch.layers.linear import Linear, lay_out
 from service.engine.models.torch.layers.norm import AllHeadsNorm, EachHeadNorm, Norm

@@ -1,6 +1,6 @@
 """Measure how far a model's distributions are from those of its dequantized weights in float32, by format.
 
-Run as `python -m bench.engine.block_divergence [--kinds q4_k q8_0 …] [--layers 4] [--hidden 512]`, with native/
+Run as `python -m bench.engine.native.block_divergence [--kinds q4_k q8_0 …] [--layers 4] [--hidden 512]`, with native/
 installed. The weights are random blocks. Prints the mean divergence in nats a token with weights in blocks, with keys
 and values of float32 and float16, and with the same weights widened to bfloat16, whose products round inputs as well.
 """
@@ -14,7 +14,7 @@ import numpy as np
 import sluice_native
 from numpy.typing import NDArray
 
-from bench.engine.random_blocks import SCALES, numbers_of, random_blocks
+from bench.engine.native.random_blocks import SCALES, numbers_of, random_blocks
 from service.engine.models.plans.plan import AttentionPlan, DecoderPlan, DensePlan, LayerPlan, RotaryPlan
 
 _HEAD_DIM = 64

@@ -1,6 +1,6 @@
 """Compare the native step with llama.cpp on the same GGUF files, in turns.
 
-Run as `python -m bench.engine.gguf_step [--types Q4_K_M Q8_0 …] [--rounds 2]`, with native/ and
+Run as `python -m bench.engine.native.gguf_step [--types Q4_K_M Q8_0 …] [--rounds 2]`, with native/ and
 `tools/install.sh llama` installed. The weights are random ones of Qwen2.5-0.5B's shape; both use two threads. Decoding
 has contexts of 32 tokens and more, prefill is one prompt of 512. Prints the median tokens a second of both, and the
 median of the rounds' ratios; and the rate at which a file in the system's cache is read.
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from bench import shapes
-from bench.engine.native_step import BLOCK_SIZE, blocks_of, step_arrays
+from bench.engine.native.native_step import BLOCK_SIZE, blocks_of, step_arrays
 from bench.serving.gguf_weights import gguf_file
 from service.engine.core.batch import Batch
 from service.engine.loading.gguf.settings_files import write_settings
