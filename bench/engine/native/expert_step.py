@@ -1,9 +1,9 @@
 """Measure decode steps of a model of experts, and compare them with the time to read the weights that they use.
 
-Run as `python -m bench.engine.native.expert_step [--types bfloat16 int8 int4] [--batches 1 4 16] [--threads 2]`, with native/
-installed. The weights are random, and each step has other tokens, which choose other experts. Prints the median and the
-best of the steps; the time to read all weights, measured between the steps on the same threads, times the share of the
-weights that one row uses; and the ratio of the two for a batch of one.
+Run as `python -m bench.engine.native.expert_step [--types bfloat16 int8 int4] [--batches 1 4 16] [--threads 2]`, with
+native/ installed. The weights are random, and each step has other tokens, which choose other experts. Prints the median
+and the best of the steps; the time to read all weights, measured between the steps on the same threads, times the share
+of the weights that one row uses; and the ratio of the two for a batch of one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Compare attention over latents with attention over the keys and values that the latents would expand to.
 
-Run as `python -m bench.engine.native.latent_step [--types bfloat16 int8] [--contexts 512 4096] [--threads 2]`, with native/
-installed. The layers have the sizes of DeepSeek-V2-Lite's attention and hardly any feed-forward part. The second model
-has 16 heads of 192 numbers, and never expands anything: its times are what expansion would have to beat. Prints, for
-both, the bytes of the cache per token and the best times of a decode step and of a chunk of 128 tokens, in turns.
+Run as `python -m bench.engine.native.latent_step [--types bfloat16 int8] [--contexts 512 4096] [--threads 2]`, with
+native/ installed. The layers have the sizes of DeepSeek-V2-Lite's attention and hardly any feed-forward part. The
+second model has 16 heads of 192 numbers, and never expands anything: its times are what expansion would have to beat.
+Prints, for both, the bytes of the cache per token and the best times of a decode step and of a chunk of 128 tokens, in
+turns.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Measure native steps, and compare them with the lower bounds of memory and arithmetic.
 
-Run as `python -m bench.engine.native.native_step [--threads 1 2] [--types bfloat16 int8 …] [--cache float16 …] [--shapes 0.5b
-5m] [--prefills 32 512]`, with native/ installed. The weights are random, which take the same time as trained ones.
-Prints the median and the best of several steps; the time to read the weights once, and the time for the step's products
-with all operands in registers, both measured between the steps on the same threads; and the ratio of the larger of
-these two times to the median.
+Run as `python -m bench.engine.native.native_step [--threads 1 2] [--types bfloat16 int8 …] [--cache float16 …]
+[--shapes 0.5b 5m] [--prefills 32 512]`, with native/ installed. The weights are random, which take the same time as
+trained ones. Prints the median and the best of several steps; the time to read the weights once, and the time for the
+step's products with all operands in registers, both measured between the steps on the same threads; and the ratio of
+the larger of these two times to the median.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Measure native steps of models with recurrent layers: tokens per second of decodes and of a prompt.
 
-Run as `python -m bench.engine.native.recurrent_step [--shapes lfm2-350m …] [--types bfloat16 int8 int4] [--threads 2]`, with
-native/ installed. The weights are random, which take the same time as trained ones, and the shapes are those of
+Run as `python -m bench.engine.native.recurrent_step [--shapes lfm2-350m …] [--types bfloat16 int8 int4] [--threads 2]`,
+with native/ installed. The weights are random, which take the same time as trained ones, and the shapes are those of
 published models. Each number is the median of several steps; `16 / 1` is the ratio of the decoded tokens per second.
 """
 
