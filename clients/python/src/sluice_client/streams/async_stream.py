@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import grpc
 
 from sluice_client.errors import cancelled, decode
-from sluice_client.resuming import ReceivedEvents
+from sluice_client.streams.resuming import ReceivedEvents
 
 EventT = TypeVar("EventT")
 
