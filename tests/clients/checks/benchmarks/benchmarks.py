@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 MODEL = "sluice-demo"
-TOKENIZER = str(Path(__file__).parents[3] / "demo" / "model")
+TOKENIZER = str(Path(__file__).parents[4] / "demo" / "model")
 PROGRAMS = Path(sys.executable).parent
 NUM_REQUESTS, NUM_TOKENS = 6, 12
 

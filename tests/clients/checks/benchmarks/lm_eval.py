@@ -15,7 +15,7 @@ from typing import Any  # noqa: E402
 import lm_eval  # noqa: E402
 from lm_eval.tasks import TaskManager  # noqa: E402
 
-MODEL = str(Path(__file__).parents[3] / "demo" / "model")
+MODEL = str(Path(__file__).parents[4] / "demo" / "model")
 FACTS = [
     {"country": "France", "choices": ["Paris", "Oslo", "a cat"], "answer": 0},
     {"country": "Norway", "choices": ["Paris", "Oslo", "a cat"], "answer": 1},
