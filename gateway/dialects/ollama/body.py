@@ -58,6 +58,7 @@ class OllamaBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     truncate: bool | None = None
     shift: bool | None = None
+    debug_render_only: bool | None = msgspec.field(default=None, name="_debug_render_only")
     priority: int | None = None
     slo_first_token_seconds: float | None = None
     slo_token_seconds: float | None = None
@@ -76,6 +77,9 @@ class OllamaBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     def check(self) -> None:
         """Raise Failure for fields that contradict each other, and for values that only the contract allows."""
         check_interval(self.output_interval_ms, "output_interval_ms")
+        if self.debug_render_only:
+            text = "not supported: use /tokenize, which returns the tokens of a prompt"
+            raise Failure.of_field("_debug_render_only", text, Reason.UNSUPPORTED_FIELD)
         if self.top_logprobs and not self.logprobs:
             raise Failure.of_field("top_logprobs", "needs logprobs")
 
