@@ -76,6 +76,10 @@ SLUICE_INLINE Lanes all16(float value) {
   unroll<kRegisters>([&](auto r) __attribute__((always_inline)) { x.v[r] = set1(value); });
   return x;
 }
+// The even and the odd bytes as unsigned 16-bit numbers.
+SLUICE_INLINE VI low_bytes(VI v) { return and_int(v, set1_int(0x00ff00ff)); }
+SLUICE_INLINE VI high_bytes(VI v) { return and_int(shift_right<8>(v), set1_int(0x00ff00ff)); }
+
 SLUICE_INLINE IntLanes load16_int(const void* p) {
   IntLanes x;
   unroll<kRegisters>([&](auto r) __attribute__((always_inline)) {
