@@ -184,10 +184,8 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
     def _model(self, name: str, version: str) -> ServedModel:
         """Return the model of that name, or the one that gets most requests of the endpoint of that name.
 
-        Raise InvalidRequest, ModelNotFound, ModelNotLoaded or VersionNotFound.
+        Raise ModelNotFound, ModelNotLoaded or VersionNotFound.
         """
-        if not name:
-            raise InvalidRequest("model_name", "is required")
         model = self._registry.visible_to(current_caller()).leading(name)
         if version and version != model.description.version:
             raise VersionNotFound(model.name, version, model.description.version)
@@ -195,6 +193,8 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
 
     def _begin(self, request: inference_pb2.ModelInferRequest) -> tuple[Inference, Responses]:
         """Return the request in the contract's form, and its responses. Raise ScopeMissing and errors of requests."""
+        if not request.model_name:  # no rule of the contract: a wrong request must not end its stream
+            raise InvalidRequest("model_name", "is required")
         model = self._model(request.model_name, request.model_version)
         inference = to_inference(request, makes_vectors=isinstance(model, ServedEncoder))
         is_encoding = isinstance(inference.request, embedding_pb2.EmbedRequest | rank_pb2.ScoreRequest)
