@@ -27,6 +27,7 @@ PACKAGES = {
     "mlflow.py": ("mlflow-skinny",),
     "openai.mjs": ("openai",),
     "openai.py": ("openai",),
+    "triton.py": ("tritonclient",),
     "vercel.mjs": ("ai", "@ai-sdk/openai-compatible"),
 }
 HEAD = """\
