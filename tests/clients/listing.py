@@ -29,6 +29,7 @@ PACKAGES = {
     "ollama.py": ("ollama",),
     "openai.mjs": ("openai",),
     "openai.py": ("openai",),
+    "triton.py": ("tritonclient",),
     "vercel.mjs": ("ai", "@ai-sdk/openai-compatible"),
 }
 HEAD = """\
