@@ -49,8 +49,8 @@ NAVIGATION: Final[Navigation] = {
         "models", "endpoints", "loading", "checkpoints", "tools", "images", "adapters", "parallel", "demo_model",
     ],
     "Operation": [
-        "production", "deployment", "operations", "backup", "settings", "metrics", "envoy", "reliability",
-        "performance", "prompt_cache", "gpu", "scale", "measurements",
+        "production", "deployment", "operations", "backup", "settings", "metrics", "telemetry_names", "envoy",
+        "reliability", "performance", "prompt_cache", "gpu", "scale", "measurements",
     ],
     "Alerts": ["runbooks/index", "runbooks/*"],
     "Security": ["security", "keys", "limits", "fairness", "tls"],
