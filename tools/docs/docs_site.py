@@ -54,8 +54,8 @@ NAVIGATION: Final[Navigation] = {
     ],
     "Operation": [
         "operation/production", "operation/deployment", "operation/operations", "operation/backup", "settings",
-        "operation/metrics", "operation/envoy", "operation/reliability", "operation/performance", "operation/scale",
-        "measurements",
+        "operation/metrics", "operation/telemetry_names", "operation/envoy",
+        "operation/reliability", "operation/performance", "operation/scale", "measurements",
     ],
     "Alerts": ["runbooks/index", "runbooks/*"],
     "Security": ["security", "security/keys", "security/limits", "security/fairness", "security/tls"],
