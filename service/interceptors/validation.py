@@ -49,7 +49,7 @@ class UnparsableRequest:
 class Validation(Policy):
     """The interceptor that raises InvalidMessage for requests that violate a rule or can't be parsed.
 
-    Messages of request streams are not validated.
+    Messages of request streams are validated by their servicers.
     """
 
     def __init__(self, request_types: Iterable[type[Message]]) -> None:
@@ -68,10 +68,14 @@ class Validation(Policy):
         if isinstance(request, UnparsableRequest):
             raise InvalidMessage([Violation("", "the bytes are not a valid request message of the method", "protobuf")])
         if isinstance(request, Message):
-            fail_fast = _count_items(request, "") > _MAX_SEARCHED_ITEMS
-            if found := self._validator.collect_violations(request, fail_fast=fail_fast):
-                raise InvalidMessage([_violation(each) for each in found[:_MAX_VIOLATIONS]])
+            self.check(request)
         return await proceed(request, context)
+
+    def check(self, request: Message) -> None:
+        """Raise InvalidMessage if a message violates a rule; servicers call it for messages of request streams."""
+        fail_fast = _count_items(request, "") > _MAX_SEARCHED_ITEMS
+        if found := self._validator.collect_violations(request, fail_fast=fail_fast):
+            raise InvalidMessage([_violation(each) for each in found[:_MAX_VIOLATIONS]])
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""The metric of stored responses: how many were stored, rejected by a limit, or lost to a failure of the store."""
+"""The metrics of the store: responses that were stored or not, and requests of batches that succeeded or failed."""
 
 from __future__ import annotations
 
@@ -28,3 +28,16 @@ class StoreMetrics:
     def on_failed(self) -> None:
         """Count a response that could not be stored because the store failed."""
         self._responses.add(1, {_OUTCOME: "failed"})
+
+
+class BatchMetrics:
+    """Counts the requests of batches that were answered."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._lines = telemetry.meter.create_counter(
+            "sluice.batch.requests", "{request}", "Requests of batches, by outcome: succeeded or failed."
+        )
+
+    def on_line(self, *, is_success: bool) -> None:
+        """Count a request with its result."""
+        self._lines.add(1, {_OUTCOME: "succeeded" if is_success else "failed"})

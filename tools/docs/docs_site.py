@@ -40,9 +40,9 @@ OTHERS: Final = {  # files outside docs/ that are also pages, and their paths in
 NAVIGATION: Final[Navigation] = {
     "Start": ["index", "getting_started", "command", "faq"],
     "REST": [
-        "api", "api/openai", "api/responses", "stored_responses", "background", "conversations", "api/extensions",
-        "api/databricks", "api/azure", "api/anthropic", "api/cohere", "api/rank", "api/mindie", "api/clients", "errors",
-        "streams", "conformance",
+        "api", "api/openai", "api/responses", "stored_responses", "background", "conversations", "batches",
+        "idempotency", "api/extensions", "api/databricks", "api/azure", "api/anthropic", "api/cohere", "api/rank",
+        "api/mindie", "api/clients", "errors", "streams", "conformance",
     ],
     "gRPC": ["grpc", "grpc_reference", "clients/python", "clients/typescript", "examples"],
     "Models": [
