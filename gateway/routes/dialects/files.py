@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
 from google.protobuf.message import Message
 from sluice.v1 import batch_pb2, file_pb2
 
+from gateway.dialects.anthropic.header import VERSION
 from gateway.dialects.openai import batch, file
 from gateway.dialects.openai.batch_line import to_output
 from gateway.dialects.openai.file import DeletedFileAnswer, FileAnswer, FilesAnswer
@@ -163,7 +165,7 @@ def files(base: str) -> tuple[Operation, ...]:
     """Return the operations of files below a path."""
     every = f"{base}/files"
     one = f"{every}/{{{file.PARAMETER}}}"
-    return (
+    operations = (
         Operation("POST", every, "Uploads a file.", Upload(_upload), answer=FileAnswer, form=_FORM),
         Operation("GET", every, "Lists files.", Lookup(_list), answer=FilesAnswer, parameters=_PAGE),
         Operation("GET", one, "Returns a file without its content.", Lookup(_get), answer=FileAnswer,
@@ -172,3 +174,4 @@ def files(base: str) -> tuple[Operation, ...]:
                   media="application/jsonl"),
         Operation("DELETE", one, "Deletes a file.", Lookup(_delete), answer=DeletedFileAnswer, parameters=[_ID]),
     )  # fmt: skip
+    return tuple(replace(each, unmarked_by=VERSION) for each in operations)  # Anthropic's files are not served

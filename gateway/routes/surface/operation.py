@@ -62,8 +62,9 @@ class Operation:
 
     `route` is the path in Starlette's form: `{name:path}` is a name that may contain slashes. `answer` is the type of
     the answer to a request without a body. A closed path matches with every method, so that no later operation with a
-    longer name gets its requests. `form` is the schema of a body with a file, and `media` the type of an answer that is
-    the content of one.
+    longer name gets its requests. For requests with the header `unmarked_by`, which are another dialect's, the path
+    does not exist. `form` is the schema of a body with a file, and `media` the type of an answer that is the content of
+    one.
     """
 
     method: str
@@ -75,6 +76,7 @@ class Operation:
     streams: bool = False
     parameters: Sequence[Parameter] = ()
     is_closed: bool = False
+    unmarked_by: str = ""
     form: Mapping[str, Any] | None = None
     media: str = ""
 
