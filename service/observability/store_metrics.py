@@ -37,7 +37,12 @@ class BatchMetrics:
         self._lines = telemetry.meter.create_counter(
             "sluice.batch.requests", "{request}", "Requests of batches, by outcome: succeeded or failed."
         )
+        for is_success in (True, False):  # so that both are shown from the start
+            self._add(0, is_success=is_success)
 
     def on_line(self, *, is_success: bool) -> None:
         """Count a request with its result."""
-        self._lines.add(1, {_OUTCOME: "succeeded" if is_success else "failed"})
+        self._add(1, is_success=is_success)
+
+    def _add(self, number: int, *, is_success: bool) -> None:
+        self._lines.add(number, {_OUTCOME: "succeeded" if is_success else "failed"})
