@@ -83,7 +83,8 @@ class Observation:
             newest = self._newest.values()
             compute_s, block_s = sum(each.compute_s for each in newest), sum(each.block_s for each in newest)
             self._operation.record_cost(compute_s, block_s, self._final_usage.cached_tokens)
-        self._time_tokens()
+        if not self._operation.is_batch:
+            self._time_tokens()
         self._count_goodput()
         if self._content is not None:
             self._operation.set(self._content.attributes())
@@ -103,7 +104,7 @@ class Observation:
         index = tokens.choice_index
         self._num_tokens[index] = self._num_tokens.get(index, 0) + len(tokens.token_ids)
         self._newest[index] = tokens.timings
-        if not tokens.token_times:
+        if not tokens.token_times or self._operation.is_batch:
             return
         newest = tokens.token_times[-1]
         if (before := self._newest_token.get(index)) is not None:

@@ -10,6 +10,8 @@ import grpc
 import pytest
 from sluice.v1 import batch_pb2, completion_pb2, error_pb2, file_pb2, file_pb2_grpc, response_pb2
 
+from tests.engine.fakes import until
+from tests.service.auth.key_files import write
 from tests.service.background.background_calls import storing
 from tests.service.batches.batch_calls import (
     CANCELLED,
@@ -24,7 +26,8 @@ from tests.service.batches.batch_calls import (
     stub_of,
     text_of,
 )
-from tests.service.fakes import MODEL, Running, ScriptedRunner, rejection_of, running
+from tests.service.fakes import MODEL, Running, ScriptedRunner, rejection_of, request, running
+from tests.service.observability.test_observation import samples
 from tests.service.servicers.responses.test_response import response_request
 from tests.waiting import GUARD_S
 
@@ -221,3 +224,21 @@ async def test_line_of_a_conversation_is_rejected(tmp_path: Path) -> None:
     async with running(**storing(tmp_path)) as run:
         batch = await ended(run, (await create(run, [Line(custom_id="a", response=request)])).id)
         assert (batch.num_failed, batch.num_requests) == (1, 1)
+
+
+async def test_batch_leaves_the_slots_of_its_key_free(tmp_path: Path) -> None:
+    """A batch does not use up its key's concurrent requests, and its times are in no metric of clients' times."""
+    runner = ScriptedRunner("hello")
+    keys = write(tmp_path / "keys.yaml", team={"limits": {"concurrent_requests": 1}})
+    team = [("authorization", f"Bearer {keys['team']}")]
+    async with running(runner, auth={"keys_file": tmp_path / "keys.yaml"}, **storing(tmp_path)) as run:
+        with runner.paused():
+            await stub_of(run).CreateBatch(iter(messages([chat_line("a"), chat_line("b")])), metadata=team)
+            await until(runner.entered.is_set)
+            calls = [asyncio.ensure_future(run.chat.Chat(request(), metadata=team)) for _ in range(2)]
+            (rejected,), (admitted,) = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+            assert "the limit of this key is 1 request" in str(rejected.exception())
+        assert (await admitted).usage.completion_tokens
+        await run.until_idle()
+        ((_, count),) = samples(run, "gen_ai_server_time_to_first_token_seconds_count").items()
+        assert count == 1
