@@ -79,12 +79,18 @@ class Scheduler:
         """The number of sequences that may run at a time, by batch slots and by `max_decode_slowdown`."""
         return self._capacity.max_running
 
+    def end_steps_early(self) -> None:
+        """Plan longer steps of batches, since they end as soon as another request arrives."""
+        self._pace.ends_steps = True
+
     def add(self, group: SequenceGroup) -> None:
         """Enqueue the group's sequences. Each of them must fit into the empty cache at its maximum length.
 
         Raise ValueError unless the weight is above 0.
         """
         self._queue.enter(group)
+        if not group.request.is_batch:
+            self._pace.record_arrival(group.arrived)
         self._deadlines.add(group)
         first, *following = group.sequences
         self._groups[group] = None
@@ -147,7 +153,7 @@ class Scheduler:
         """Remove a sequence that has its finish reason."""
         self._stop(sequence)
         if sequence.first_token is not None and not sequence.request.is_batch:
-            self._pace.record_first_token(sequence.first_token - sequence.group.arrived, sequence.first_token)
+            self._pace.record_first_token(sequence.first_token - sequence.group.arrived)
         if sequence.group.is_finished:
             del self._groups[sequence.group]
             self._queue.leave(sequence.group)

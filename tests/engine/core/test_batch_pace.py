@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import random
+from typing import Any
 
+import numpy as np
 import pytest
 
+from service.engine.core.batch import Int32s
 from service.engine.core.sequences.sequence import SequenceGroup
-from tests.engine.core.test_pace import paced_bench
-from tests.engine.fakes import Bench, request
+from service.engine.core.step import Step
+from tests.engine.core.test_pace import PacedRunner, paced_bench
+from tests.engine.fakes import Bench, Clock, config_of, request
 from tests.engine.paged_runner import sums
 
 PROMPT = 800  # characters of other requests, each a token
@@ -137,6 +142,57 @@ def test_requests_take_the_slots_and_blocks_of_batches() -> None:
     bench.run()
     for serial, text in enumerate(texts):
         assert bench.tokens(serial) == sums(text.encode(), 60, 0)
+    bench.assert_idle()
+
+
+class EndingRunner(PacedRunner):
+    """A PacedRunner whose steps of batches end at the instant of the next arrival."""
+
+    next_arrival = math.inf
+    num_ended = 0
+
+    def watch_arrivals(self, arrivals: Int32s) -> bool:
+        return True
+
+    def run(self, step: Step) -> Any:
+        began = self.clock.now
+        results = super().run(step)
+        if not step.may_end_early or self.clock.now < self.next_arrival:
+            return results
+        self.clock.now = max(began, self.next_arrival)
+        self.num_ended += 1
+        return None
+
+
+@pytest.mark.slow
+def test_steps_that_end_at_an_arrival_are_long_and_delay_nobody() -> None:
+    """With them a batch computes more in the same time; what a step had computed when it ended is repeated."""
+    computed, p95 = [], []
+    for ends in (False, True):
+        clock = Clock()
+        runner = EndingRunner(clock)
+        bench = Bench(
+            config_of(num_blocks=4000, max_model_len=1000, max_batch_sequences=64), runner=runner, clock=clock
+        )
+        if ends:
+            bench.core.watch_arrivals(np.zeros(2, np.int32))
+        people, rest = Arrivals(bench, 0.7), Batches(bench)
+        end = clock.now + SECONDS
+        while clock.now < end:
+            people.go_on()
+            rest.go_on()
+            runner.next_arrival = people.next if ends else math.inf
+            bench.step()
+        assert (runner.num_ended > 5) == ends
+        computed.append(rest.num_computed())
+        p95.append(people.p95_s())
+    assert computed[1] > computed[0]
+    assert p95[1] <= p95[0]
+    runner.next_arrival = math.inf
+    bench.run()
+    for serial, group in bench.groups.items():
+        text = bytes(group.sequences[0].token_ids[: group.sequences[0].num_prompt_tokens])
+        assert bench.tokens(serial) == sums(text, len(bench.tokens(serial)), 0)
     bench.assert_idle()
 
 
