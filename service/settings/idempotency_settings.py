@@ -12,7 +12,7 @@ _MIB: Final = 1 << 20
 
 
 class IdempotencySettings(BaseModel):
-    """The answers of calls with an id, which repeated calls get; see docs/idempotency.md."""
+    """The answers of calls with an id, which repeated calls get; see docs/features/idempotency.md."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
