@@ -48,7 +48,7 @@ def violation(call: Any) -> tuple[Reason, str | None]:
 
 def test_results_belong_to_calls_without_ids() -> None:
     """A result belongs to the call with its id, else to the first open call of its tool, else to the first one."""
-    calls = [{"function": {"name": name, "arguments": {"x": 1}}} for name in ("f", "g", "h")]
+    calls: list[dict[str, Any]] = [{"function": {"name": name, "arguments": {"x": 1}}} for name in ("f", "g", "h")]
     calls.append({"id": "own", "function": {"name": "f"}})
     results = [
         {"role": "tool", "tool_name": "g", "content": "a"},
@@ -211,7 +211,8 @@ def test_vectors() -> None:
     assert parsed.caller_name("inputs[1].text") == "input.1"
     answer = json.loads(parsed.encoder.whole(golden_answers.VECTORS["Embed"][0]))
     assert (answer["total_duration"], answer["prompt_eval_count"], len(answer["embeddings"])) == (250, 7, 2)
-    for empty in ("", []):
+    nothing: list[Any] = ["", []]
+    for empty in nothing:
         parsed = OllamaEmbedTranslator().parse(http(input=empty))
         assert json.loads(parsed.encoder.whole(model_pb2.GetModelResponse())) == {"model": "m", "embeddings": []}
     older = OllamaEmbeddingTranslator().parse(http(prompt="a"))
