@@ -122,7 +122,7 @@ _TIMINGS: Final = text_format.Parse(
 
 def timed(answers: Answers) -> Answers:
     """Return answers of a chat or a completion with their measured times."""
-    items: list[tuple[str, list[Any]]] = list(answers.items())
+    items: Any = answers.items()
     (_, [*earlier, last]), (name, [whole]) = items
     completed, response = type(last)(), type(whole)()
     completed.CopyFrom(last)
