@@ -65,6 +65,14 @@ def test_results_belong_to_calls_without_ids() -> None:
     assert [each.tool_call_id for each in messages[2:]] == ["call_2", "own", "call_1", "call_3", "call_4"]
 
 
+def test_later_system_messages_are_turns_of_the_user() -> None:
+    """Only the first message has the role system."""
+    system = {"role": "system", "content": "Be brief."}
+    assert [each.role for each in chat(system, system, USER, system).request.messages] == [
+        content_pb2.ROLE_SYSTEM, content_pb2.ROLE_USER, content_pb2.ROLE_USER, content_pb2.ROLE_USER,
+    ]  # fmt: skip
+
+
 def test_images_are_files_in_base64() -> None:
     """Images follow the text of their message."""
     text = base64.b64encode(b"\x89PNG").decode()
