@@ -16,7 +16,7 @@ ERROR_BEHAVIOR_ERROR: ErrorBehavior
 ERROR_BEHAVIOR_TRUNCATE: ErrorBehavior
 
 class ServingOptions(_message.Message):
-    __slots__ = ("priority", "cache_salt", "error_behavior", "deployment", "slo_first_token_seconds", "slo_token_seconds", "request_id", "separate_tokens")
+    __slots__ = ("priority", "cache_salt", "error_behavior", "deployment", "slo_first_token_seconds", "slo_token_seconds", "request_id", "separate_tokens", "receipt")
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
     ERROR_BEHAVIOR_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +25,7 @@ class ServingOptions(_message.Message):
     SLO_TOKEN_SECONDS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SEPARATE_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
     priority: int
     cache_salt: str
     error_behavior: ErrorBehavior
@@ -33,7 +34,8 @@ class ServingOptions(_message.Message):
     slo_token_seconds: float
     request_id: str
     separate_tokens: bool
-    def __init__(self, priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., error_behavior: _Optional[_Union[ErrorBehavior, str]] = ..., deployment: _Optional[str] = ..., slo_first_token_seconds: _Optional[float] = ..., slo_token_seconds: _Optional[float] = ..., request_id: _Optional[str] = ..., separate_tokens: _Optional[bool] = ...) -> None: ...
+    receipt: bool
+    def __init__(self, priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., error_behavior: _Optional[_Union[ErrorBehavior, str]] = ..., deployment: _Optional[str] = ..., slo_first_token_seconds: _Optional[float] = ..., slo_token_seconds: _Optional[float] = ..., request_id: _Optional[str] = ..., separate_tokens: _Optional[bool] = ..., receipt: _Optional[bool] = ...) -> None: ...
 
 class ServiceLevel(_message.Message):
     __slots__ = ("first_token_seconds", "token_seconds")

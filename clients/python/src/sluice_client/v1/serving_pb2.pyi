@@ -61,6 +61,7 @@ class ServingOptions(_message.Message):
     SLO_TOKEN_SECONDS_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     SEPARATE_TOKENS_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
     """The priority among the queued requests of the same API key: lower values are served first. Requests of other keys
     are not affected. Range [-100, 100]; a key has a minimum that it may request, and without a key the minimum is 0.
@@ -99,6 +100,12 @@ class ServingOptions(_message.Message):
     back, such as a part of a character, is sent with a later token. Default: false, tokens that follow each other within
     the server's interval may share a piece.
     """
+    receipt: _builtins.bool
+    """Requests a receipt: a signed record of the answer, which a client can verify and have computed again. With
+    ERROR_BEHAVIOR_TRUNCATE, a deadline then fails the call instead of ending the answer. UNSUPPORTED_FEATURE if the
+    server has no signing key, or if the model doesn't promise the same tokens twice. It has no effect on requests that
+    don't generate text. Default: false.
+    """
     def __init__(
         self,
         *,
@@ -110,13 +117,16 @@ class ServingOptions(_message.Message):
         slo_token_seconds: _builtins.float | None = ...,
         request_id: _builtins.str = ...,
         separate_tokens: _builtins.bool | None = ...,
+        receipt: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "priority", b"priority", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_receipt", b"_receipt", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "priority", b"priority", "receipt", b"receipt", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "cache_salt", b"cache_salt", "deployment", b"deployment", "error_behavior", b"error_behavior", "priority", b"priority", "request_id", b"request_id", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_receipt", b"_receipt", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "cache_salt", b"cache_salt", "deployment", b"deployment", "error_behavior", b"error_behavior", "priority", b"priority", "receipt", b"receipt", "request_id", b"request_id", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
+    _WhichOneofReturnType__receipt: _TypeAlias = _typing.Literal["receipt"]  # noqa: Y015
+    _WhichOneofArgType__receipt: _TypeAlias = _typing.Literal["_receipt", b"_receipt"]  # noqa: Y015
     _WhichOneofReturnType__separate_tokens: _TypeAlias = _typing.Literal["separate_tokens"]  # noqa: Y015
     _WhichOneofArgType__separate_tokens: _TypeAlias = _typing.Literal["_separate_tokens", b"_separate_tokens"]  # noqa: Y015
     _WhichOneofReturnType__slo_first_token_seconds: _TypeAlias = _typing.Literal["slo_first_token_seconds"]  # noqa: Y015
@@ -125,6 +135,8 @@ class ServingOptions(_message.Message):
     _WhichOneofArgType__slo_token_seconds: _TypeAlias = _typing.Literal["_slo_token_seconds", b"_slo_token_seconds"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__receipt) -> _WhichOneofReturnType__receipt | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__separate_tokens) -> _WhichOneofReturnType__separate_tokens | None: ...
     @_typing.overload
