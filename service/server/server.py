@@ -18,6 +18,7 @@ from service.answering.background.background_responses import BackgroundResponse
 from service.answering.background.job_runner import JobRunner
 from service.answering.conversations import Conversations
 from service.answering.generation import Answering
+from service.answering.receipts import Receipts
 from service.answering.stored_responses import StoredResponses
 from service.deployment.deployment import Deployment, LoadModel
 from service.deployment.endpoint_changes import EndpointChanges
@@ -55,6 +56,7 @@ from service.server.stores import (
     endpoint_store,
     job_runner,
     operator_access,
+    receipt_key,
     response_store,
 )
 from service.settings.config import Settings
@@ -73,7 +75,7 @@ class Server:
     """The gRPC server with everything on it. `start`, `load`, `watch` until a stop, `drain`, `close`."""
 
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
-        """Raise StartError if the keys or the store of responses can't be read."""
+        """Raise StartError if a key or the store of responses can't be read."""
         self._settings = settings
         self.health = Health(SERVICES)
         self.registry = Registry()
@@ -104,10 +106,12 @@ class Server:
         )
         self.quota = open_quota(settings.quota, telemetry)
         self._responses = response_store(settings)
+        key = receipt_key(settings)
         answering = Answering(
             self.registry,
             telemetry,
             self.quota,
+            Receipts(key),
             capture_content=settings.capture_content,
             max_answer_bytes=settings.max_response_bytes,
         )
@@ -137,6 +141,7 @@ class Server:
             endpoints=self.endpoints,
             readers=self.readers,
             quota=self.quota,
+            receipt_key=key,
             telemetry=telemetry,
         )
 

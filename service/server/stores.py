@@ -18,6 +18,7 @@ from service.contract.models.endpoint_json import EndpointJson
 from service.deployment.changes import Changes, ChangesJson
 from service.deployment.endpoint_document import EndpointDocument
 from service.interceptors.status_table import described
+from service.receipts.signing_key import KeyFileError, SigningKey
 from service.server.listener import StartError
 from service.settings.config import Settings
 from service.settings.stored_response_settings import StoredResponseSettings
@@ -95,3 +96,12 @@ def authenticator(settings: Settings) -> Authenticator | None:
         raise StartError(f"auth.{'keys_in_store' if settings.auth.keys_in_store else 'keys_file'}: {error}") from error
     except SignersError as error:
         raise StartError(f"auth.jwks: {error}") from error
+
+
+def receipt_key(settings: Settings) -> SigningKey | None:
+    """The key that signs receipts, or None if none is configured. Raise StartError."""
+    file = settings.receipts.key_file
+    try:
+        return None if file is None else SigningKey.from_file(file)
+    except KeyFileError as error:
+        raise StartError(f"receipts.key_file: {error}") from error

@@ -140,7 +140,7 @@ class ChatRenderer:
             case Usage():
                 return _Event(usage=usage_message(event))
             case Completed():
-                return _Event(completed=chat_pb2.ChatCompleted())
+                return _Event(completed=chat_pb2.ChatCompleted(receipt=event.receipt))
             case Started():
                 started = chat_pb2.ChatStarted(
                     id=event.id,

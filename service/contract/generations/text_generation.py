@@ -119,8 +119,8 @@ def _render_other(event: Event) -> Iterator[text_generation_pb2.StreamGenerateTe
             yield _Event(started=started)
         case Usage():
             yield _Event(usage=usage_message(event))
-        case Completed():
-            yield _Event(completed=text_generation_pb2.TextGenerationCompleted())
+        case Completed(_, receipt):
+            yield _Event(completed=text_generation_pb2.TextGenerationCompleted(receipt=receipt))
 
 
 def _duration_if_over(began: float | None, ended: float | None) -> duration_pb2.Duration | None:
