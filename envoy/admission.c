@@ -7,7 +7,7 @@
 // callers, and has no more than its share of SUSTAINED in flight, is admitted up to BURST. Callers are distinguished by
 // credential, or else by address. A caller that is rejected more often in a second than all callers are admitted, and more
 // than twenty times, ignores `retry-after`: it gets all further rejections a second late, until it had none for ten
-// seconds. docs/fairness.md describes the rules.
+// seconds. docs/security/fairness.md describes the rules.
 //
 // Each of Envoy's threads has a machine of its own, whose one thread calls the exported functions. For proxy-wasm's ABI
 // 0.2.1, without a library; make envoy-filters puts it into envoy.yaml.
@@ -41,7 +41,7 @@ struct Caller {
     uint32_t in_flight, is_known, rejected, is_impatient;
 };
 struct Source { uint64_t received_at; uint32_t id, sustained, burst; };
-struct Stream { uint32_t context, caller, is_delayed; };
+struct Stream { uint32_t context, caller, is_delayed, is_in_flight; };
 struct Delayed { uint64_t due; uint32_t context; };
 
 static struct Caller callers[NUM_CALLERS];
@@ -51,7 +51,7 @@ static struct Stream streams[NUM_STREAMS];  // open addressing; a context of 0 i
 // how long a caller's rejections are counted and then delayed
 static uint32_t num_threads, limit_ms, overload_ms, delay_ms;
 static uint64_t overload_until, refreshed_at;
-static uint32_t num_in_flight, num_active, sustained, burst, is_limited, rejections_metric;
+static uint32_t num_admitted, num_in_flight, num_active, sustained, burst, is_limited, rejections_metric;
 static struct Delayed delayed[NUM_DELAYED];  // a ring, oldest first
 static uint32_t first_delayed, num_delayed;
 static float total_used;
@@ -187,24 +187,36 @@ EXPORT(proxy_on_tick) void on_tick(uint32_t context) {
     }
 }
 
+static void add_in_flight(struct Stream *stream) {
+    if (stream->context == 0 || stream->is_delayed || stream->is_in_flight) return;
+    stream->is_in_flight = 1;
+    callers[stream->caller].in_flight++;
+    num_in_flight++;
+}
+
 EXPORT(proxy_on_request_headers) uint32_t on_request_headers(uint32_t context, uint32_t count, uint32_t is_end) {
     uint64_t now = now_ms();
     uint32_t index = find_caller();
     struct Stream *stream = find_stream(context);
-    if (num_in_flight >= NUM_STREAMS / 2 || !may_pass(&callers[index], now)) {
+    if (num_admitted >= NUM_STREAMS / 2 || !may_pass(&callers[index], now)) {
         if (must_wait(&callers[index], now)) {
-            *stream = (struct Stream){context, index, 1};
+            *stream = (struct Stream){context, index, .is_delayed = 1};
             delayed[(first_delayed + num_delayed++) % NUM_DELAYED] = (struct Delayed){now + delay_ms, context};
         } else {
             reject();
         }
         return STOP_ITERATION;
     }
-    *stream = (struct Stream){context, index, 0};
+    *stream = (struct Stream){context, index};
     used_by(&callers[index], now);
     callers[index].used += 1;
-    callers[index].in_flight++;
-    num_in_flight++;
+    num_admitted++;
+    if (is_end) add_in_flight(stream);
+    return CONTINUE;
+}
+
+EXPORT(proxy_on_request_body) uint32_t on_request_body(uint32_t context, uint32_t size, uint32_t is_end) {
+    if (is_end) add_in_flight(find_stream(context));
     return CONTINUE;
 }
 
@@ -213,6 +225,7 @@ EXPORT(proxy_on_response_headers) uint32_t on_response_headers(uint32_t context,
     char *text;
     uint32_t size;
     if (stream->context == 0 || stream->is_delayed) return CONTINUE;
+    add_in_flight(stream);
     if (get_header(RESPONSE_HEADERS, ":status", 7, &text, &size) == OK && size > 0 && text[0] == '2')
         callers[stream->caller].is_known = 1;
     if (get_header(RESPONSE_HEADERS, "x-sluice-limit", 14, &text, &size) != OK) return CONTINUE;
@@ -233,7 +246,8 @@ EXPORT(proxy_on_response_headers) uint32_t on_response_headers(uint32_t context,
 EXPORT(proxy_on_delete) void on_delete(uint32_t context) {
     struct Stream *stream = find_stream(context);
     if (stream->context == 0) return;
-    if (!stream->is_delayed) {
+    num_admitted -= !stream->is_delayed;
+    if (stream->is_in_flight) {
         callers[stream->caller].in_flight--;
         num_in_flight--;
     }

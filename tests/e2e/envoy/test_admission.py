@@ -157,6 +157,20 @@ def test_burst_then_sustained_number_of_requests_is_forwarded(stack: Stack) -> N
         assert made.envoy.stat("wasmcustom.sluice.admission.rejected") == 2
 
 
+def test_incomplete_uploads_are_not_in_flight(stack: Stack) -> None:
+    """Uploads that are paused, small or large, leave the places of others free; complete ones take them."""
+    head = b"POST / HTTP/1.1\r\nhost: a\r\nauthorization: Bearer b\r\ncontent-length: %d\r\n\r\n"
+    with calls(stack) as made:
+        made.post(limit=LIMIT)
+        with connections(made.envoy, 8, head % (1 << 20)) as opened, connections(made.envoy, 8, head % 10):
+            made.envoy.until(lambda: made.num_in_flight() == 8)  # Envoy itself buffers the small ones
+            assert {made.post().status_code for _ in range(8)} == {200}
+            for each in opened[:4]:
+                each.sendall(b'{"held": 1}' + b" " * ((1 << 20) - 11))
+                assert each.recv(12) == b"HTTP/1.1 200"
+            assert made.post().status_code == 429
+
+
 def test_burst_is_forwarded_again_after_an_overload(stack: Stack) -> None:
     """When an overload has ended, a burst is forwarded again."""
     with calls(stack, overload_ms=0) as made:

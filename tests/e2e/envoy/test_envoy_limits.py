@@ -1,4 +1,4 @@
-"""Each of Envoy's limits (docs/envoy.md): an overload of one client must not affect other clients."""
+"""Each of Envoy's limits (docs/operation/envoy.md): an overload of one client must not affect other clients."""
 
 import contextlib
 import socket

@@ -152,8 +152,8 @@ async def test_all_connections_have_tls(tmp_path: Path) -> None:
 
 
 def documented_policy() -> Any:
-    """Return the policy in docs/deployment.md for a pool of unequal machines."""
-    page = (ROOT / "docs" / "deployment.md").read_text()
+    """Return the policy in docs/operation/deployment.md for a pool of unequal machines."""
+    page = (ROOT / "docs" / "operation" / "deployment.md").read_text()
     text = page.partition("```yaml\nload_balancing_policy:")[2].partition("```")[0]
     return yaml.safe_load("load_balancing_policy:" + text)["load_balancing_policy"]
 

@@ -1,4 +1,4 @@
-"""The limits of callers without a key (docs/envoy.md#what-needs-no-key): what they occupy is not what others need."""
+"""The limits of callers without a key (docs/operation/envoy.md#what-needs-no-key) protect those with one."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""docs/metrics.md lists exactly the metrics of the service."""
+"""docs/operation/metrics.md lists exactly the metrics of the service."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sluice.v1 import serving_pb2
 from service.observability.vllm_names import TABLE
 from tests.service.fakes import request, rest_of, running
 
-DOCS = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+DOCS = (Path(__file__).parents[3] / "docs" / "operation" / "metrics.md").read_text()
 OWN = re.compile(r"(sluice|gen_ai|rpc)_|process_thread_count")
 OF_PROCESSES = {
     "sluice_engine_process_memory_bytes",

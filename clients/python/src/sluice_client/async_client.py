@@ -13,11 +13,11 @@ from google.protobuf.message import Message as Proto
 
 from sluice_client import methods, request
 from sluice_client.answers import ChatAnswer, Completion, ResponseAnswer
-from sluice_client.async_stream import AsyncStream
 from sluice_client.channel import Settings, Tls
 from sluice_client.errors import decode
 from sluice_client.methods import Method
 from sluice_client.model_choice import choose_model
+from sluice_client.streams.async_stream import AsyncStream
 from sluice_client.text import text_reader
 from sluice_client.v1 import (
     chat_pb2,

@@ -18,7 +18,7 @@ from sluice_client.channel import Settings, Tls
 from sluice_client.errors import decode
 from sluice_client.methods import Method
 from sluice_client.model_choice import choose_model
-from sluice_client.stream import Stream
+from sluice_client.streams.stream import Stream
 from sluice_client.text import text_reader
 from sluice_client.v1 import (
     chat_pb2,
