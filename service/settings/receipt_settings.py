@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ReceiptSettings(BaseModel):
-    """Receipts of answers, which requests ask for; see docs/receipts.md."""
+    """Receipts of answers, which requests ask for; see docs/features/receipts.md."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
