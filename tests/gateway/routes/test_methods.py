@@ -18,6 +18,7 @@ from sluice.v1 import (
     model_pb2,
     quota_pb2,
     rank_pb2,
+    receipt_pb2,
     response_event_pb2,
     response_pb2,
     text_generation_pb2,
@@ -44,7 +45,17 @@ async def test_every_rpc_is_in_the_method_table() -> None:
     async with grpc.aio.insecure_channel("127.0.0.1:1") as channel:
         table = MethodTable(channel, settings)
     found = set()
-    for module in [*GENERATING, batch_pb2, conversation_pb2, endpoint_pb2, file_pb2, model_pb2, quota_pb2, token_pb2]:
+    for module in [
+        *GENERATING,
+        batch_pb2,
+        conversation_pb2,
+        endpoint_pb2,
+        file_pb2,
+        model_pb2,
+        quota_pb2,
+        receipt_pb2,
+        token_pb2,
+    ]:
         for service in module.DESCRIPTOR.services_by_name.values():
             for rpc in service.methods:
                 if rpc.name in OVER_GRPC_ALONE:
