@@ -25,6 +25,7 @@ from service.answering.embeddings import Embeddings
 from service.answering.generation import Answering
 from service.answering.idempotent_calls import IdempotentCalls
 from service.answering.stored_responses import StoredResponses
+from service.contract.parts.rules import Rules
 from service.deployment.deployment import Deployment, LoadModel
 from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
@@ -94,7 +95,6 @@ class Server:
         observe_endpoints(lambda: len(self.endpoints.wanted.newest.unreadable), telemetry)
         self._tasks: list[asyncio.Task[None]] = []
         self._admission = Admission(lambda: self.health.phase, settings.max_concurrent_calls)
-        validation = Validation(REQUESTS)
         self._server = aio.server(
             interceptors=[
                 Tracing(telemetry.tracer),
@@ -106,7 +106,7 @@ class Server:
                 Auth(self._authenticator, operator_access(settings)),
                 Uploads(settings.max_uploads),
                 self._admission,
-                validation,
+                Validation(REQUESTS),
                 Sending(settings.send_stall_timeout_s),
             ],
             options=connection_options(settings),
@@ -149,8 +149,8 @@ class Server:
             stored=stored,
             background=background,
             conversations=Conversations(self._responses),
-            files=Files(self._responses, validation.check),
-            batches=Batches(self._responses, self._batches, validation.check, described_line),
+            files=Files(self._responses),
+            batches=Batches(self._responses, self._batches, Rules(REQUESTS).check, described_line),
             embeddings=embeddings,
             registry=self.registry,
             models=ModelChanges(self.reconciler, self.deployment, self.registry, settings.engine),

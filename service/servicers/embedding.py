@@ -5,7 +5,7 @@ from __future__ import annotations
 from sluice.v1 import embedding_pb2, embedding_pb2_grpc
 
 from service.answering.embeddings import Embeddings
-from service.answering.generation import Context
+from service.calls.call import Timed
 
 
 class EmbeddingServicer(embedding_pb2_grpc.EmbeddingServiceServicer):
@@ -14,5 +14,5 @@ class EmbeddingServicer(embedding_pb2_grpc.EmbeddingServiceServicer):
     def __init__(self, embeddings: Embeddings) -> None:
         self._embeddings = embeddings
 
-    async def Embed(self, request: embedding_pb2.EmbedRequest, context: Context) -> embedding_pb2.EmbedResponse:  # noqa: N802
+    async def Embed(self, request: embedding_pb2.EmbedRequest, context: Timed) -> embedding_pb2.EmbedResponse:  # noqa: N802
         return await self._embeddings.embed(request, context)

@@ -137,7 +137,7 @@ def test_a_tensor_that_does_not_belong_is_refused(
     ("name", "value"),
     [("weight_type", "float8"), ("cache_type", "int4"), ("instruction_set", "mmx"), ("num_threads", 0)],
 )
-def test_an_option_that_can_not_be_is_refused(name: str, value: Any) -> None:
+def test_invalid_option_is_rejected(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=name):
         sluice_native.Model(native_plan(CONFIGS["qwen3"]), **{name: value})
 
@@ -172,7 +172,7 @@ def test_an_option_that_can_not_be_is_refused(name: str, value: Any) -> None:
         ("rotary.0.factor", "2", r"rotary\[0\]\.factor must be a number"),
     ],
 )
-def test_a_plan_that_can_not_be_is_refused(path: str, value: Any, message: str) -> None:
+def test_invalid_plan_is_rejected(path: str, value: Any, message: str) -> None:
     plan = native_plan(CONFIGS["qwen3"])
     set_at(plan, path, value)
     with pytest.raises(ValueError, match=message):
@@ -186,7 +186,7 @@ def test_a_layer_with_output_norms_is_not_parallel() -> None:
         sluice_native.Model(plan)
 
 
-def test_a_field_that_lacks_is_named() -> None:
+def test_missing_field_is_named() -> None:
     plan = native_plan(CONFIGS["qwen3"])
     del plan["layers"][2]["attention"]["scale"]
     with pytest.raises(ValueError, match=r"layers\[2\]\.attention\.scale is missing"):
@@ -205,7 +205,7 @@ def set_at(plan: dict[str, Any], path: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(("num_blocks", "block_size"), [(0, 16), (4, 0), (4, 24)])
-def test_a_cache_that_can_not_be_is_refused(num_blocks: int, block_size: int) -> None:
+def test_invalid_cache_size_is_rejected(num_blocks: int, block_size: int) -> None:
     with pytest.raises(ValueError, match=r"num_blocks|block_size"):
         native(reference(CONFIGS["qwen3"])).allocate(num_blocks, block_size)
 

@@ -9,7 +9,7 @@ import orjson
 from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
 
-_TYPES: Final = {  # reasons whose type is not invalid_request_error
+_TYPES: Final = {  # statuses whose type is not invalid_request_error
     403: "permission_error",
     429: "rate_limit_error",
     499: "request_cancelled",

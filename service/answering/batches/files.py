@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 
-from google.protobuf.message import Message
 from sluice.v1 import file_pb2
 
 from service.answering.batches.store_calls import StoreCalls
@@ -27,17 +26,15 @@ _RESULTS: Final = {file_pb2.FILE_PURPOSE_BATCH: False, file_pb2.FILE_PURPOSE_BAT
 class Files:
     """The files of callers. Each method raises StoreUnavailable; those with an id FileNotFound."""
 
-    def __init__(self, store: StoreThread | None, check: Callable[[Message], None]) -> None:
-        """Without a store, none is stored. `check` raises for messages that violate a rule of the contract."""
+    def __init__(self, store: StoreThread | None) -> None:
+        """Without a store, none is stored."""
         self._calls = StoreCalls(store)
-        self._check = check
 
     async def upload(self, messages: AsyncIterator[file_pb2.UploadFileRequest]) -> file_pb2.File:
         """Store the content of a stream of messages. Raise StoringOff, InvalidRequest or StoreFull."""
         first = await anext(aiter(messages), None)
         if first is None or not first.HasField("description"):
             raise InvalidRequest("description", "must be in the first message of the stream")
-        self._check(first)
         description, owner, now_ns = first.description, current_caller().id, time.time_ns()
         expires_ns = 0
         if description.HasField("expires_after_seconds"):

@@ -6,7 +6,8 @@ import math
 from collections import abc
 from operator import attrgetter
 
-from service.engine.core.blocks.block_pool import BlockPool, CachedPrefix
+from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.block_tables import CachedPrefix
 from service.engine.core.queue.fair_queue import FairQueue, KeyQueue, displaced_key
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step_times import StepTimes
@@ -72,10 +73,10 @@ class AdmissionCapacity:
         """
         pool = self._pool
         num_computed = found.num_blocks * pool.block_size
-        num_needed = pool.num_missing_blocks(sequence, self._max_chunk, num_computed, found.tables)
-        num_reserved = pool.num_groups * len(self._running) + pool.num_free_among(found)
+        num_needed = self._num_missing_blocks(sequence, num_computed, found.tables)
+        num_reserved = len(pool.groups) * len(self._running) + pool.num_free_among(found)
         for each in self._running:
-            num_reserved += pool.num_missing_blocks(each, self._max_chunk, each.num_computed_tokens, each.block_tables)
+            num_reserved += self._num_missing_blocks(each, each.num_computed_tokens, each.block_tables)
         return num_needed + num_reserved <= pool.num_free_blocks
 
     def displaced_blocks(self, key: KeyQueue, admitted: abc.Collection[Sequence]) -> Sequence | None:
@@ -94,6 +95,23 @@ class AdmissionCapacity:
         if not self._queue.has_batches:
             return []
         return [each for each in self._running if each.request.is_batch and each not in admitted]
+
+    def _num_missing_blocks(
+        self, sequence: Sequence, num_computed: int, tables: abc.Sequence[abc.Sequence[int]]
+    ) -> int:
+        """Return the number of blocks beyond those in `tables` that the sequence's present tokens need at a time.
+
+        They are computed from `num_computed` on, in chunks of at most `max_batch_tokens`.
+        """
+        block_size = self._pool.block_size
+        num_tokens = len(sequence.token_ids)
+        chunk = min(self._max_chunk, num_tokens - num_computed)
+        num_missing = 0
+        for index, group in enumerate(self._pool.groups):
+            table = tables[index] if index < len(tables) else ()
+            num_held = len(table) - min(len(table), group.first_visible(num_computed) // block_size)
+            num_missing += max(0, group.max_blocks(num_tokens, chunk, block_size) - num_held)
+        return num_missing
 
     def _slots_held(self) -> dict[KeyQueue, int]:
         return {key: key.num_running for key in self._queue.active}

@@ -56,7 +56,7 @@ class Scheduler:
         # Further choices stay here until the first choice has computed the prompt; then they find it in the cache.
         self._following: dict[SequenceGroup, list[Sequence]] = {}
         self._groups: dict[SequenceGroup, None] = {}
-        self._deadlines = Deadlines(self._groups.keys())
+        self._deadlines = Deadlines(self._groups.keys(), self.step_times)
         self._pace = BatchPace(self.step_times, self._queue, config)
 
     @property
@@ -259,7 +259,8 @@ class Scheduler:
             return False
         sequence = key.waiting[0]
         found = self.memory.find(sequence)
-        if self._is_too_late(sequence, found.num_blocks, now):
+        num_lacking = len(sequence.token_ids) - found.num_blocks * self.memory.pool.block_size
+        if self._deadlines.is_too_late(sequence, num_lacking, now):
             self._deadlines.too_late.append(self._queue.pop(key).group)
             return True
         while not capacity.has_blocks(sequence, found):
@@ -282,14 +283,6 @@ class Scheduler:
             raise RuntimeError("blocks that were counted as free are not free")
         self._schedule_tokens(sequence, num_new, plan)
         return True
-
-    def _is_too_late(self, sequence: Sequence, num_found_blocks: int, now: float) -> bool:
-        """Return whether a request has not started and cannot have a token before its deadline."""
-        deadline = sequence.request.deadline
-        if deadline is None or sequence.scheduled is not None or sequence.choice_index > 0:
-            return False
-        num_lacking = len(sequence.token_ids) - num_found_blocks * self.memory.pool.block_size
-        return self.step_times.is_too_late(num_lacking, deadline - now)
 
     def _schedule_tokens(self, sequence: Sequence, num_new_tokens: int, plan: StepPlan) -> None:
         plan.add(sequence, num_new_tokens)
