@@ -62,9 +62,11 @@ def build_document(surfaces: Sequence[Surface]) -> dict[str, Any]:
 def _operation(surface: Surface, each: Operation, by_type: Mapping[type, Schema]) -> dict[str, Any]:
     """Return an operation's description."""
     error = _any(each.errors(surface.error), by_type)
-    content: dict[str, Any] = {_JSON: {"schema": _any(each.answers, by_type)}} if each.answers else {}
+    content: dict[str, Any] = {}
     if each.media:
-        content = {each.media: {"schema": {"type": "string", "format": "binary"}}}
+        content[each.media] = {"schema": {"type": "string", "format": "binary"}}
+    elif each.answers:
+        content[_JSON] = {"schema": _any(each.answers, by_type)}
     if each.streams:
         types = [*dict.fromkeys([*each.chunks, *each.errors(surface.error)])]
         describe = _events if surface.stream_format is StreamFormat.EVENTS else _lines

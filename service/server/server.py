@@ -24,6 +24,7 @@ from service.answering.conversations import Conversations
 from service.answering.embeddings import Embeddings
 from service.answering.generation import Answering
 from service.answering.idempotent_calls import IdempotentCalls
+from service.answering.receipts import Receipts
 from service.answering.stored_responses import StoredResponses
 from service.contract.parts.rules import Rules
 from service.deployment.deployment import Deployment, LoadModel
@@ -64,6 +65,7 @@ from service.server.stores import (
     endpoint_store,
     job_runner,
     operator_access,
+    receipt_key,
     response_store,
 )
 from service.settings.config import Settings
@@ -82,7 +84,7 @@ class Server:
     """The gRPC server with everything on it. `start`, `load`, `watch` until a stop, `drain`, `close`."""
 
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
-        """Raise StartError if the keys or the store of responses can't be read."""
+        """Raise StartError if a key or the store of responses can't be read."""
         self._settings = settings
         self.health = Health(SERVICES)
         self.registry = Registry()
@@ -95,6 +97,7 @@ class Server:
         observe_endpoints(lambda: len(self.endpoints.wanted.newest.unreadable), telemetry)
         self._tasks: list[asyncio.Task[None]] = []
         self._admission = Admission(lambda: self.health.phase, settings.max_concurrent_calls)
+        rules = Rules(REQUESTS)
         self._server = aio.server(
             interceptors=[
                 Tracing(telemetry.tracer),
@@ -106,17 +109,19 @@ class Server:
                 Auth(self._authenticator, operator_access(settings)),
                 Uploads(settings.max_uploads),
                 self._admission,
-                Validation(REQUESTS),
+                Validation(rules),
                 Sending(settings.send_stall_timeout_s),
             ],
             options=connection_options(settings),
         )
         self.quota = open_quota(settings.quota, telemetry)
         self._responses = response_store(settings)
+        key = receipt_key(settings)
         answering = Answering(
             self.registry,
             telemetry,
             self.quota,
+            Receipts(key),
             capture_content=settings.capture_content,
             max_answer_bytes=settings.max_response_bytes,
         )
@@ -150,13 +155,14 @@ class Server:
             background=background,
             conversations=Conversations(self._responses),
             files=Files(self._responses),
-            batches=Batches(self._responses, self._batches, Rules(REQUESTS).check, described_line),
+            batches=Batches(self._responses, self._batches, rules.check, described_line),
             embeddings=embeddings,
             registry=self.registry,
             models=ModelChanges(self.reconciler, self.deployment, self.registry, settings.engine),
             endpoints=self.endpoints,
             readers=self.readers,
             quota=self.quota,
+            receipt_key=key,
             telemetry=telemetry,
         )
 

@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
-from gateway.dialects.seam.encoder import COMMENT, Encoder, StreamFormat, ends_answer
+from gateway.dialects.seam.encoder import Encoder, StreamFormat, ends_answer
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.request_id import FIELD, IDEMPOTENCY_KEY, set_request_id
@@ -129,7 +129,8 @@ class GenerationEndpoint:
         interval_s = self.settings.keep_alive_interval_s
         stream = EventStream(send, ping=encoder.ping, interval_s=interval_s, stream_format=parsed.stream_format)
         event: Message | None = None
-        final_bytes = cost_comment if encoder.ping == COMMENT else bytes  # some clients accept no comments
+        is_sse = parsed.stream_format is StreamFormat.EVENTS
+        final_bytes = cost_comment if is_sse and encoder.ping else bytes  # some clients accept no comments
 
         async def fail(failure: Failure) -> None:
             renamed = failure.renamed(lambda field: HEADER if field.startswith("resume.") else _name(parsed, field))

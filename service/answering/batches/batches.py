@@ -38,7 +38,7 @@ class Batches:
         check: Callable[[Message], None],
         describe: Describe,
     ) -> None:
-        """Without a store, none is stored. `check` raises for requests that violate a rule of the contract.
+        """Without a store, none is stored. `check` raises for messages that violate a rule of the contract.
 
         `runner` answers the lines. `describe` returns an error in the form in which it is stored.
         """
@@ -52,6 +52,7 @@ class Batches:
         first = await anext(aiter(messages), None)
         if first is None or not first.HasField("description"):
             raise InvalidRequest("description", "must be in the first message of the stream")
+        self._check(first)
         description, caller, now_ns = first.description, current_caller(), time.time_ns()
         window_s = description.completion_window_seconds or _WINDOW_S
         batch = BatchRecord(

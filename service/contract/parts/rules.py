@@ -64,7 +64,7 @@ def _count_items(message: Message, path: str) -> int:
             if limit is not None and len(value) > limit.value:
                 text = f"must have at most {limit.value} items, not {len(value)}"
                 raise InvalidMessage([Violation(f"{path}{field.name}", text, limit.rule)])
-        if field.message_type is not None and _has_lists(field.message_type) and not _is_ignored(field):
+        if field.message_type is not None and _has_lists(field.message_type):
             if field.is_repeated:
                 for i, item in enumerate(value):
                     num_items += _count_items(item, f"{path}{field.name}[{i}].")
@@ -91,14 +91,6 @@ def _limit(field: FieldDescriptor) -> _Limit | None:
     if rules.map.HasField("max_pairs"):
         return _Limit(rules.map.max_pairs, "map.max_pairs")
     return None
-
-
-@functools.cache
-def _is_ignored(field: FieldDescriptor) -> bool:
-    """Return whether the contract leaves the content of a field to the servicer."""
-    options: Any = field.GetOptions()
-    ignored: bool = options.Extensions[validate_pb2.field].ignore == validate_pb2.IGNORE_ALWAYS
-    return ignored
 
 
 @functools.cache

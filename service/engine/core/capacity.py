@@ -90,12 +90,6 @@ class AdmissionCapacity:
             held[self._queue.key_of(sequence)] += sequence.num_blocks
         return self._last(displaced_key(key, held, self._pool.num_blocks), admitted) or self._batch_work(key, admitted)
 
-    def _batches(self, admitted: abc.Collection[Sequence]) -> list[Sequence]:
-        """Return the running sequences of batches that are not in `admitted`."""
-        if not self._queue.has_batches:
-            return []
-        return [each for each in self._running if each.request.is_batch and each not in admitted]
-
     def _num_missing_blocks(
         self, sequence: Sequence, num_computed: int, tables: abc.Sequence[abc.Sequence[int]]
     ) -> int:
@@ -112,6 +106,12 @@ class AdmissionCapacity:
             num_held = len(table) - min(len(table), group.first_visible(num_computed) // block_size)
             num_missing += max(0, group.max_blocks(num_tokens, chunk, block_size) - num_held)
         return num_missing
+
+    def _batches(self, admitted: abc.Collection[Sequence]) -> list[Sequence]:
+        """Return the running sequences of batches that are not in `admitted`."""
+        if not self._queue.has_batches:
+            return []
+        return [each for each in self._running if each.request.is_batch and each not in admitted]
 
     def _slots_held(self) -> dict[KeyQueue, int]:
         return {key: key.num_running for key in self._queue.active}
