@@ -102,20 +102,19 @@ def test_grpc_without_te_is_rejected(local: Stack) -> None:
 
 @pytest.mark.parametrize("url", ["envoy", "gateway"])
 @pytest.mark.parametrize(
-    ("headers", "is_accepted"),
+    ("headers", "status"),
     [
-        ({}, False),
-        ({"content-type": ""}, False),
-        ({"content-type": "text/plain"}, False),
-        (FORM | {"origin": "https://evil.example"}, False),
-        (FORM | {"origin": "null"}, False),
-        (FORM | {"referer": "https://evil.example/"}, False),
-        (FORM | {"sec-fetch-site": "cross-site"}, False),
-        (FORM, True),
+        ({}, 415),
+        ({"content-type": ""}, 415),
+        ({"content-type": "text/plain"}, 415),
+        (FORM | {"origin": "http://127.0.0.1"}, 415),  # those of other machines are rejected before
+        (FORM | {"referer": "https://evil.example/"}, 415),
+        (FORM | {"sec-fetch-site": "cross-site"}, 415),
+        (FORM, 200),
     ],
 )
 def test_body_without_a_json_content_type_is_rejected(
-    local: Stack, url: str, headers: dict[str, str], *, is_accepted: bool
+    local: Stack, url: str, headers: dict[str, str], status: int
 ) -> None:
     """Browsers send other types, and none, to any site without asking it; `curl -d` sends forms' type."""
     connection = http.client.HTTPConnection("127.0.0.1", local.ports[url], timeout=GUARD_S)
@@ -123,7 +122,7 @@ def test_body_without_a_json_content_type_is_rejected(
     connection.request("POST", "/v1/chat/completions", body, {"content-length": str(len(body))} | headers)
     answer = connection.getresponse()
     is_named = b"content-type must be application/json" in answer.read()
-    assert (answer.status, is_named) == ((200, False) if is_accepted else (415, True))
+    assert (answer.status, is_named) == (status, status == 415)
     connection.close()
 
 
