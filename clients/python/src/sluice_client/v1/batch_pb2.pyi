@@ -260,7 +260,7 @@ class BatchLines(_message.Message):
     LINES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchLine]:
-        """The requests. Each is checked by itself: what is wrong with one is its result, and the others are answered."""
+        """The requests."""
 
     def __init__(
         self,
