@@ -16,11 +16,11 @@ from google.protobuf.message import Message
 from sluice.inference import inference_pb2
 
 from process.settings.names import suggestion
-from service.contract.inference.tensors import BYTES, Tensor
+from service.contract.inference.tensors import BINARY_OUTPUT, BYTES, Tensor
 from service.generation.errors import InvalidRequest, UnsupportedFeature
 
 _ALIASES: Final = {"max_new_tokens": "max_tokens"}
-_IGNORED: Final = frozenset({"batch_size", "triton_enable_empty_final_response"})
+_IGNORED: Final = frozenset({"batch_size", BINARY_OUTPUT, "triton_enable_empty_final_response"})
 _STATEFUL: Final = frozenset({"sequence_id", "sequence_start", "sequence_end"})
 _SAMPLING: Final = "sampling_parameters"
 _LEAST_PRIORITY: Final = 5  # of priorities from 1; in the contract it is 0, and lower values are served first in both

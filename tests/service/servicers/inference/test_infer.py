@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import struct
 from typing import Any
 
@@ -121,8 +122,9 @@ async def test_stream_sends_pieces_and_marks_the_last_response() -> None:
     assert {each.id for each in responses} == {"a"}
 
 
-async def test_requests_of_one_stream_are_answered_by_their_ids() -> None:
-    """One stream may have several requests, with and without `stream`, and wrong ones among them."""
+async def test_requests_of_one_stream_are_answered_by_their_ids(caplog: pytest.LogCaptureFixture) -> None:
+    """One stream may have several requests, with and without `stream`, and wrong ones; each has a line in the log."""
+    caplog.set_level(logging.INFO, "sluice.access")
     requests = [
         request_of(id="whole"),
         request_of(id="wrong", name="nonsense"),
@@ -143,6 +145,9 @@ async def test_requests_of_one_stream_are_answered_by_their_ids() -> None:
     assert wrong.infer_response.parameters["status"].string_param == "INVALID_ARGUMENT"
     assert wrong.infer_response.parameters["reason"].string_param == "INVALID_FIELD"
     assert "".join(texts_of(each.infer_response)["text_output"] for each in by_id["pieces"]) == "hello"
+    lines = [getattr(record, "fields", {}) for record in caplog.records if record.name == "sluice.access"]
+    assert sorted(line["status"] for line in lines) == ["INVALID_ARGUMENT", "OK", "OK", "OK"]  # the last is the call's
+    assert [line["completion_tokens"] for line in lines if "completion_tokens" in line] == [len("hello") + 1] * 2
 
 
 async def test_stream_with_triton_grpc_error_ends_with_the_status() -> None:
