@@ -6,10 +6,13 @@ Other content types, content encodings, and bodies above the size limit are reje
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from typing import Final
 
 from starlette.types import Receive
 
 from gateway.dialects.seam.failure import Failure, Reason
+
+_FRAMED: Final = "inference-header-content-length"
 
 
 class ClientDisconnected(Exception):  # noqa: N818  a name states the condition
@@ -57,6 +60,8 @@ def _check_type(headers: Mapping[str, str]) -> None:
     """Raise Failure unless the content type is JSON in UTF-8."""
     # Browsers let pages of any site send requests without a content type.
     content_type, _, parameters = headers.get("content-type", "").partition(";")
+    if _FRAMED in headers:  # JSON and binary tensors, of any type: pages of other sites can't send the header either
+        content_type, parameters = "application/json", ""
     if content_type.strip().lower() != "application/json":
         raise Failure(Reason.NOT_JSON, "the content-type must be application/json")
     for parameter in parameters.split(";"):

@@ -13,6 +13,7 @@ import grpc
 from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
+from sluice.inference import inference_pb2
 from sluice.v1 import (
     chat_pb2,
     completion_pb2,
@@ -36,6 +37,7 @@ _FILES: Final[tuple[FileDescriptor, ...]] = (
     conversation_pb2.DESCRIPTOR,
     embedding_pb2.DESCRIPTOR,
     endpoint_pb2.DESCRIPTOR,
+    inference_pb2.DESCRIPTOR,
     model_pb2.DESCRIPTOR,
     quota_pb2.DESCRIPTOR,
     rank_pb2.DESCRIPTOR,
@@ -87,11 +89,11 @@ class MethodTable:
 def _methods(
     deadlines_s: Mapping[rpc_pb2.DeadlineClass, float],
 ) -> Iterator[tuple[MethodDescriptor, rpc_pb2.RpcPolicy]]:
-    """All RPCs whose deadline class the gateway has a deadline for, with their options."""
+    """All RPCs of one request whose deadline class the gateway has a deadline for, with their options."""
     for file in _FILES:
         for service in file.services_by_name.values():
             for method in service.methods:
                 options: Any = method.GetOptions()  # the stubs type no extension
                 policy: rpc_pb2.RpcPolicy = options.Extensions[rpc_pb2.policy]
-                if policy.deadline_class in deadlines_s:
+                if policy.deadline_class in deadlines_s and not method.client_streaming:
                     yield method, policy

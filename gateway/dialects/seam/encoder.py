@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from google.protobuf.message import Message
@@ -12,6 +13,15 @@ from gateway.dialects.seam.failure import Failure
 COMMENT: Final = b": keep-alive\n\n"  # of server-sent events
 
 _ENDS: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})  # the terminal events of the streams
+
+
+@dataclass(frozen=True, slots=True)
+class FramedAnswer:
+    """A whole answer of another media type than JSON, with its headers."""
+
+    body: bytes
+    media_type: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class Encoder(Protocol):
@@ -27,8 +37,8 @@ class Encoder(Protocol):
     def chunk(self, event: Any) -> bytes:
         """Return complete SSE events for one event of the service, or empty bytes."""
 
-    def whole(self, response: Any) -> bytes:
-        """Return the body of an unstreamed answer."""
+    def whole(self, response: Any) -> bytes | FramedAnswer:
+        """Return the body of an unstreamed answer: JSON, unless it is framed."""
 
     def error(self, failure: Failure) -> bytes:
         """Return the last SSE event of a failed stream."""
@@ -40,8 +50,8 @@ class WholeEncoder(ABC):
     ping = b""
 
     @abstractmethod
-    def whole(self, response: Any) -> bytes:
-        """Return the body of the answer."""
+    def whole(self, response: Any) -> bytes | FramedAnswer:
+        """Return the body of the answer: JSON, unless it is framed."""
 
     def chunk(self, event: Message) -> bytes:
         """Raise TypeError: there is no stream."""
