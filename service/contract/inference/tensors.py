@@ -7,6 +7,7 @@ A tensor's elements are in the field of their type (`contents`) or packed as byt
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ BYTES: Final = "BYTES"
 BINARY_OUTPUT: Final = "binary_data_output"  # the parameter that selects the form of a response's elements
 _MAX_TENSORS: Final = 32
 _MAX_DIMENSIONS: Final = 8
+_MAX_ELEMENTS: Final = 2048  # as many as the contract has texts; elements are read on the event loop
 _LENGTH: Final = struct.Struct("<I")
 
 
@@ -118,24 +120,23 @@ def _read(given: inference_pb2.ModelInferRequest.InferInputTensor, raw: bytes | 
         raise InvalidRequest(path, f"the datatype must be one of {', '.join(_DATATYPES)}, not {given.datatype!r}")
     if len(given.shape) > _MAX_DIMENSIONS or any(size < 0 for size in given.shape):
         raise InvalidRequest(path, f"the shape must have at most {_MAX_DIMENSIONS} dimensions, none of them negative")
-    if raw is None:
-        elements: Sequence[Any] = getattr(given.contents, datatype.field)
-    else:
-        elements = _unpack(raw, datatype, path)
-    if len(elements) != prod(given.shape):
-        text = f"has {len(elements)} elements, but the shape {list(given.shape)} has {prod(given.shape)}"
+    if (size := prod(given.shape)) > _MAX_ELEMENTS:
+        raise InvalidRequest(path, f"must have at most {_MAX_ELEMENTS} elements, not {size}")
+    elements = getattr(given.contents, datatype.field) if raw is None else _unpack(raw, datatype, size, path)
+    if len(elements) != size:
+        text = f"the shape {list(given.shape)} has {size} elements, but the tensor has another number of them"
         raise InvalidRequest(path, text)
     return Tensor(given.name, given.datatype, tuple(given.shape), elements)
 
 
-def _unpack(raw: bytes, datatype: _Datatype, path: str) -> Sequence[Any]:
-    """Return the elements of a tensor's bytes. Raise InvalidRequest if they are incomplete."""
+def _unpack(raw: bytes, datatype: _Datatype, size: int, path: str) -> Sequence[Any]:
+    """Return the elements of a tensor's bytes, at most one more than `size`. Raise InvalidRequest for other bytes."""
     if not datatype.format:
-        return list(_byte_strings(raw, path))
-    size = struct.calcsize(datatype.format)
-    if len(raw) % size:
-        raise InvalidRequest(path, f"has {len(raw)} bytes, which is no multiple of the element's size {size}")
-    return struct.unpack(f"<{len(raw) // size}{datatype.format}", raw)
+        return list(itertools.islice(_byte_strings(raw, path), size + 1))
+    form = struct.Struct(f"<{size}{datatype.format}")
+    if len(raw) != form.size:
+        raise InvalidRequest(path, f"must have {form.size} bytes for {size} elements, not {len(raw)}")
+    return form.unpack(raw)
 
 
 def _byte_strings(raw: bytes, path: str) -> Iterator[bytes]:

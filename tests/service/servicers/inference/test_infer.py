@@ -209,6 +209,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"name": "messages", "text": '[{"role": "user", "content": "\\ud800"}]'},
         'inputs["messages"][0]',
     ),
+    "more elements than the limit": ({"raw_input_contents": [b""], "shape": [4096, 4096]}, 'inputs["text_input"]'),
+    "more raw elements than the shape": ({"raw_input_contents": [b"\0" * 1_000_000]}, 'inputs["text_input"]'),
+    "too many messages": (
+        {"name": "messages", "text": json.dumps([{"role": "user", "content": "x"}] * 4097)},
+        'inputs["messages"]',
+    ),
+    "too much JSON": ({"parameters": {"sampling_parameters": " " * 70_000}}, 'parameters["sampling_parameters"]'),
     "too many raw contents": ({"raw_input_contents": [b"", b""]}, "raw_input_contents"),
     "raw contents that end too early": ({"raw_input_contents": [b"\x05\0\0\0hi"]}, 'inputs["text_input"]'),
 }
@@ -218,7 +225,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 async def test_wrong_request_is_rejected_by_the_name_of_its_field(case: str) -> None:
     """The status is INVALID_ARGUMENT, and its details name the tensor or the parameter."""
     fields, expected = WRONG[case]
-    request = request_of(**fields)
+    shape = fields.get("shape")
+    request = request_of(**{name: value for name, value in fields.items() if name != "shape"})
+    if shape is not None:
+        request.inputs[0].shape[:] = shape
     if request.raw_input_contents:
         request.inputs[0].ClearField("contents")
     async with running() as run:
