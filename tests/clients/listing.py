@@ -26,6 +26,8 @@ PACKAGES = {
     "benchmarks/lm_eval.py": ("lm-eval",),
     "benchmarks/locust.py": ("locust",),
     "frameworks/mlflow.py": ("mlflow-skinny",),
+    "ollama.mjs": ("ollama",),
+    "ollama.py": ("ollama",),
     "openai.mjs": ("openai",),
     "openai.py": ("openai",),
     "tritonclient.py": ("tritonclient",),

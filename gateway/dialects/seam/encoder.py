@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -24,6 +25,13 @@ class FramedAnswer:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
+class StreamFormat(enum.Enum):
+    """How a stream separates its chunks. The value is the media type."""
+
+    EVENTS = "text/event-stream"
+    LINES = "application/x-ndjson"
+
+
 class Encoder(Protocol):
     """Turns one answer into the caller's bytes. It has the state of one stream and is used once.
 
@@ -35,13 +43,13 @@ class Encoder(Protocol):
         """The bytes to send while a stream is idle; empty if clients fail on lines other than data."""
 
     def chunk(self, event: Any) -> bytes:
-        """Return complete SSE events for one event of the service, or empty bytes."""
+        """Return complete SSE events, or lines, for one event of the service, or empty bytes."""
 
     def whole(self, response: Any) -> bytes | FramedAnswer:
         """Return the body of an unstreamed answer: JSON, unless it is framed."""
 
     def error(self, failure: Failure) -> bytes:
-        """Return the last SSE event of a failed stream."""
+        """Return the last SSE event, or line, of a failed stream."""
 
 
 class WholeEncoder(ABC):

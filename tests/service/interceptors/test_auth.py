@@ -3,8 +3,6 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +19,12 @@ from service.interceptors.rpcs import RPCS
 from service.observability.telemetry import Telemetry
 from service.server.listener import StartError
 from service.server.server import Server
-from tests.engine.fakes import until
 from tests.service.auth.issuers import AUTH, Signer, key_set
 from tests.service.auth.key_files import write
-from tests.service.fakes import MODEL, Running, rejection_of, request, running, settings_of
-from tests.service.observability.test_observation import samples
+from tests.service.fakes import MODEL, rejection_of, request, running, settings_of
+from tests.service.interceptors.guarded import bearing, guarded, outcome
 
 Code = grpc.StatusCode
-
-
-@asynccontextmanager
-async def guarded(path: Path, **keys: dict[str, Any]) -> AsyncIterator[tuple[Running, dict[str, str]]]:
-    """Run a service with those keys, and return both."""
-    made = write(path, **keys)
-    async with running(auth={"keys_file": path}) as run:
-        yield run, made
-
-
-def bearing(key: str) -> tuple[tuple[str, str], ...]:
-    """Return the metadata of a call with a key."""
-    return (("authorization", f"Bearer {key}"),)
 
 
 @pytest.fixture
@@ -158,24 +142,6 @@ async def test_log_names_the_key_and_never_shows_it(path: Path, caplog: pytest.L
     assert digest(keys["team"]) not in lines
 
 
-@pytest.mark.slow
-async def test_changed_keys_file_is_reloaded_while_serving(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A new key is valid and a removed one is not, without a restart.
-
-    A broken file changes nothing and is logged once.
-    """
-    async with guarded(path, first={}) as (run, keys):
-        first = bearing(keys["first"])
-        spoil(path)
-        await until(lambda: any("can't be used" in record.message for record in caplog.records))
-        assert (await run.chat.Chat(request(), metadata=first)).choices
-        second = bearing(write(path, second={})["second"])
-        while (rejection := await outcome(run.chat.Chat(request(), metadata=second))) is not None:
-            assert rejection == "INVALID_KEY"
-        assert await outcome(run.chat.Chat(request(), metadata=first)) == "INVALID_KEY"
-    assert sum("can't be used" in record.message for record in caplog.records) == 1
-
-
 async def test_tokens_and_keys_are_both_accepted(path: Path, tmp_path: Path) -> None:
     """Tokens and keys are accepted, each by its own rules; without a key set, a token is an invalid key."""
     keys, signer, place = write(path, team={}), Signer("one"), tmp_path / "jwks.json"
@@ -270,48 +236,6 @@ async def test_scope_named_by_the_gateway_is_required(path: Path) -> None:
             metadata = (("x-sluice-scope", scope), *bearing(keys[key_id]))
             call = run.models.ListModels(model_pb2.ListModelsRequest(), metadata=metadata)
             assert await outcome(call) == reason
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("text", ["", "keys: [{expires: 2027-02-30}]", "keys: [\x00]", "keys: " + "[" * 2000])
-async def test_unusable_keys_file_is_reloaded_again_later(path: Path, text: str) -> None:
-    """Keys stay in use while their file is unusable, a metric reports it, and a later revocation takes effect."""
-    async with guarded(path, team={}) as (run, keys):
-        call = bearing(keys["team"])
-        await asyncio.to_thread(path.write_text, text)
-        await until(lambda: stale(run) == [1])
-        assert await outcome(run.chat.Chat(request(), metadata=call)) is None
-        await asyncio.to_thread(path.write_text, "keys: []")
-        await until(lambda: stale(run) == [0])
-        assert await outcome(run.chat.Chat(request(), metadata=call)) == "INVALID_KEY"
-
-
-def stale(run: Running) -> list[float]:
-    """Return the values of the metric of unusable keys."""
-    return list(samples(run, "sluice_auth_keys_stale").values())
-
-
-def spoil(path: Path) -> None:
-    """Replace the file by invalid YAML."""
-    path.write_text("keys: [nonsense")
-
-
-async def outcome(call: Any) -> str | None:
-    """Return the reason for which a call was rejected; None if it succeeded."""
-    try:
-        reason: str = (await rejection_of(call)).info.reason
-    except AssertionError:
-        return None
-    return reason
-
-
-def test_unusable_keys_file_fails_the_start(path: Path) -> None:
-    """An unusable file fails the start with its path."""
-    spoil(path)
-    telemetry = Telemetry(None)
-    with pytest.raises(StartError, match=f"^auth.keys_file: {path}: "):
-        Server(settings_of(auth={"keys_file": path}), telemetry)
-    telemetry.shutdown()
 
 
 def test_every_scope_permits_an_rpc() -> None:
