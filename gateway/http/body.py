@@ -12,16 +12,20 @@ from starlette.types import Receive
 
 from gateway.dialects.seam.failure import Failure, Reason
 
-_FRAMED: Final = "inference-header-content-length"
+_FRAMED: Final = "inference-header-content-length"  # pages of other sites can't send it
 
 
 class ClientDisconnected(Exception):  # noqa: N818  a name states the condition
     """The client closed the connection before the response was complete."""
 
 
-def declared_length(headers: Mapping[str, str], max_bytes: int) -> int | None:
-    """Return the declared length of a JSON body, None if it is sent in chunks. Raise Failure (413, 415)."""
-    _check_type(headers)
+def declared_length(headers: Mapping[str, str], max_bytes: int, *, needs_type: bool = True) -> int | None:
+    """Return the declared length of a JSON body, None if it is sent in chunks. Raise Failure (413, 415).
+
+    Without `needs_type` the content type may be missing, and is ignored if binary tensors follow the JSON.
+    """
+    is_checked = needs_type or ("content-type" in headers and _FRAMED not in headers)
+    _check_type(headers if is_checked else {**headers, "content-type": "application/json"})
     if "transfer-encoding" in headers:
         return None
     text = headers.get("content-length", "")
@@ -60,8 +64,6 @@ def _check_type(headers: Mapping[str, str]) -> None:
     """Raise Failure unless the content type is JSON in UTF-8."""
     # Browsers let pages of any site send requests without a content type.
     content_type, _, parameters = headers.get("content-type", "").partition(";")
-    if _FRAMED in headers:  # JSON and binary tensors, of any type: pages of other sites can't send the header either
-        content_type, parameters = "application/json", ""
     if content_type.strip().lower() != "application/json":
         raise Failure(Reason.NOT_JSON, "the content-type must be application/json")
     for parameter in parameters.split(";"):

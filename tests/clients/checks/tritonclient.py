@@ -94,7 +94,7 @@ def check_stream_equals_the_whole_text(url: str, _: str) -> None:
     """The pieces of a decoupled stream add up to the text of an unstreamed request."""
     with client_of(url) as client:
         inputs = [texts("text_input", PROMPT), flag("stream", True)]
-        pieces = streamed(client, inputs, request_id="7", parameters={"max_tokens": 16})
+        pieces = streamed(client, inputs, request_id="7", parameters={"max_tokens": 16, "separate_tokens": True})
         whole = client.infer(MODEL, inputs[:1], parameters={"max_tokens": 16})
     assert len(pieces) > 2
     assert {each.get_response().id for each in pieces} == {"7"}
