@@ -29,10 +29,10 @@ def to_failure(error: Exception, request_id: str) -> Failure:
     return failure
 
 
-async def send_answer(send: Send, answer: bytes | FramedAnswer) -> None:
+async def send_answer(send: Send, answer: bytes) -> None:
     """Send a whole answer with status 200."""
     if isinstance(answer, FramedAnswer):
-        await _send(send, 200, answer.body, answer.media_type, answer.headers)
+        await _send(send, 200, answer, answer.media_type, answer.headers)
     else:
         await send_json(send, 200, answer)
 

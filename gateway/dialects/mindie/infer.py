@@ -47,7 +47,7 @@ def _split(http_request: HttpRequest) -> tuple[bytes, bytes]:
 class InferEncoder(WholeEncoder):
     """Encodes an answer: tensors with raw elements follow the JSON, the others are part of it."""
 
-    def whole(self, response: inference_pb2.ModelInferResponse) -> bytes | FramedAnswer:
+    def whole(self, response: inference_pb2.ModelInferResponse) -> bytes:
         """Return the body of the answer."""
         raw = response.raw_output_contents
         outputs: list[dict[str, Any]] = []
@@ -74,5 +74,6 @@ class InferEncoder(WholeEncoder):
         )
         if not raw:
             return head
-        headers = ((JSON_LENGTH.encode(), b"%d" % len(head)),)
-        return FramedAnswer(b"".join((head, *raw)), b"application/octet-stream", headers)
+        answer = FramedAnswer(b"".join((head, *raw)))
+        answer.headers = ((JSON_LENGTH.encode(), b"%d" % len(head)),)
+        return answer

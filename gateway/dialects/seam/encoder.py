@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from google.protobuf.message import Message
@@ -16,12 +15,10 @@ COMMENT: Final = b": keep-alive\n\n"  # of server-sent events
 _ENDS: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})  # the terminal events of the streams
 
 
-@dataclass(frozen=True, slots=True)
-class FramedAnswer:
-    """A whole answer of another media type than JSON, with its headers."""
+class FramedAnswer(bytes):
+    """The body of a whole answer of another media type than JSON, with its headers."""
 
-    body: bytes
-    media_type: bytes
+    media_type = b"application/octet-stream"
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
@@ -45,8 +42,8 @@ class Encoder(Protocol):
     def chunk(self, event: Any) -> bytes:
         """Return complete SSE events, or lines, for one event of the service, or empty bytes."""
 
-    def whole(self, response: Any) -> bytes | FramedAnswer:
-        """Return the body of an unstreamed answer: JSON, unless it is framed."""
+    def whole(self, response: Any) -> bytes:
+        """Return the body of an unstreamed answer: JSON, unless it is a FramedAnswer."""
 
     def error(self, failure: Failure) -> bytes:
         """Return the last SSE event, or line, of a failed stream."""
@@ -58,8 +55,8 @@ class WholeEncoder(ABC):
     ping = b""
 
     @abstractmethod
-    def whole(self, response: Any) -> bytes | FramedAnswer:
-        """Return the body of the answer: JSON, unless it is framed."""
+    def whole(self, response: Any) -> bytes:
+        """Return the body of the answer: JSON, unless it is a FramedAnswer."""
 
     def chunk(self, event: Message) -> bytes:
         """Raise TypeError: there is no stream."""

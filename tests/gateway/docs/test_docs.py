@@ -105,7 +105,7 @@ class Table:
         """Return everything that a body determines: the request, how it is sent, and the encoded answer."""
         parsed = self._parse(fields)
         whole, events = ANSWERS[type(parsed.request)]
-        encoded: Any = parsed.encoder.whole(whole)
+        encoded = parsed.encoder.whole(whole)
         if not isinstance(parsed.encoder, WholeEncoder):
             encoder = self._parse(fields).encoder
             encoded += b"".join(encoder.chunk(event) for event in events)
