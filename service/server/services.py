@@ -50,7 +50,7 @@ from service.servicers.conversation import ConversationServicer
 from service.servicers.embedding import EmbeddingServicer
 from service.servicers.endpoint import EndpointServicer
 from service.servicers.file import FileServicer
-from service.servicers.inference import InferenceServicer
+from service.servicers.inference.servicer import InferenceServicer
 from service.servicers.model import ModelServicer
 from service.servicers.quota import QuotaServicer
 from service.servicers.rank import RankServicer
