@@ -11,13 +11,7 @@ from process.settings.names import closest
 
 _MAX_LENGTH: Final = 256  # the maximum length of paths that are compared
 _BASES: Final = ("/v1/", "/v2/", "/openai/", "/serving-endpoints/", "/api/2.0/")
-_OTHER_SERVERS: Final = {  # paths of Ollama, llama.cpp, TGI and SageMaker
-    "/api/chat": "/v1/chat/completions",
-    "/api/embed": "/v1/embeddings",
-    "/api/embeddings": "/v1/embeddings",
-    "/api/generate": "/v1/completions",
-    "/api/tags": "/v1/models",
-    "/api/version": "/version",
+_OTHER_SERVERS: Final = {  # paths of llama.cpp, TGI and SageMaker
     "/completion": "/v1/completions",
     "/generate": "/v1/completions",
     "/generate_stream": "/v1/completions",

@@ -120,7 +120,7 @@ class Operation:
     ) -> None:
         attributes = dict(self._attributes)
         if error is not None:
-            attributes[ERROR_TYPE] = self._error_type(error)
+            attributes[ERROR_TYPE] = self.error_type(error)
             self._span.set_attribute(ERROR_TYPE, attributes[ERROR_TYPE])
             if attributes[ERROR_TYPE] != _CANCELLED:
                 self._span.set_status(Status(StatusCode.ERROR))
@@ -129,7 +129,7 @@ class Operation:
         instruments.requests.add(1, {**attributes, KEY: self._telemetry.keys.label(self._key)})
         self._span.end()
 
-    def _error_type(self, error: BaseException) -> str:
+    def error_type(self, error: BaseException) -> str:
         """Return the error's type for telemetry; a cancellation at the deadline counts as a missed deadline."""
         if not isinstance(error, asyncio.CancelledError | GeneratorExit):
             return type(error).__name__

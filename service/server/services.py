@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grpc import aio
 from grpc_health.v1 import health_pb2_grpc
+from sluice.inference import inference_pb2_grpc
 from sluice.v1 import (
     adapter_pb2_grpc,
     chat_pb2_grpc,
@@ -26,6 +27,7 @@ from service.answering.generation import Answering
 from service.answering.stored_responses import StoredResponses
 from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
+from service.interceptors.errors import report_error
 from service.interceptors.rpcs import RPCS
 from service.observability.health import Health
 from service.observability.telemetry import Telemetry
@@ -38,6 +40,7 @@ from service.servicers.completion import CompletionServicer
 from service.servicers.conversation import ConversationServicer
 from service.servicers.embedding import EmbeddingServicer
 from service.servicers.endpoint import EndpointServicer
+from service.servicers.inference import InferenceServicer
 from service.servicers.model import ModelServicer
 from service.servicers.quota import QuotaServicer
 from service.servicers.rank import RankServicer
@@ -69,17 +72,22 @@ def add_services(
     telemetry: Telemetry,
 ) -> None:
     """Register all servicers with a server, and health and reflection."""
+    embedding, rank = EmbeddingServicer(registry, telemetry, quota), RankServicer(registry, telemetry, quota)
+    inference = InferenceServicer(
+        answering, embedding, rank, registry=registry, changes=models, health=health, report_error=report_error
+    )
+    inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, server)
     chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering), server)
     completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering), server)
     response_pb2_grpc.add_ResponseServiceServicer_to_server(ResponseServicer(answering, stored, background), server)
     conversation_pb2_grpc.add_ConversationServiceServicer_to_server(ConversationServicer(conversations), server)
     text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(TextGenerationServicer(answering), server)
     adapter_pb2_grpc.add_AdapterServiceServicer_to_server(AdapterServicer(models), server)
-    embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(EmbeddingServicer(registry, telemetry, quota), server)
+    embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(embedding, server)
     endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry, endpoints), server)
     model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, models, telemetry), server)
     quota_pb2_grpc.add_QuotaServiceServicer_to_server(QuotaServicer(quota), server)
-    rank_pb2_grpc.add_RankServiceServicer_to_server(RankServicer(registry, telemetry, quota), server)
+    rank_pb2_grpc.add_RankServiceServicer_to_server(rank, server)
     token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(registry, readers, quota, stored), server)
     watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(registry, readers, quota), server)
     health_pb2_grpc.add_HealthServicer_to_server(health.servicer, server)

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from sluice.v1 import embedding_pb2, embedding_pb2_grpc, usage_pb2
 
 from service.answering.admission import admitted
-from service.answering.generation import Context
 from service.answering.operation import Operation, Stage
-from service.calls.call import current_caller, current_request_id, deadline_of, route_call
+from service.calls.call import Timed, current_caller, current_request_id, deadline_of, route_call
 from service.contract.encodings.embedding import embedding_messages, to_texts
 from service.contract.parts.answer import timestamp
 from service.generation.outputs.events import Usage
@@ -29,7 +28,7 @@ class EmbeddingServicer(embedding_pb2_grpc.EmbeddingServiceServicer):
         self._telemetry = telemetry
         self._quota = quota
 
-    async def Embed(self, request: embedding_pb2.EmbedRequest, context: Context) -> embedding_pb2.EmbedResponse:  # noqa: N802
+    async def Embed(self, request: embedding_pb2.EmbedRequest, context: Timed) -> embedding_pb2.EmbedResponse:  # noqa: N802
         texts = to_texts(request)
         caller = current_caller()
         model = self._registry.visible_to(caller, route_call).encoder(texts.model, texts.deployment)

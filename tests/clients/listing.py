@@ -25,8 +25,11 @@ PACKAGES = {
     "benchmarks/lm_eval.py": ("lm-eval",),
     "benchmarks/locust.py": ("locust",),
     "frameworks/mlflow.py": ("mlflow-skinny",),
+    "ollama.mjs": ("ollama",),
+    "ollama.py": ("ollama",),
     "openai.mjs": ("openai",),
     "openai.py": ("openai",),
+    "triton.py": ("tritonclient",),
     "vercel.mjs": ("ai", "@ai-sdk/openai-compatible"),
 }
 HEAD = """\

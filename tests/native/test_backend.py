@@ -133,6 +133,14 @@ def test_it_says_why_it_can_not_serve_a_model(case: str) -> None:
     assert native_unsupported_reason(config("llama", **values), **usual | arguments) == reason
 
 
+def test_a_build_for_another_cpu_is_left_unused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the CPU has none of the module's instruction sets, the model is left to the other backends."""
+    monkeypatch.setattr(sluice_native, "instruction_sets", list)
+    refusal = native_unsupported_reason(config("llama"), "float32", "cpu", BLOCK_SIZE)
+    assert refusal is not None
+    assert "sluice doctor" in refusal
+
+
 def test_another_architecture_is_refused() -> None:
     refusal = native_unsupported_reason(config("gpt2"), "float32", "cpu", BLOCK_SIZE)
     assert refusal == "the model_type gpt2 has no layer plan"

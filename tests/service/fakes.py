@@ -155,11 +155,13 @@ async def running(
     is_loaded: bool = True,
     engine: dict[str, int] | None = None,
     supports_resume: bool = True,
+    collector: str | None = None,
+    newest_names: bool = False,
     **settings: Any,
 ) -> AsyncIterator[Running]:
     """Run a server that generates the texts of `runner`; without `is_loaded`, it stays in the phase of starting."""
     spans = InMemorySpanExporter()
-    telemetry = Telemetry(None, [SimpleSpanProcessor(spans)])
+    telemetry = Telemetry(collector, [SimpleSpanProcessor(spans)], newest_names=newest_names)
     chosen = settings_of(**settings)
     server = Server(chosen, telemetry)
     runner = runner or ScriptedRunner("hello")

@@ -41,7 +41,7 @@ NAVIGATION: Final[Navigation] = {
     "Start": ["index", "getting_started", "command", "faq"],
     "REST": [
         "api", "api/openai", "api/responses", "api/extensions", "api/databricks", "api/azure", "api/anthropic",
-        "api/cohere", "api/rank", "api/mindie", "api/clients", "errors", "conformance",
+        "api/cohere", "api/ollama", "api/rank", "api/mindie", "api/clients", "errors", "conformance",
     ],
     "gRPC": ["grpc", "grpc_reference", "clients/python", "clients/typescript", "examples"],
     "Features": [
@@ -54,8 +54,8 @@ NAVIGATION: Final[Navigation] = {
     ],
     "Operation": [
         "operation/production", "operation/deployment", "operation/operations", "operation/backup", "settings",
-        "operation/metrics", "operation/envoy", "operation/reliability", "operation/performance", "operation/scale",
-        "measurements",
+        "operation/metrics", "operation/telemetry_names", "operation/envoy",
+        "operation/reliability", "operation/performance", "operation/scale", "measurements",
     ],
     "Alerts": ["runbooks/index", "runbooks/*"],
     "Security": ["security", "security/keys", "security/limits", "security/fairness", "security/tls"],

@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
-from gateway.dialects.seam.encoder import Encoder, ends_answer
+from gateway.dialects.seam.encoder import COMMENT, Encoder, StreamFormat, ends_answer
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.sampling_defaults import MODELS_OWN, SamplingDefaults, set_defaults
@@ -76,7 +76,8 @@ class GenerationEndpoint:
             )
             parsed = await offload(len(body), partial(translator.parse, http_request))
             set_defaults(parsed.request, self.sampling_defaults)
-            marks = EventMarks(http_request.headers)
+            is_sse = parsed.stream_format is StreamFormat.EVENTS  # only events have ids
+            marks = EventMarks(http_request.headers if is_sse else {})
             if parsed.stream and marks.last is not None:
                 marks.last.set_resume_options(parsed.request)
         except ClientDisconnected:
@@ -121,11 +122,12 @@ class GenerationEndpoint:
         send: Send,
         marks: EventMarks,
     ) -> None:
-        """Send the answer as server-sent events; an error before the first event is an error response."""
+        """Send the answer as a stream; an error before the first event is an error response."""
         encoder = parsed.encoder
-        stream = EventStream(send, ping=encoder.ping, interval_s=self.settings.keep_alive_interval_s)
+        interval_s = self.settings.keep_alive_interval_s
+        stream = EventStream(send, ping=encoder.ping, interval_s=interval_s, stream_format=parsed.stream_format)
         event: Message | None = None
-        final_bytes = cost_comment if encoder.ping else bytes  # some clients accept no comments
+        final_bytes = cost_comment if encoder.ping == COMMENT else bytes  # some clients accept no comments
 
         async def fail(failure: Failure) -> None:
             renamed = failure.renamed(

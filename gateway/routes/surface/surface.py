@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
+from gateway.dialects.seam.encoder import StreamFormat
 from gateway.dialects.seam.error_response import ErrorResponse, ToErrorResponse
 from gateway.dialects.seam.failure import Failure
 from gateway.http.headers import headers_of
@@ -33,7 +34,8 @@ class Surface:
     `prefixes` are path prefixes of whole segments (`/v1`, `/serving-endpoints`). Errors under them that belong to no
     route (404, 405, unexpected ones) have the format of `error_response`; so have those of requests with the header
     `marked_by` on any path. `error` is the type of their bodies, `headers` returns the headers that only this dialect
-    sends, `statuses` are those that only it uses, and `tag` is its name in the OpenAPI document.
+    sends, `statuses` are those that only it uses, `tag` is its name in the OpenAPI document, and `stream_format` is the
+    format of its streams.
     """
 
     tag: str
@@ -44,6 +46,7 @@ class Surface:
     headers: SendHeaders = send_no_headers
     marked_by: str = ""
     statuses: Sequence[int] = ()
+    stream_format: StreamFormat = StreamFormat.EVENTS
 
     def reading(self) -> Surface:
         """Return the surface with its read-only operations."""

@@ -12,8 +12,8 @@
 namespace sluice {
 namespace SLUICE_SET {
 
-// Weight is the format of the layers' weights, Head the format of the head.
-template <class Weight, class Head>
+// Weight is the format of the layers' weights.
+template <class Weight>
 struct ThreadStep : Thread<Weight> {
   using Own = Thread<Weight>;
   using Own::adapted, Own::batch, Own::kQuantizes, Own::plan, Own::step, Own::weights;
@@ -217,6 +217,14 @@ struct ThreadStep : Thread<Weight> {
   }
 
   void logits() {
+    if constexpr (std::is_same_v<Weight, HalfFormat>)
+      if (weights.head.type == Type::Int8) return logits_of<Int8Format>();
+    logits_of<Weight>();
+  }
+
+  // Head is the format of the head.
+  template <class Head>
+  void logits_of() {
     const Lanes factor = all16(plan.logit_multiplier);
     const float cap = plan.logit_soft_cap;
     const int count = plan.vocab_size;
@@ -234,9 +242,9 @@ struct ThreadStep : Thread<Weight> {
   }
 };
 
-template <class Weight, class Head>
+template <class Weight>
 void run(const Step& step, int thread) {
-  ThreadStep<Weight, Head> mine{{step, *step.plan, *step.weights, step.batch, thread, step.batch.num_tokens,
+  ThreadStep<Weight> mine{{step, *step.plan, *step.weights, step.batch, thread, step.batch.num_tokens,
                                  step.residual, step.adapted == nullptr ? nullptr : &step.adapted->tokens}};
   mine.begin();
   if (step.plan->layer_input_width > 0) LayerInputPhases<Weight>{mine}.begin();

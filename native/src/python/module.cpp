@@ -187,7 +187,7 @@ void construct(Model* self, const nb::dict& plan, const std::string& type, const
   options.cache_type = cache_type(cached, options.type);
   options.num_threads = checked_threads(num_threads, 1);
   options.set = find_set(instruction_set);
-  if (options.set == nullptr) throw BadArgument("instruction_set " + instruction_set + " is not supported here");
+  if (options.set == nullptr) throw BadArgument(unsupported_set_text(instruction_set));
   if (options.type == Type::Packed && !kinds) throw BadArgument("kinds is missing");
   options.kind_of = kinds;
   read_plan(plan, options);

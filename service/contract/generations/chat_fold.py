@@ -44,14 +44,19 @@ class ChatFold:
             case "tool_call_delta":
                 self._add_tool_call(event.tool_call_delta)
             case "choice_finished":
-                finished = event.choice_finished
-                choice = self._choice(finished.choice_index)
-                choice.finish_reason = finished.finish_reason
-                if finished.HasField("stop_sequence"):
-                    choice.stop_sequence = finished.stop_sequence
-                self._write(choice)
+                self._finish(event.choice_finished)
             case "usage":
                 self.response.usage.CopyFrom(event.usage)
+            case "completed" if event.completed.HasField("timings"):
+                self.response.timings.CopyFrom(event.completed.timings)
+
+    def _finish(self, finished: chat_pb2.ChoiceFinished) -> None:
+        """End a choice."""
+        choice = self._choice(finished.choice_index)
+        choice.finish_reason = finished.finish_reason
+        if finished.HasField("stop_sequence"):
+            choice.stop_sequence = finished.stop_sequence
+        self._write(choice)
 
     def _add_tool_call(self, delta: chat_pb2.ToolCallDelta) -> None:
         """Add a delta to its call, which it begins if it is the call's first."""

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import pytest
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from sluice.inference import inference_pb2, inference_pb2_grpc
 from sluice.v1 import model_pb2, rpc_pb2
 
 from service.auth.keys.key import digest, new_key
@@ -20,7 +21,7 @@ from service.server.listener import StartError
 from service.server.server import Server
 from tests.service.auth.issuers import AUTH, Signer, key_set
 from tests.service.auth.key_files import write
-from tests.service.fakes import rejection_of, request, running, settings_of
+from tests.service.fakes import MODEL, rejection_of, request, running, settings_of
 from tests.service.interceptors.guarded import bearing, guarded, outcome
 
 Code = grpc.StatusCode
@@ -91,6 +92,22 @@ async def test_key_without_the_scope_is_rejected(path: Path) -> None:
         assert dict(rejection.info.metadata) == {"scopes": "generate"}
         assert rejection.text == "the key lacks the scope generate"
         await run.models.ListModels(model_pb2.ListModelsRequest(), metadata=bearing(keys["mute"]))
+
+
+async def test_inference_needs_the_scope_of_its_task(path: Path) -> None:
+    """The open inference protocol has one RPC for all tasks; its health needs no key."""
+    tensor = inference_pb2.ModelInferRequest.InferInputTensor(name="text_input", datatype="BYTES", shape=[1])
+    tensor.contents.bytes_contents.append(b"hi")
+    asked = inference_pb2.ModelInferRequest(model_name=MODEL, inputs=[tensor])
+    async with guarded(path, embedder={"scopes": ["embed"]}, mute={"scopes": []}) as (run, keys):
+        stub: Any = inference_pb2_grpc.GRPCInferenceServiceStub(run.channel)
+        for key, scopes in (("embedder", "generate"), ("mute", "embed generate")):
+            rejection = await rejection_of(stub.ModelInfer(asked, metadata=bearing(keys[key])))
+            assert (rejection.code, rejection.info.reason) == (Code.PERMISSION_DENIED, "SCOPE_MISSING")
+            assert dict(rejection.info.metadata) == {"scopes": scopes}
+        assert (await rejection_of(stub.ModelInfer(asked))).code is Code.UNAUTHENTICATED
+        assert (await stub.ServerLive(inference_pb2.ServerLiveRequest())).live
+        assert (await stub.ServerReady(inference_pb2.ServerReadyRequest())).ready
 
 
 async def test_rejected_message_is_not_read(path: Path) -> None:

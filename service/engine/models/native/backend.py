@@ -161,7 +161,15 @@ def native_arithmetic_unsupported_reason(dtype: str, device: str) -> str | None:
         return "sluice-native is not installed"
     if device != "cpu":
         return f"it computes on CPUs, not on {device}"
+    if not _has_instruction_set():
+        return "sluice-native was built for another CPU; `sluice doctor` says how to build it for this one"
     return None if dtype in _WEIGHT_TYPES else f"it has no arithmetic in {dtype}"
+
+
+def _has_instruction_set() -> bool:
+    import sluice_native  # noqa: PLC0415  it exists only if it was built
+
+    return bool(sluice_native.instruction_sets())
 
 
 def native_unsupported_reason(

@@ -165,6 +165,7 @@ class CompleteResponse(_message.Message):
     SYSTEM_FINGERPRINT_FIELD_NUMBER: _builtins.int
     CHOICES_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
+    TIMINGS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The unique id of the response."""
     model: _builtins.str
@@ -185,6 +186,10 @@ class CompleteResponse(_message.Message):
     def usage(self) -> _usage_pb2.Usage:
         """The number of tokens used."""
 
+    @_builtins.property
+    def timings(self) -> _serving_pb2.RequestTimings:
+        """The measured times, if requested."""
+
     def __init__(
         self,
         *,
@@ -194,10 +199,11 @@ class CompleteResponse(_message.Message):
         system_fingerprint: _builtins.str = ...,
         choices: _abc.Iterable[Global___CompletionChoice] | None = ...,
         usage: _usage_pb2.Usage | None = ...,
+        timings: _serving_pb2.RequestTimings | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "created", b"created", "id", b"id", "model", b"model", "system_fingerprint", b"system_fingerprint", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "created", b"created", "id", b"id", "model", b"model", "system_fingerprint", b"system_fingerprint", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -458,12 +464,19 @@ class CompletionCompleted(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    TIMINGS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def timings(self) -> _serving_pb2.RequestTimings:
+        """The measured times, if requested."""
+
     def __init__(
         self,
+        *,
+        timings: _serving_pb2.RequestTimings | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["timings", b"timings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["timings", b"timings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
