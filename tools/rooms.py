@@ -19,11 +19,10 @@ ROOT: Final = Path(__file__).parents[1]
 ENGINE: Final = "service.engine"
 MAX_LAYERS: Final = 15
 MAX_PACKAGES: Final = 20  # of the drawing
-MAX_FILES: Final = 15  # of a folder, without its __init__.py
+MAX_FILES: Final = 16  # of a folder, without its __init__.py
 MAX_LINES: Final = 300  # of a Python file
 # Folders with more files, and the reason.
 LARGER: Final = {
-    ".": "most tools look for their configuration here",
     "clients/python/src/sluice_client/v1": "generated from the contract",
     "docs/runbooks": "a page for each alert, found by the alert's name",
     "proto/sluice/v1": "a file for each API; moving one would break the contract",

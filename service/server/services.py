@@ -34,14 +34,14 @@ from service.observability.telemetry import Telemetry
 from service.prompts.preparing.workers import Workers
 from service.quota.quota import Quota
 from service.registry.registry import Registry
-from service.servicers.adapter import AdapterServicer
 from service.servicers.chat import ChatServicer
 from service.servicers.completion import CompletionServicer
 from service.servicers.conversation import ConversationServicer
 from service.servicers.embedding import EmbeddingServicer
-from service.servicers.endpoint import EndpointServicer
 from service.servicers.inference import InferenceServicer
-from service.servicers.model import ModelServicer
+from service.servicers.models.adapter import AdapterServicer
+from service.servicers.models.endpoint import EndpointServicer
+from service.servicers.models.model import ModelServicer
 from service.servicers.quota import QuotaServicer
 from service.servicers.rank import RankServicer
 from service.servicers.reflection import add_reflection

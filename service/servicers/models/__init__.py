@@ -1,0 +1,1 @@
+"""The servicers of what is served: models, their adapters, and endpoints."""
