@@ -1,1 +1,1 @@
-"""The servicers of what is served: models, their adapters, and endpoints."""
+"""The servicers of models, of their adapters, and of endpoints."""

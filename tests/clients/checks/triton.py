@@ -166,7 +166,7 @@ def check_asynchronous_client(url: str, _: str) -> None:
 
 
 def check_errors(url: str, unavailable_url: str) -> None:
-    """Each error has its gRPC status, and names the tensor or the parameter; a stream goes on after an error."""
+    """Each error has its gRPC status, and names the tensor or the parameter; a stream continues after an error."""
     with client_of(url) as client:
         for model, inputs, parameters, status, words in (
             (
