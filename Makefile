@@ -42,6 +42,7 @@ fuzz:  ## send random bodies and messages to the whole product, random histories
 	@tools/install.sh dev native && FUZZ_EXAMPLES=$(or $(EXAMPLES),300) $(PY) -m pytest tests/e2e/hostile/test_fuzz*.py tests/engine/core/test_state_histories.py tests/native/engine/test_state_histories.py
 	@BACKGROUND_KILLS=$(or $(KILLS),200) $(PY) -m pytest tests/e2e/faults/test_background_kills.py
 	@WORKER_KILLS=$(or $(KILLS),200) $(PY) -m pytest -m long tests/native/engine/test_cache_handover.py
+	@BATCH_KILLS=$(or $(KILLS),200) $(PY) -m pytest tests/e2e/faults/test_batch_kills.py
 	@FUZZ_FILES=100000 $(PY) -m pytest tests/engine/models/checkpoint/test_gguf_header.py
 check:  ## run the static checks: lint, types, imports, protobuf, generated code, Envoy, word list, scripts
 	@tools/install.sh dev npm validate shell && BASE=$(BASE) tools/check.sh

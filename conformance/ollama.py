@@ -166,7 +166,7 @@ def _(server: Server) -> str:
 @claim("stream.unsaid", "Without `stream`, the answer is streamed", CHAT)
 def _(server: Server) -> str:
     answer = server.client.post(server.path(), json=server.body({"stream": None}))
-    kind = answer.headers.get("content-type", "")
+    kind: str = answer.headers.get("content-type", "")
     hold(kind.startswith(server.dialect.stream_type), f"the content-type is {kind!r}")
     return kind
 

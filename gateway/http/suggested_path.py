@@ -26,10 +26,10 @@ def suggested_path(method: str, path: str, routes: Sequence[BaseRoute]) -> str |
         return None
     able = [each for each in routes if isinstance(each, Route) and method in (each.methods or ())]
     for candidate in _candidates(path):
-        scope = {"type": "http", "method": method, "path": candidate, "root_path": ""}
+        scope = {"type": "http", "method": method, "path": candidate, "root_path": "", "headers": []}
         if any(each.matches(scope)[0] is Match.FULL for each in able):
             return candidate
-    return closest(path, [each.path for each in able if "{" not in each.path])
+    return closest(path, [each.path for each in able if "{" not in each.path and each.path != path])
 
 
 def _candidates(path: str) -> Iterator[str]:

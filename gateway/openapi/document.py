@@ -18,6 +18,7 @@ from gateway.routes.surface.surface import Surface
 from process.distribution import installed_version
 
 _JSON: Final = "application/json"
+_FORM: Final = "multipart/form-data"
 _PHRASES: Final = {499: "Client Closed Request", 529: "Overloaded"}  # of non-standard statuses
 READ_ERRORS: Final = (400, 401, 403, 404, 405, 500, 503, 504)
 BODY_ERRORS: Final = (*READ_ERRORS, 409, 413, 415, 422, 429, 499, 501)
@@ -61,11 +62,16 @@ def build_document(surfaces: Sequence[Surface]) -> dict[str, Any]:
 def _operation(surface: Surface, each: Operation, by_type: Mapping[type, Schema]) -> dict[str, Any]:
     """Return an operation's description."""
     error = _any(each.errors(surface.error), by_type)
-    content: dict[str, Any] = {_JSON: {"schema": _any(each.answers, by_type)}} if each.answers else {}
+    content: dict[str, Any] = {}
+    if each.media:
+        content[each.media] = {"schema": {"type": "string", "format": "binary"}}
+    elif each.answers:
+        content[_JSON] = {"schema": _any(each.answers, by_type)}
     if each.streams:
         types = [*dict.fromkeys([*each.chunks, *each.errors(surface.error)])]
         describe = _events if surface.stream_format is StreamFormat.EVENTS else _lines
         content[surface.stream_format.value] = describe(each, types, by_type)
+    statuses = (*BODY_ERRORS, *surface.statuses) if each.bodies or each.form else ()
     described: dict[str, Any] = {
         "operationId": each.id,
         "tags": [surface.tag],
@@ -73,7 +79,7 @@ def _operation(surface: Surface, each: Operation, by_type: Mapping[type, Schema]
         "parameters": [_parameter(parameter, each.bodies) for parameter in each.parameters],
         "responses": {
             **({"200": {"description": "The answer.", "content": content}} if content else {}),
-            **{str(status): _error(status, error) for status in (*BODY_ERRORS, *surface.statuses) if each.bodies},
+            **{str(status): _error(status, error) for status in statuses},
             **{str(status): _error(status, error) for status in READ_ERRORS},
             **({"409": _error(409, error)} if each.method == "DELETE" else {}),
         },
@@ -85,6 +91,8 @@ def _operation(surface: Surface, each: Operation, by_type: Mapping[type, Schema]
         media: dict[str, Any] = {"schema": _any([body.kind for body in each.bodies], by_type)}
         media["examples"] = {body.kind.__name__: {"value": dict(body.example)} for body in each.bodies}
         described["requestBody"] = {"required": True, "content": {_JSON: media}}
+    if each.form is not None:
+        described["requestBody"] = {"required": True, "content": {_FORM: {"schema": dict(each.form)}}}
     return described
 
 

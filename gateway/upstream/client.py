@@ -6,6 +6,7 @@ gRPC's own errors. Used on the event loop that opened it only.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -76,6 +77,25 @@ class Caller:
         )
 
 
+class Upload:
+    """A call whose requests are streamed."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    async def write(self, message: Message) -> None:
+        """Send a message. If the service has ended the call, its error is raised."""
+        try:
+            await self._call.write(message)
+        except asyncio.InvalidStateError:
+            await self._call
+
+    async def answer(self) -> Any:
+        """End the stream, and return the answer."""
+        await self._call.done_writing()
+        return await self._call
+
+
 class ServiceClient:
     """A client of one service."""
 
@@ -129,6 +149,16 @@ class ServiceClient:
                     guarded.admit()
                     set_rate_limits(metadata)
                 yield aiter(call)
+
+    @contextlib.asynccontextmanager
+    async def upload(self, kind: type[Message], caller: Caller) -> AsyncIterator[Upload]:
+        """Open the RPC with streamed requests of that type. Errors of the call become Failure on leaving the block."""
+        method = self._methods.upload[kind]
+        with self._span(method.name) as outcome:
+            timeout_s = _timeout(method, caller, 0.0)
+            call = method.begin(timeout=timeout_s, metadata=self._metadata(kind(), caller, "", timeout_s))
+            async with _ending(call, outcome):
+                yield Upload(call)
 
     async def list_models(self, caller: Caller) -> list[model_pb2.Model]:
         """Return all models. Raise Failure."""

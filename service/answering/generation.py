@@ -149,7 +149,8 @@ class Answering:
             self._telemetry, kind.operation, model.name, deadline, stream=stream, content=content
         ) as observation:
             _send_limit(model)
-            model.engine.reject_if_overloaded(caller.id, caller.weight, deadline, current_wait_s())
+            if not caller.is_batch:  # their number is limited, and they yield to all others
+                model.engine.reject_if_overloaded(caller.id, caller.weight, deadline, current_wait_s())
             async with admitted(self._quota, model.name) as charge:
                 bound = charge.bound(answer_request)
                 prepared = await model.preparation.prepare(bound, current_request_id(), deadline, caller)
@@ -171,7 +172,8 @@ class Answering:
                 usage, num_prompts = answer.usage(), len(prepared.requests)
                 num_prompt_tokens = (usage.prompt_tokens - usage.cached_tokens) // num_prompts
                 num_tokens = usage.completion_tokens // num_choices
-                model.engine.record_answer(num_prompt_tokens, num_tokens, time.monotonic() - began)
+                if not caller.is_batch:
+                    model.engine.record_answer(num_prompt_tokens, num_tokens, time.monotonic() - began)
 
 
 async def _event_groups(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -22,6 +22,8 @@ from service.interceptors.policy import (
     with_behaviour,
 )
 
+_BATCH: Final = "sluice.v1.BatchService/CreateBatch"
+
 
 @dataclass(frozen=True, slots=True)
 class UnparsableRequest:
@@ -34,12 +36,13 @@ class UnparsableRequest:
 class Validation(Policy):
     """The interceptor that raises InvalidMessage for requests that violate a rule or can't be parsed.
 
-    The messages of a request stream are checked as the servicer reads them.
+    The messages of a request stream are checked as the servicer reads them. The requests in those of a batch have
+    errors of their own: the servicer checks them.
     """
 
-    def __init__(self, request_types: Iterable[type[Message]]) -> None:
-        """Compile the rules of `request_types` now, because that would delay the first call."""
-        self._rules = Rules(request_types)
+    def __init__(self, rules: Rules) -> None:
+        """`rules` are those of all types of requests."""
+        self._rules = rules
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -49,21 +52,31 @@ class Validation(Policy):
             return handler
         return with_behaviour(handler, behaviour_of(handler), _lenient(handler.request_deserializer))
 
-    async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:  # noqa: ARG002  the signature of all policies
+    async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:
+        check = _parsed if method == _BATCH else self._checked
         is_message = isinstance(request, Message | UnparsableRequest)
-        return await proceed(self._checked(request) if is_message else self._each(request), context)
+        return await proceed(check(request) if is_message else _each(request, check), context)
 
     def _checked(self, request: Message | UnparsableRequest) -> Message:
         """Return a valid request. Raise InvalidMessage."""
-        if isinstance(request, UnparsableRequest):
-            raise InvalidMessage([Violation("", "the bytes are not a valid request message of the method", "protobuf")])
-        self._rules.check(request)
-        return request
+        message = _parsed(request)
+        self._rules.check(message)
+        return message
 
-    async def _each(self, requests: AsyncIterable[Message | UnparsableRequest]) -> AsyncIterator[Message]:
-        """Yield the valid requests of a stream. Raise InvalidMessage at the first other one."""
-        async for request in requests:
-            yield self._checked(request)
+
+def _parsed(request: Message | UnparsableRequest) -> Message:
+    """Return a request that could be parsed. Raise InvalidMessage."""
+    if isinstance(request, UnparsableRequest):
+        raise InvalidMessage([Violation("", "the bytes are not a valid request message of the method", "protobuf")])
+    return request
+
+
+async def _each(
+    requests: AsyncIterable[Message | UnparsableRequest], check: Callable[[Message | UnparsableRequest], Message]
+) -> AsyncIterator[Message]:
+    """Yield the requests of a stream that `check` returns."""
+    async for request in requests:
+        yield check(request)
 
 
 def _lenient(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any]:

@@ -7,11 +7,13 @@ from grpc_health.v1 import health_pb2_grpc
 from sluice.inference import inference_pb2_grpc
 from sluice.v1 import (
     adapter_pb2_grpc,
+    batch_pb2_grpc,
     chat_pb2_grpc,
     completion_pb2_grpc,
     conversation_pb2_grpc,
     embedding_pb2_grpc,
     endpoint_pb2_grpc,
+    file_pb2_grpc,
     model_pb2_grpc,
     quota_pb2_grpc,
     rank_pb2_grpc,
@@ -22,8 +24,12 @@ from sluice.v1 import (
 )
 
 from service.answering.background.background_responses import BackgroundResponses
+from service.answering.batches.batches import Batches
+from service.answering.batches.files import Files
 from service.answering.conversations import Conversations
+from service.answering.embeddings import Embeddings
 from service.answering.generation import Answering
+from service.answering.idempotent_calls import IdempotentCalls
 from service.answering.stored_responses import StoredResponses
 from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
@@ -34,10 +40,12 @@ from service.observability.telemetry import Telemetry
 from service.prompts.preparing.workers import Workers
 from service.quota.quota import Quota
 from service.registry.registry import Registry
+from service.servicers.batch import BatchServicer
 from service.servicers.chat import ChatServicer
 from service.servicers.completion import CompletionServicer
 from service.servicers.conversation import ConversationServicer
 from service.servicers.embedding import EmbeddingServicer
+from service.servicers.file import FileServicer
 from service.servicers.inference import InferenceServicer
 from service.servicers.models.adapter import AdapterServicer
 from service.servicers.models.endpoint import EndpointServicer
@@ -61,9 +69,13 @@ def add_services(
     *,
     health: Health,
     answering: Answering,
+    calls: IdempotentCalls,
     stored: StoredResponses,
     background: BackgroundResponses | None,
     conversations: Conversations,
+    files: Files,
+    batches: Batches,
+    embeddings: Embeddings,
     registry: Registry,
     models: ModelChanges,
     endpoints: EndpointChanges,
@@ -72,17 +84,23 @@ def add_services(
     telemetry: Telemetry,
 ) -> None:
     """Register all servicers with a server, and health and reflection."""
-    embedding, rank = EmbeddingServicer(registry, telemetry, quota), RankServicer(registry, telemetry, quota)
+    embedding, rank = EmbeddingServicer(embeddings), RankServicer(registry, telemetry, quota)
     inference = InferenceServicer(
         answering, embedding, rank, registry=registry, changes=models, health=health, report_error=report_error
     )
     inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, server)
-    chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering), server)
-    completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering), server)
-    response_pb2_grpc.add_ResponseServiceServicer_to_server(ResponseServicer(answering, stored, background), server)
+    chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering, calls), server)
+    completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering, calls), server)
+    response_pb2_grpc.add_ResponseServiceServicer_to_server(
+        ResponseServicer(answering, calls, stored, background), server
+    )
     conversation_pb2_grpc.add_ConversationServiceServicer_to_server(ConversationServicer(conversations), server)
-    text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(TextGenerationServicer(answering), server)
+    text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(
+        TextGenerationServicer(answering, calls), server
+    )
     adapter_pb2_grpc.add_AdapterServiceServicer_to_server(AdapterServicer(models), server)
+    file_pb2_grpc.add_FileServiceServicer_to_server(FileServicer(files), server)
+    batch_pb2_grpc.add_BatchServiceServicer_to_server(BatchServicer(batches), server)
     embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(embedding, server)
     endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry, endpoints), server)
     model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, models, telemetry), server)

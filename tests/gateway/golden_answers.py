@@ -122,7 +122,8 @@ _TIMINGS: Final = text_format.Parse(
 
 def timed(answers: Answers) -> Answers:
     """Return answers of a chat or a completion with their measured times."""
-    (_, [*earlier, last]), (name, [whole]) = answers.items()
+    items: Any = answers.items()
+    (_, [*earlier, last]), (name, [whole]) = items
     completed, response = type(last)(), type(whole)()
     completed.CopyFrom(last)
     completed.completed.timings.CopyFrom(_TIMINGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 
 import numpy as np
@@ -224,3 +225,34 @@ def test_a_cache_in_a_file_needs_its_size_and_a_page() -> None:
         assert os.pread(number, 3, 4096 + made.cache_rows().shape[1]) == b"\7\7\7"
     with pytest.raises(ValueError, match=r"^file must be an open file"):
         made.allocate(NUM_BLOCKS, 16, file=number)
+
+
+def test_a_step_ends_early_if_a_request_has_arrived(model: sluice_native.Model) -> None:
+    """The step returns nothing while more requests were sent than received; repeated, it has the same logits."""
+    expected = model.step(**good())
+    assert model.step(**good(), arrivals=ints(3, 2)) is None
+    again = model.step(**good(), arrivals=ints(3, 3))
+    assert again is not None
+    assert again.tobytes() == expected.tobytes()
+    with pytest.raises(ValueError, match="arrivals must have 2 elements"):
+        model.step(**good(), arrivals=ints(1))
+
+
+def test_a_running_step_ends_when_a_request_arrives(model: sluice_native.Model) -> None:
+    """Threads of any number agree on the layer before which a step ends, at any instant of the arrival."""
+    expected = model.step(**good()).tobytes()
+    arrivals, is_over = ints(0, 0), threading.Event()
+
+    def arrive() -> None:
+        while not is_over.is_set():
+            arrivals[0] = 1 - arrivals[0]
+
+    other = threading.Thread(target=arrive)
+    other.start()
+    try:
+        for index in range(200):
+            found = model.step(**good(), num_threads=1 + index % 4, arrivals=arrivals)
+            assert found is None or found.tobytes() == expected
+    finally:
+        is_over.set()
+        other.join()

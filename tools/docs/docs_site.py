@@ -46,7 +46,7 @@ NAVIGATION: Final[Navigation] = {
     "gRPC": ["grpc", "grpc_reference", "clients/python", "clients/typescript", "examples"],
     "Features": [
         "features/streams", "features/stored_responses", "features/background", "features/conversations",
-        "features/tools", "features/images", "features/prompt_cache",
+        "features/batches", "features/idempotency", "features/tools", "features/images", "features/prompt_cache",
     ],
     "Models": [
         "models", "models/endpoints", "models/loading", "models/checkpoints", "models/adapters", "models/parallel",

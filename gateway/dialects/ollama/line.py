@@ -63,17 +63,17 @@ def to_line(fields: Mapping[str, Any]) -> bytes:
 def to_end(reason: chat_pb2.FinishReason, usage: Usage, timings: RequestTimings) -> dict[str, Any]:
     """Return the last fields: the reason, and tokens and durations in nanoseconds.
 
-    The prompt's duration begins where the waiting ends, so that the four durations are consistent.
+    The prompt's duration begins where the waiting ends. It is 0 if there is no token.
     """
-    wait, first = timings.queue_wait.ToNanoseconds(), timings.first_token.ToNanoseconds()
-    decode = timings.decode.ToNanoseconds()
+    wait, decode = timings.queue_wait.ToNanoseconds(), timings.decode.ToNanoseconds()
+    prompt = max(timings.first_token.ToNanoseconds() - wait, 0)
     return {
         "done": True,
         "done_reason": _DONE_REASONS[reason],
-        "total_duration": first + decode,
+        "total_duration": wait + prompt + decode,
         "load_duration": wait,
         "prompt_eval_count": usage.prompt_tokens,
-        "prompt_eval_duration": first - wait,
+        "prompt_eval_duration": prompt,
         "eval_count": usage.completion_tokens,
         "eval_duration": decode,
     }

@@ -53,9 +53,16 @@ class OllamaMessage(msgspec.Struct):
 
 
 def to_messages(messages: Sequence[OllamaMessage]) -> list[content_pb2.Message]:
-    """Return the contract's messages. Raise Failure naming the message."""
+    """Return the contract's messages. Raise Failure naming the message.
+
+    A system message that is not the first one becomes a turn of the user, since templates have no position for it.
+    """
     calls = _OpenCalls()
-    return [_to_message(message, f"messages.{i}", calls) for i, message in enumerate(messages)]
+    result = [_to_message(message, f"messages.{i}", calls) for i, message in enumerate(messages)]
+    for message in result[1:]:
+        if message.role == content_pb2.ROLE_SYSTEM:
+            message.role = content_pb2.ROLE_USER
+    return result
 
 
 def image_parts(images: Iterable[str], path: str) -> list[content_pb2.ContentPart]:

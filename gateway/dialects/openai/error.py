@@ -35,6 +35,8 @@ _CODES: Final = {
     Reason.MODEL_NOT_FOUND: "model_not_found",
     Reason.RESPONSE_NOT_FOUND: "response_not_found",
     Reason.CONVERSATION_NOT_FOUND: "conversation_not_found",
+    Reason.BATCH_NOT_FOUND: "batch_not_found",
+    Reason.FILE_NOT_FOUND: "file_not_found",
     Reason.STORING_OFF: "unsupported_parameter",
     Reason.LIMIT_EXCEEDED: "invalid_value",
     Reason.QUEUE_FULL: "rate_limit_exceeded",

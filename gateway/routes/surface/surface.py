@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from starlette.routing import Match, Route
-from starlette.types import Scope
+from starlette.types import ASGIApp, Scope
 
 from gateway.dialects.seam.encoder import StreamFormat
 from gateway.dialects.seam.error_response import ErrorResponse, ToErrorResponse
@@ -25,6 +25,20 @@ class ClosedRoute(Route):
         """Return FULL for other methods too; the handler then rejects the method."""
         match, child_scope = super().matches(scope)
         return (match if match is Match.NONE else Match.FULL), child_scope
+
+
+class UnmarkedRoute(Route):
+    """A route that does not match requests with a header that only another dialect's clients send."""
+
+    def __init__(self, header: str, path: str, endpoint: ASGIApp, methods: list[str]) -> None:
+        super().__init__(path, endpoint, methods=methods)
+        self._header = header
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return NONE for the other dialect's clients, for which the path does not exist."""
+        if self._header in headers_of(scope):
+            return Match.NONE, {}
+        return super().matches(scope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +68,13 @@ class Surface:
 
     def routes(self, upstream: Upstream, settings: Settings) -> list[Route]:
         """Return the routes of the operations for a service."""
-        return [
-            (ClosedRoute if each.is_closed else Route)(
-                each.route,
-                WithResponseHeaders(each.handler.endpoint(upstream, self.error_response, settings), self.headers),
-                methods=[each.method],
-            )
-            for each in self.operations
-        ]
+        return [self._route(each, upstream, settings) for each in self.operations]
+
+    def _route(self, operation: Operation, upstream: Upstream, settings: Settings) -> Route:
+        app = WithResponseHeaders(operation.handler.endpoint(upstream, self.error_response, settings), self.headers)
+        if operation.unmarked_by:
+            return UnmarkedRoute(operation.unmarked_by, operation.route, app, [operation.method])
+        return (ClosedRoute if operation.is_closed else Route)(operation.route, app, methods=[operation.method])
 
 
 @dataclass(frozen=True, slots=True)

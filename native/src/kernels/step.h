@@ -216,6 +216,14 @@ struct ThreadStep : Thread<Weight> {
     });
   }
 
+  void finish() {
+    if (plan.num_extra_streams > 0) StreamPhases<Weight>{*this}.end();
+    if (!plan.has_head)
+      states();
+    else if (batch.num_rows > 0)
+      logits();
+  }
+
   void logits() {
     if constexpr (std::is_same_v<Weight, HalfFormat>)
       if (weights.head.type == Type::Int8) return logits_of<Int8Format>();
@@ -242,6 +250,18 @@ struct ThreadStep : Thread<Weight> {
   }
 };
 
+// Return whether all threads compute a layer: the first one that asks decides, by the arrivals.
+inline bool continues(const Step& step, int layer) {
+  if (step.choices == nullptr) return true;
+  const int32_t* arrivals = step.batch.arrivals;
+  const bool ends = __atomic_load_n(arrivals, __ATOMIC_RELAXED) > __atomic_load_n(arrivals + 1, __ATOMIC_RELAXED);
+  const Choice mine = ends ? Choice::End : Choice::Continue;
+  Choice found = Choice::Open;
+  const bool is_first = __atomic_compare_exchange_n(step.choices + layer, &found, mine, false, __ATOMIC_RELAXED,
+                                                    __ATOMIC_RELAXED);
+  return (is_first ? mine : found) == Choice::Continue;
+}
+
 template <class Weight>
 void run(const Step& step, int thread) {
   ThreadStep<Weight> mine{{step, *step.plan, *step.weights, step.batch, thread, step.batch.num_tokens,
@@ -249,12 +269,9 @@ void run(const Step& step, int thread) {
   mine.begin();
   if (step.plan->layer_input_width > 0) LayerInputPhases<Weight>{mine}.begin();
   if (step.plan->num_extra_streams > 0) StreamPhases<Weight>{mine}.begin();
-  for (int index = 0; index < step.plan->num_layers; ++index) mine.layer(index);
-  if (step.plan->num_extra_streams > 0) StreamPhases<Weight>{mine}.end();
-  if (!step.plan->has_head)
-    mine.states();
-  else if (step.batch.num_rows > 0)
-    mine.logits();
+  int index = 0;
+  while (index < step.plan->num_layers && continues(step, index)) mine.layer(index++);
+  if (index == step.plan->num_layers) mine.finish();
 #if defined(SLUICE_SET_amx)
   _tile_release();  // otherwise every context switch of this thread would save the tiles
 #endif

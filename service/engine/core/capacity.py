@@ -44,17 +44,24 @@ class AdmissionCapacity:
         """Return whether one more sequence of a key may run.
 
         A key below its share does not wait for keys above theirs: up to twice `max_running` sequences run until those
-        keys' sequences have ended. That costs less than preempting them and computing them again.
+        keys' sequences have ended. That costs less than preempting them and computing them again. Batches wait for
+        all others, which preempt them.
         """
         limit = self.max_running
         if len(self._running) < limit:
             return True
+        if key.is_batch or self._batches(()):
+            return False
         if len(self._running) >= min(2 * limit, self._max_sequences):
             return False
         return displaced_key(key, self._slots_held(), limit) is not None
 
     def displaced(self, key: KeyQueue, admitted: abc.Collection[Sequence]) -> Sequence | None:
         """Return the sequence, not in `admitted`, whose slot the first of `key` may take if all slots are taken."""
+        if key.is_batch:
+            return None
+        if batches := self._batches(admitted):
+            return self._queue.last(batches)
         of_others = self._last(displaced_key(key, self._slots_held(), self.max_running), admitted)
         return of_others or self._batch_work(key, admitted)
 
@@ -74,6 +81,10 @@ class AdmissionCapacity:
 
     def displaced_blocks(self, key: KeyQueue, admitted: abc.Collection[Sequence]) -> Sequence | None:
         """Return the sequence, not in `admitted`, whose blocks a sequence of `key` may take if too few are free."""
+        if key.is_batch:
+            return None
+        if batches := self._batches(admitted):
+            return self._queue.last(batches)
         held = dict.fromkeys(self._queue.active, 0)
         for sequence in self._running:
             held[self._queue.key_of(sequence)] += sequence.num_blocks
@@ -95,6 +106,12 @@ class AdmissionCapacity:
             num_held = len(table) - min(len(table), group.first_visible(num_computed) // block_size)
             num_missing += max(0, group.max_blocks(num_tokens, chunk, block_size) - num_held)
         return num_missing
+
+    def _batches(self, admitted: abc.Collection[Sequence]) -> list[Sequence]:
+        """Return the running sequences of batches that are not in `admitted`."""
+        if not self._queue.has_batches:
+            return []
+        return [each for each in self._running if each.request.is_batch and each not in admitted]
 
     def _slots_held(self) -> dict[KeyQueue, int]:
         return {key: key.num_running for key in self._queue.active}

@@ -48,7 +48,7 @@ def violation(call: Any) -> tuple[Reason, str | None]:
 
 def test_results_belong_to_calls_without_ids() -> None:
     """A result belongs to the call with its id, else to the first open call of its tool, else to the first one."""
-    calls = [{"function": {"name": name, "arguments": {"x": 1}}} for name in ("f", "g", "h")]
+    calls: list[dict[str, Any]] = [{"function": {"name": name, "arguments": {"x": 1}}} for name in ("f", "g", "h")]
     calls.append({"id": "own", "function": {"name": "f"}})
     results = [
         {"role": "tool", "tool_name": "g", "content": "a"},
@@ -63,6 +63,14 @@ def test_results_belong_to_calls_without_ids() -> None:
     ]  # fmt: skip
     assert messages[1].reasoning == "hm"
     assert [each.tool_call_id for each in messages[2:]] == ["call_2", "own", "call_1", "call_3", "call_4"]
+
+
+def test_later_system_messages_are_turns_of_the_user() -> None:
+    """Only the first message has the role system."""
+    system = {"role": "system", "content": "Be brief."}
+    assert [each.role for each in chat(system, system, USER, system).request.messages] == [
+        content_pb2.ROLE_SYSTEM, content_pb2.ROLE_USER, content_pb2.ROLE_USER, content_pb2.ROLE_USER,
+    ]  # fmt: skip
 
 
 def test_images_are_files_in_base64() -> None:
@@ -211,7 +219,8 @@ def test_vectors() -> None:
     assert parsed.caller_name("inputs[1].text") == "input.1"
     answer = json.loads(parsed.encoder.whole(golden_answers.VECTORS["Embed"][0]))
     assert (answer["total_duration"], answer["prompt_eval_count"], len(answer["embeddings"])) == (250, 7, 2)
-    for empty in ("", []):
+    nothing: list[Any] = ["", []]
+    for empty in nothing:
         parsed = OllamaEmbedTranslator().parse(http(input=empty))
         assert json.loads(parsed.encoder.whole(model_pb2.GetModelResponse())) == {"model": "m", "embeddings": []}
     older = OllamaEmbeddingTranslator().parse(http(prompt="a"))
