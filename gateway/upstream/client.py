@@ -19,7 +19,7 @@ import grpc
 from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from opentelemetry import trace
-from sluice.v1 import endpoint_pb2, load_pb2, model_pb2, quota_pb2
+from sluice.v1 import endpoint_pb2, load_pb2, model_pb2, quota_pb2, receipt_pb2
 
 from gateway.dialects.seam.failure import Failure
 from gateway.http.cost import REQUEST_HEADER, set_cost
@@ -148,6 +148,11 @@ class ServiceClient:
     async def get_usage(self, caller: Caller) -> quota_pb2.GetUsageResponse:
         """Return the usage and the limits of the caller's key. Raise Failure."""
         answer: quota_pb2.GetUsageResponse = await self.call(quota_pb2.GetUsageRequest(), caller)
+        return answer
+
+    async def list_receipt_keys(self, caller: Caller) -> receipt_pb2.ListReceiptKeysResponse:
+        """Return the public keys of receipts. Raise Failure."""
+        answer: receipt_pb2.ListReceiptKeysResponse = await self.call(receipt_pb2.ListReceiptKeysRequest(), caller)
         return answer
 
     async def list_endpoints(self, caller: Caller) -> list[endpoint_pb2.Endpoint]:

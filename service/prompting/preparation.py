@@ -124,7 +124,9 @@ class Preparation:
         sampling = replace(request.sampling, **parameters).with_seed(
             request.resume.identity.seed if request.resume else None
         )
-        runs_until = _end_of_truncated(deadline) if request.truncates and deadline is not None else deadline
+        # The end of an answer that a deadline cuts off depends on the time, so it could not be computed again.
+        is_cut_off = request.truncates and not request.wants_receipt
+        runs_until = _end_of_truncated(deadline) if is_cut_off and deadline is not None else deadline
         requests = [
             GenerationRequest(
                 request_id=request_id,
@@ -146,7 +148,7 @@ class Preparation:
                 cache_salt=request.cache_salt,
                 adapter=self._adapter,
                 skip_special_tokens=request.skip_special_tokens and not prompt.shows_special_tokens,
-                truncates_at_deadline=request.truncates,
+                truncates_at_deadline=is_cut_off,
                 separates_tokens=request.separates_tokens,
                 prompt_field=request.prompts[index].field,
                 max_tokens_field=request.max_tokens_field,

@@ -24,6 +24,7 @@ from service.answering.conversations import Conversations
 from service.answering.embeddings import Embeddings
 from service.answering.generation import Answering
 from service.answering.idempotent_calls import IdempotentCalls
+from service.answering.receipts import Receipts
 from service.answering.stored_responses import StoredResponses
 from service.contract.parts.rules import Rules
 from service.deployment.deployment import Deployment, LoadModel
@@ -64,6 +65,7 @@ from service.server.stores import (
     endpoint_store,
     job_runner,
     operator_access,
+    receipt_key,
     response_store,
 )
 from service.settings.config import Settings
@@ -82,7 +84,7 @@ class Server:
     """The gRPC server with everything on it. `start`, `load`, `watch` until a stop, `drain`, `close`."""
 
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
-        """Raise StartError if the keys or the store of responses can't be read."""
+        """Raise StartError if a key or the store of responses can't be read."""
         self._settings = settings
         self.health = Health(SERVICES)
         self.registry = Registry()
@@ -114,10 +116,12 @@ class Server:
         )
         self.quota = open_quota(settings.quota, telemetry)
         self._responses = response_store(settings)
+        key = receipt_key(settings)
         answering = Answering(
             self.registry,
             telemetry,
             self.quota,
+            Receipts(key),
             capture_content=settings.capture_content,
             max_answer_bytes=settings.max_response_bytes,
         )
@@ -158,6 +162,7 @@ class Server:
             endpoints=self.endpoints,
             readers=self.readers,
             quota=self.quota,
+            receipt_key=key,
             telemetry=telemetry,
         )
 

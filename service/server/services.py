@@ -17,6 +17,7 @@ from sluice.v1 import (
     model_pb2_grpc,
     quota_pb2_grpc,
     rank_pb2_grpc,
+    receipt_pb2_grpc,
     response_pb2_grpc,
     text_generation_pb2_grpc,
     token_pb2_grpc,
@@ -39,6 +40,7 @@ from service.observability.health import Health
 from service.observability.telemetry import Telemetry
 from service.prompts.preparing.workers import Workers
 from service.quota.quota import Quota
+from service.receipts.signing_key import SigningKey
 from service.registry.registry import Registry
 from service.servicers.batch import BatchServicer
 from service.servicers.chat import ChatServicer
@@ -52,6 +54,7 @@ from service.servicers.models.endpoint import EndpointServicer
 from service.servicers.models.model import ModelServicer
 from service.servicers.quota import QuotaServicer
 from service.servicers.rank import RankServicer
+from service.servicers.receipt import ReceiptServicer
 from service.servicers.reflection import add_reflection
 from service.servicers.response import ResponseServicer
 from service.servicers.text_generation import TextGenerationServicer
@@ -81,6 +84,7 @@ def add_services(
     endpoints: EndpointChanges,
     readers: Workers,
     quota: Quota,
+    receipt_key: SigningKey | None,
     telemetry: Telemetry,
 ) -> None:
     """Register all servicers with a server, and health and reflection."""
@@ -106,6 +110,7 @@ def add_services(
     model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, models, telemetry), server)
     quota_pb2_grpc.add_QuotaServiceServicer_to_server(QuotaServicer(quota), server)
     rank_pb2_grpc.add_RankServiceServicer_to_server(rank, server)
+    receipt_pb2_grpc.add_ReceiptServiceServicer_to_server(ReceiptServicer(receipt_key), server)
     token_pb2_grpc.add_TokenServiceServicer_to_server(TokenServicer(registry, readers, quota, stored), server)
     watermark_pb2_grpc.add_WatermarkServiceServicer_to_server(WatermarkServicer(registry, readers, quota), server)
     health_pb2_grpc.add_HealthServicer_to_server(health.servicer, server)

@@ -25,6 +25,7 @@ from service.generation.errors import InvalidRequest
 from service.interceptors.status_table import described
 from service.observability.store_metrics import BatchMetrics
 from service.observability.telemetry import Telemetry
+from service.receipts.signing_key import KeyFileError, SigningKey
 from service.server.listener import StartError
 from service.settings.batch_settings import BatchSettings
 from service.settings.config import Settings
@@ -136,3 +137,12 @@ def authenticator(settings: Settings) -> Authenticator | None:
         raise StartError(f"auth.{'keys_in_store' if settings.auth.keys_in_store else 'keys_file'}: {error}") from error
     except SignersError as error:
         raise StartError(f"auth.jwks: {error}") from error
+
+
+def receipt_key(settings: Settings) -> SigningKey | None:
+    """The key that signs receipts, or None if none is configured. Raise StartError."""
+    file = settings.receipts.key_file
+    try:
+        return None if file is None else SigningKey.from_file(file)
+    except KeyFileError as error:
+        raise StartError(f"receipts.key_file: {error}") from error

@@ -25,6 +25,7 @@ from service.settings.image_settings import ImageSettings
 from service.settings.model_settings import Dtype, ModelSettings
 from service.settings.names import ModelName, first_duplicate
 from service.settings.quota_settings import QuotaSettings
+from service.settings.receipt_settings import ReceiptSettings
 from service.settings.store_settings import StoreSettings
 from service.settings.stored_response_settings import StoredResponseSettings
 
@@ -125,6 +126,9 @@ class Settings(ProcessSettings):
     )
     idempotency: IdempotencySettings = Field(
         IdempotencySettings(), description="answers of calls with an id, for calls that are repeated"
+    )
+    receipts: ReceiptSettings = Field(
+        ReceiptSettings(), description="signed records of answers; without a key_file there are none"
     )
     auth: AuthSettings = Field(
         AuthSettings(), description="authentication of clients; without keys_file, keys_in_store and jwks it is off"

@@ -11,6 +11,7 @@ import { FileService } from "./gen/sluice/v1/file_pb.js";
 import { ModelService } from "./gen/sluice/v1/model_pb.js";
 import { QuotaService } from "./gen/sluice/v1/quota_pb.js";
 import { RankService } from "./gen/sluice/v1/rank_pb.js";
+import { ReceiptService } from "./gen/sluice/v1/receipt_pb.js";
 import { ResponseService } from "./gen/sluice/v1/response_pb.js";
 import { TextGenerationService } from "./gen/sluice/v1/text_generation_pb.js";
 import { TokenService } from "./gen/sluice/v1/token_pb.js";
@@ -44,6 +45,7 @@ export interface Sluice {
   readonly models: Client<typeof ModelService>;
   readonly endpoints: Client<typeof EndpointService>;
   readonly quotas: Client<typeof QuotaService>;
+  readonly receipts: Client<typeof ReceiptService>;
   readonly adapters: Client<typeof AdapterService>;
   readonly watermarks: Client<typeof WatermarkService>;
 }
@@ -64,6 +66,7 @@ export function over(transport: Transport): Sluice {
     models: createClient(ModelService, transport),
     endpoints: createClient(EndpointService, transport),
     quotas: createClient(QuotaService, transport),
+    receipts: createClient(ReceiptService, transport),
     adapters: createClient(AdapterService, transport),
     watermarks: createClient(WatermarkService, transport),
   };

@@ -13,6 +13,7 @@ from gateway.routes.dialects.models import MODELS
 from gateway.routes.dialects.ollama import OLLAMA
 from gateway.routes.dialects.openai import OPENAI
 from gateway.routes.dialects.rank import RANK
+from gateway.routes.dialects.receipts import RECEIPTS
 from gateway.routes.dialects.serving_endpoints import SERVING_ENDPOINTS
 from gateway.routes.dialects.usage import USAGE
 from gateway.routes.surface.surface import Surface
@@ -22,6 +23,7 @@ SURFACES: Final[tuple[Surface, ...]] = (
     OPENAI,
     MODELS,
     USAGE,
+    RECEIPTS,
     ANTHROPIC,
     AZURE,
     DATABRICKS,

@@ -143,7 +143,8 @@ class ChatRenderer:
             case Usage():
                 return _Event(usage=usage_message(event))
             case Completed():
-                return _Event(completed=chat_pb2.ChatCompleted(timings=self._clock.timings()))
+                completed = chat_pb2.ChatCompleted(timings=self._clock.timings(), receipt=event.receipt)
+                return _Event(completed=completed)
             case Started():
                 started = chat_pb2.ChatStarted(
                     id=event.id,

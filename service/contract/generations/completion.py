@@ -130,8 +130,9 @@ class CompletionRenderer:
             case Usage():
                 emitted = Usage(event.prompt_tokens, cached_tokens=event.cached_tokens) if self._prompt_only else event
                 yield _Event(usage=usage_message(emitted))
-            case Completed():
-                yield _Event(completed=completion_pb2.CompletionCompleted(timings=self._clock.timings()))
+            case Completed(_, receipt):
+                completed = completion_pb2.CompletionCompleted(timings=self._clock.timings(), receipt=receipt)
+                yield _Event(completed=completed)
 
     def _started(self, event: Started) -> completion_pb2.StreamCompleteResponse:
         """Return the stream's first message."""

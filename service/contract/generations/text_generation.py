@@ -119,5 +119,5 @@ def _render_other(event: Event) -> Iterator[text_generation_pb2.StreamGenerateTe
             yield _Event(started=started)
         case Usage():
             yield _Event(usage=usage_message(event))
-        case Completed():
-            yield _Event(completed=text_generation_pb2.TextGenerationCompleted())
+        case Completed(_, receipt):
+            yield _Event(completed=text_generation_pb2.TextGenerationCompleted(receipt=receipt))

@@ -48,6 +48,7 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("ModelService", "GetLoad", {}),
     ("AdapterService", "ListAdapters", {}),
     ("QuotaService", "GetUsage", {}),
+    ("ReceiptService", "ListReceiptKeys", {}),
     ("EndpointService", "CreateEndpoint", {"name": "from-node", "entities": ENTITIES}),
     ("EndpointService", "UpdateEndpoint", {"name": "from-node", "entities": ENTITIES}),
     ("EndpointService", "GetEndpoint", {"name": "from-node"}),

@@ -23,6 +23,7 @@ from sluice_client.v1 import (
     model_pb2,
     quota_pb2,
     rank_pb2,
+    receipt_pb2,
     response_event_pb2,
     response_pb2,
     stored_response_pb2,
@@ -68,6 +69,7 @@ def _declared() -> Iterator[tuple[str, MethodDescriptor]]:
         model_pb2,
         quota_pb2,
         rank_pb2,
+        receipt_pb2,
         response_pb2,
         text_generation_pb2,
         token_pb2,
@@ -195,4 +197,7 @@ UNLOAD_ADAPTER: Final = _method("UnloadAdapter", adapter_pb2.UnloadAdapterReques
 LIST_ADAPTERS: Final = _method("ListAdapters", adapter_pb2.ListAdaptersRequest, adapter_pb2.ListAdaptersResponse)
 DETECT_WATERMARK: Final = _method(
     "DetectWatermark", watermark_pb2.DetectWatermarkRequest, watermark_pb2.DetectWatermarkResponse
+)
+LIST_RECEIPT_KEYS: Final = _method(
+    "ListReceiptKeys", receipt_pb2.ListReceiptKeysRequest, receipt_pb2.ListReceiptKeysResponse
 )

@@ -41,6 +41,7 @@ class DrawingBody(OpenAINumbers, kw_only=True):
     cache_salt: str | None = None
     slo_first_token_seconds: float | None = None
     slo_token_seconds: float | None = None
+    receipt: bool | None = None
     stream: bool | None = None
 
     def set_drawing(

@@ -116,6 +116,7 @@ class ResponseObject:
             "previous_response_id": written_id(previous_id) if previous_id else None,
             "store": response.stored,
             **({"store_error": response.store_error} if response.store_error else {}),
+            **({"receipt": response.receipt} if response.receipt else {}),
         }
 
 

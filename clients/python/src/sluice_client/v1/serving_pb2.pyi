@@ -63,6 +63,7 @@ class ServingOptions(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     SEPARATE_TOKENS_FIELD_NUMBER: _builtins.int
     REPORT_TIMINGS_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
     """The priority among the queued requests of the same API key: lower values are served first. Requests of other keys
     are not affected. Range [-100, 100]; a key has a minimum that it may request, and without a key the minimum is 0.
@@ -103,6 +104,12 @@ class ServingOptions(_message.Message):
     """
     report_timings: _builtins.bool
     """Whether the answer of a chat or a completion ends with its measured times. Other RPCs ignore it. Default: false."""
+    receipt: _builtins.bool
+    """Requests a receipt: a signed record of the answer, which a client can verify and have computed again. With
+    ERROR_BEHAVIOR_TRUNCATE, a deadline then fails the call instead of ending the answer. UNSUPPORTED_FEATURE if the
+    server has no signing key, or if the model doesn't promise the same tokens twice. It has no effect on requests that
+    don't generate text. Default: false.
+    """
     def __init__(
         self,
         *,
@@ -115,13 +122,16 @@ class ServingOptions(_message.Message):
         request_id: _builtins.str = ...,
         separate_tokens: _builtins.bool | None = ...,
         report_timings: _builtins.bool | None = ...,
+        receipt: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_report_timings", b"_report_timings", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "priority", b"priority", "report_timings", b"report_timings", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_receipt", b"_receipt", "_report_timings", b"_report_timings", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "priority", b"priority", "receipt", b"receipt", "report_timings", b"report_timings", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_report_timings", b"_report_timings", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "cache_salt", b"cache_salt", "deployment", b"deployment", "error_behavior", b"error_behavior", "priority", b"priority", "report_timings", b"report_timings", "request_id", b"request_id", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_receipt", b"_receipt", "_report_timings", b"_report_timings", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "cache_salt", b"cache_salt", "deployment", b"deployment", "error_behavior", b"error_behavior", "priority", b"priority", "receipt", b"receipt", "report_timings", b"report_timings", "request_id", b"request_id", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
+    _WhichOneofReturnType__receipt: _TypeAlias = _typing.Literal["receipt"]  # noqa: Y015
+    _WhichOneofArgType__receipt: _TypeAlias = _typing.Literal["_receipt", b"_receipt"]  # noqa: Y015
     _WhichOneofReturnType__report_timings: _TypeAlias = _typing.Literal["report_timings"]  # noqa: Y015
     _WhichOneofArgType__report_timings: _TypeAlias = _typing.Literal["_report_timings", b"_report_timings"]  # noqa: Y015
     _WhichOneofReturnType__separate_tokens: _TypeAlias = _typing.Literal["separate_tokens"]  # noqa: Y015
@@ -132,6 +142,8 @@ class ServingOptions(_message.Message):
     _WhichOneofArgType__slo_token_seconds: _TypeAlias = _typing.Literal["_slo_token_seconds", b"_slo_token_seconds"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__receipt) -> _WhichOneofReturnType__receipt | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__report_timings) -> _WhichOneofReturnType__report_timings | None: ...
     @_typing.overload
