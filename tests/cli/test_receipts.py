@@ -96,6 +96,14 @@ def test_tampered_receipt_is_refused(stack: Stack, tmp_path: Path) -> None:
     assert "contains no receipt" in sluice("replay", record, "--url", stack.url)[1]
 
 
+def test_receipt_of_a_stored_response_is_read_from_the_store(stack: Stack, tmp_path: Path) -> None:
+    body = {"model": MODEL, "input": "Who are you?", "receipt": True, "store": True}
+    record, request = answered(stack, tmp_path, "/v1/responses", body)
+    response_id = json.loads(record.read_text())["id"]
+    code, output = sluice("replay", response_id, request, "--path", "/v1/responses", "--url", stack.url)
+    assert (code, output[:21]) == (0, "the answers are equal"), output
+
+
 def test_created_key_is_printed_as_a_key_set(tmp_path: Path) -> None:
     """The file is not overwritten, and `public-key` prints the same."""
     file = tmp_path / "key.pem"
