@@ -91,7 +91,8 @@ class Observation:
             usage = None if self._usage is None else self._final_usage
             error_type = None if error is None else self._operation.error_type(error)
             self._newest_names.record(usage, self._num_written(), self._operation.attributes, error_type)
-        self._time_tokens()
+        if not self._operation.is_batch:
+            self._time_tokens()
         self._count_goodput()
         if self._content is not None:
             self._operation.set(self._content.attributes())
@@ -113,7 +114,7 @@ class Observation:
         index = tokens.choice_index
         self._num_tokens[index] = self._num_tokens.get(index, 0) + len(tokens.token_ids)
         self._newest[index] = tokens.timings
-        if not tokens.token_times:
+        if not tokens.token_times or self._operation.is_batch:
             return
         newest = tokens.token_times[-1]
         if (before := self._newest_token.get(index)) is not None:

@@ -52,6 +52,7 @@ class Operation:
             ENTITY: entity if shown == endpoint else shown,
         }
         self._key = (call.caller.id if call is not None else "") or ANONYMOUS
+        self.is_batch = call is not None and call.caller.is_batch  # its times are no client's, and not recorded
         self._name = f"{name} {model}"
         self._deadline = deadline
 
@@ -125,7 +126,8 @@ class Operation:
             if attributes[ERROR_TYPE] != _CANCELLED:
                 self._span.set_status(Status(StatusCode.ERROR))
         instruments = self._telemetry.instruments
-        instruments.request_duration.record(time.monotonic() - self._began, attributes)
+        if not self.is_batch:
+            instruments.request_duration.record(time.monotonic() - self._began, attributes)
         instruments.requests.add(1, {**attributes, KEY: self._telemetry.keys.label(self._key)})
         self._span.end()
 

@@ -1,6 +1,6 @@
 """Token usage under the newest names of OpenTelemetry's GenAI conventions, for processes that opt in.
 
-`docs/telemetry_names.md` compares them with the names that every process emits.
+`docs/operation/telemetry_names.md` compares them with the names that every process emits.
 """
 
 from __future__ import annotations

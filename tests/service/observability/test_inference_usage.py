@@ -23,7 +23,7 @@ COMMON = {
     "sluice.entity": MODEL,
 }
 ANSWERED = COMMON | {"gen_ai.response.model": MODEL}
-DOCS = (Path(__file__).parents[3] / "docs" / "telemetry_names.md").read_text()
+DOCS = (Path(__file__).parents[3] / "docs" / "operation" / "telemetry_names.md").read_text()
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import abc
 
-from service.engine.core.blocks.block_pool import NO_PREFIX, BlockPool, CachedPrefix
+from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.block_tables import NO_PREFIX, CachedPrefix
 from service.engine.core.blocks.cache_entry import BLOCK, STATE, CacheEntry, merge
 from service.engine.core.blocks.prefix_states import PrefixStates
 from service.engine.core.sequences.sequence import Sequence
