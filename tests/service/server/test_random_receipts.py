@@ -73,7 +73,7 @@ async def test_random_requests_replay_equal_and_tampered_ones_are_refused(tmp_pa
             assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
 
     async with serving(tmp_path, receipts={"key_file": tmp_path / "key.pem"}) as service:
-        replays = []
+        replays: list[Any] = []
         while len(replays) < NUM_REQUESTS:
             call = random_call(draw)
             stream = next((name for name, whole in WHOLE.items() if call.method in {name, whole}), None)
