@@ -18,13 +18,13 @@ from grpc import aio
 
 from service.answering.admission import admitted
 from service.answering.answer_events import MAX_INLINE_LOGPROBS, AnswerEvents
-from service.answering.content import AnswerContent
 from service.answering.kind import Answer, Kind, Message, Renderer, Request
 from service.answering.loop_turns import LoopTurns
-from service.answering.observation import Observation
 from service.answering.receipts import Receipts
 from service.answering.resumable_stream import ResumableStream
 from service.answering.stream_identity import stream_identity
+from service.answering.telemetry.content import AnswerContent
+from service.answering.telemetry.observation import Observation
 from service.calls.call import (
     Timed,
     current_call,
@@ -154,7 +154,8 @@ class Answering:
             self._telemetry, kind.operation, model.name, deadline, stream=stream, content=content
         ) as observation:
             _send_limit(model)
-            model.engine.reject_if_overloaded(caller.id, caller.weight, deadline, current_wait_s())
+            if not caller.is_batch:  # their number is limited, and they yield to all others
+                model.engine.reject_if_overloaded(caller.id, caller.weight, deadline, current_wait_s())
             async with admitted(self._quota, model.name) as charge:
                 bound = charge.bound(answer_request)
                 prepared = await model.preparation.prepare(bound, current_request_id(), deadline, caller)
@@ -177,7 +178,8 @@ class Answering:
                 usage, num_prompts = answer.usage(), len(prepared.requests)
                 num_prompt_tokens = (usage.prompt_tokens - usage.cached_tokens) // num_prompts
                 num_tokens = usage.completion_tokens // num_choices
-                model.engine.record_answer(num_prompt_tokens, num_tokens, time.monotonic() - began)
+                if not caller.is_batch:
+                    model.engine.record_answer(num_prompt_tokens, num_tokens, time.monotonic() - began)
 
 
 async def _event_groups(

@@ -19,6 +19,7 @@ from service.generation.prompts.conversation import (
 from service.generation.requests.answer_request import AnswerRequest
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
+from service.generation.service_level import BATCH
 from service.output.answers.choice import AnswerForm
 from service.prompting.chat_model import ChatModel
 from service.prompting.prompt_encoder import PromptEncoder
@@ -140,8 +141,9 @@ class Preparation:
                 deadline=runs_until,
                 caller_id=caller.id,
                 weight=caller.weight,
+                is_batch=caller.is_batch,
                 priority=request.priority,
-                service_level=request.service_level.or_else(caller.service_level),
+                service_level=BATCH if caller.is_batch else request.service_level.or_else(caller.service_level),
                 cache_group=cache_group(caller),
                 cache_salt=request.cache_salt,
                 adapter=self._adapter,

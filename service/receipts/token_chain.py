@@ -45,7 +45,7 @@ def first_difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> int
     """
     if first["num_tokens"] == second["num_tokens"] and first["digest"] == second["digest"]:
         return None
-    length = min(first["num_tokens"], second["num_tokens"])
+    length: int = min(first["num_tokens"], second["num_tokens"])
     mine, others = from_text(first["checksums"]), from_text(second["checksums"])
     for index in range(length):
         part = slice(index * _CHECKSUM_SIZE, (index + 1) * _CHECKSUM_SIZE)

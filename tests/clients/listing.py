@@ -22,11 +22,15 @@ PACKAGES = {
     "frameworks/langchain.py": ("langchain-openai", "langchain-azure-ai"),
     "frameworks/langchain_cohere.py": ("langchain-cohere",),
     "frameworks/litellm.py": ("litellm",),
+    "kserve.py": ("kserve",),
     "benchmarks/lm_eval.py": ("lm-eval",),
     "benchmarks/locust.py": ("locust",),
     "frameworks/mlflow.py": ("mlflow-skinny",),
+    "ollama.mjs": ("ollama",),
+    "ollama.py": ("ollama",),
     "openai.mjs": ("openai",),
     "openai.py": ("openai",),
+    "tritonclient.py": ("tritonclient",),
     "vercel.mjs": ("ai", "@ai-sdk/openai-compatible"),
 }
 HEAD = """\

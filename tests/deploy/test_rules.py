@@ -90,7 +90,9 @@ def test_rules_and_dashboards_use_existing_metrics() -> None:
         re.findall(r"\b(?:sluice|gen_ai_server|gen_ai_client|rpc_server|rpc_client|http_server)_\w+", text)
     ):
         if (
-            name.endswith(("_error_reason", "_endpoint", "_entity", "_key", "_limit", "_slo_class", "_slo_met"))
+            name.endswith(
+                ("_error_reason", "_endpoint", "_entity", "_key", "_limit", "_outcome", "_slo_class", "_slo_met")
+            )
             or name == "sluice_refresh"
         ):
             continue  # labels

@@ -163,7 +163,7 @@ def _cell(text: str) -> str:
 
 def _files() -> Sequence[FileDescriptorProto]:
     """Return the contract's descriptors with their comments."""
-    names = sorted(path.relative_to(PROTO).as_posix() for path in PROTO.rglob("*.proto"))
+    names = sorted(path.relative_to(PROTO).as_posix() for path in PROTO.glob("sluice/v1/*.proto"))
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "out.binpb")
         google = Path(protoc.__file__).parent / "_proto"

@@ -41,12 +41,13 @@ NAVIGATION: Final[Navigation] = {
     "Start": ["index", "getting_started", "command", "faq"],
     "REST": [
         "api", "api/openai", "api/responses", "api/extensions", "api/databricks", "api/azure", "api/anthropic",
-        "api/cohere", "api/rank", "api/mindie", "api/clients", "errors", "conformance",
+        "api/cohere", "api/ollama", "api/rank", "api/mindie", "api/kserve", "api/clients", "errors", "conformance",
     ],
     "gRPC": ["grpc", "grpc_reference", "clients/python", "clients/typescript", "examples"],
     "Features": [
         "features/streams", "features/stored_responses", "features/background", "features/conversations",
-        "features/tools", "features/images", "features/prompt_cache", "features/receipts",
+        "features/batches", "features/idempotency", "features/receipts", "features/tools", "features/images",
+        "features/prompt_cache",
     ],
     "Models": [
         "models", "models/endpoints", "models/loading", "models/checkpoints", "models/adapters", "models/parallel",
@@ -54,8 +55,8 @@ NAVIGATION: Final[Navigation] = {
     ],
     "Operation": [
         "operation/production", "operation/deployment", "operation/operations", "operation/backup", "settings",
-        "operation/metrics", "operation/envoy", "operation/reliability", "operation/performance", "operation/scale",
-        "measurements",
+        "operation/metrics", "operation/telemetry_names", "operation/envoy",
+        "operation/reliability", "operation/performance", "operation/scale", "measurements",
     ],
     "Alerts": ["runbooks/index", "runbooks/*"],
     "Security": ["security", "security/keys", "security/limits", "security/fairness", "security/tls"],

@@ -86,7 +86,8 @@ _COMMAND: Final = """
 | `SLUICE_API_KEY` | the API key, if the server requires one |
 | `SLUICE_CA_FILE` | certificates to trust, for a server with a private authority |
 
-Of other products' variables, `OTEL_EXPORTER_OTLP_ENDPOINT` is read if `otlp_endpoint` is not set, and
+Of other products' variables, `OTEL_EXPORTER_OTLP_ENDPOINT` is read if `otlp_endpoint` is not set,
+`OTEL_SEMCONV_STABILITY_OPT_IN` adds [newer names of metrics](operation/telemetry_names.md), and
 `ONEDNN_PRIMITIVE_CACHE_CAPACITY` changes what [torch keeps](operation/performance.md#memory).
 """
 _TYPES: Final = {int: "integer", float: "number", bool: "`true` or `false`", str: "text", Path: "path"}

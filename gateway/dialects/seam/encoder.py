@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from abc import ABC, abstractmethod
 from typing import Any, Final, Protocol
 
@@ -12,6 +13,20 @@ from gateway.dialects.seam.failure import Failure
 COMMENT: Final = b": keep-alive\n\n"  # of server-sent events
 
 _ENDS: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})  # the terminal events of the streams
+
+
+class FramedAnswer(bytes):
+    """The body of a whole answer of another media type than JSON, with its headers."""
+
+    media_type = b"application/octet-stream"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class StreamFormat(enum.Enum):
+    """How a stream separates its chunks. The value is the media type."""
+
+    EVENTS = "text/event-stream"
+    LINES = "application/x-ndjson"
 
 
 class Encoder(Protocol):
@@ -25,13 +40,13 @@ class Encoder(Protocol):
         """The bytes to send while a stream is idle; empty if clients fail on lines other than data."""
 
     def chunk(self, event: Any) -> bytes:
-        """Return complete SSE events for one event of the service, or empty bytes."""
+        """Return complete SSE events, or lines, for one event of the service, or empty bytes."""
 
     def whole(self, response: Any) -> bytes:
-        """Return the body of an unstreamed answer."""
+        """Return the body of an unstreamed answer: JSON, unless it is a FramedAnswer."""
 
     def error(self, failure: Failure) -> bytes:
-        """Return the last SSE event of a failed stream."""
+        """Return the last SSE event, or line, of a failed stream."""
 
 
 class WholeEncoder(ABC):
@@ -41,7 +56,7 @@ class WholeEncoder(ABC):
 
     @abstractmethod
     def whole(self, response: Any) -> bytes:
-        """Return the body of the answer."""
+        """Return the body of the answer: JSON, unless it is a FramedAnswer."""
 
     def chunk(self, event: Message) -> bytes:
         """Raise TypeError: there is no stream."""

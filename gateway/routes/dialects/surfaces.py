@@ -10,6 +10,7 @@ from gateway.routes.dialects.cohere import COHERE
 from gateway.routes.dialects.databricks import DATABRICKS
 from gateway.routes.dialects.mindie import MINDIE
 from gateway.routes.dialects.models import MODELS
+from gateway.routes.dialects.ollama import OLLAMA
 from gateway.routes.dialects.openai import OPENAI
 from gateway.routes.dialects.rank import RANK
 from gateway.routes.dialects.receipts import RECEIPTS
@@ -28,6 +29,7 @@ SURFACES: Final[tuple[Surface, ...]] = (
     DATABRICKS,
     SERVING_ENDPOINTS,
     COHERE,
+    OLLAMA,
     MINDIE,
     RANK,
 )

@@ -43,7 +43,7 @@ class ChatFold:
             case "usage":
                 self.response.usage.CopyFrom(event.usage)
             case "completed":
-                self.response.receipt = event.completed.receipt
+                self._complete(event.completed)
 
     def _start(self, started: chat_pb2.ChatStarted) -> None:
         """Set what is known of an answer when it begins."""
@@ -53,6 +53,12 @@ class ChatFold:
         response.system_fingerprint = started.system_fingerprint
         response.prompt_token_ids.extend(started.prompt_token_ids)
         response.reasoning_effort = started.reasoning_effort
+
+    def _complete(self, completed: chat_pb2.ChatCompleted) -> None:
+        """Set what is known of an answer only at its end."""
+        self.response.receipt = completed.receipt
+        if completed.HasField("timings"):
+            self.response.timings.CopyFrom(completed.timings)
 
     def _add_tool_call(self, delta: chat_pb2.ToolCallDelta) -> None:
         """Add a delta to its call, which it begins if it is the call's first."""

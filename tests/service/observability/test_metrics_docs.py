@@ -19,7 +19,10 @@ OF_PROCESSES = {
     "sluice_engine_process_threads",
 }
 # With limits, with engine processes, and with a store.
-ELSEWHERE = {"sluice_quota_refusals_total", "sluice_event_loop_tasks", "sluice_store_responses_total"}
+ELSEWHERE = {
+    "sluice_quota_refusals_total", "sluice_event_loop_tasks", "sluice_store_responses_total",
+    "sluice_batch_requests_total",
+}  # fmt: skip
 
 
 @pytest.mark.slow

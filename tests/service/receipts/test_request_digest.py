@@ -11,7 +11,7 @@ import pytest
 
 from service.answering.stream_identity import request_digest
 from service.engine.tokens.watermark import Watermark
-from service.generation.formats.constraint import Constraint
+from service.generation.formats.constraint import Constraint, Grammar
 from service.generation.prompts.image import PromptImage
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
@@ -27,9 +27,9 @@ class Model:
         self.watermark = WatermarkDetector(ByteTokenizer(), Watermark(key=key))
 
 
-def digest_of(*requests: GenerationRequest, model: Any = None) -> bytes:
+def digest_of(*requests: GenerationRequest, model: Any = Model()) -> bytes:  # noqa: B008  it is never changed
     prepared = PreparedAnswer(requests, (), requests[0].sampling, requests[0].stopping)
-    return request_digest(model or Model(), prepared)
+    return request_digest(model, prepared)
 
 
 REQUEST = GenerationRequest(
@@ -56,7 +56,7 @@ def test_digest_depends_on_neither_ids_nor_the_order_of_maps_nor_the_caller() ->
         {"stopping": StopParams(max_tokens=9, stop=("y", "x"))},
         {"n": 2},
         {"logprobs": LogprobsOptions()},
-        {"constraint": Constraint("root ::= x")},
+        {"constraint": Constraint(Grammar("root ::= x", "grammar"))},
         {"adapter": "tone"},
         {"skip_special_tokens": False},
         {"images": [PromptImage(0, 1, b"1" * 32, np.zeros((3, 1, 1), np.uint8))]},

@@ -80,7 +80,8 @@ def test_other_tokens_of_the_same_key_are_no_receipts() -> None:
     private = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
     with pytest.raises(InvalidReceipt, match="not a receipt"):
         verify(jwt.encode(claims_of(), private, "EdDSA", {"kid": KEY.id}), KEYS)
-    for tokens in (None, [{}], [1]):
+    wrong: list[Any] = [None, [{}], [1]]
+    for tokens in wrong:
         with pytest.raises(InvalidReceipt, match="no digest of tokens"):
             verify(KEY.sign(claims_of(tokens=tokens)), KEYS)
 

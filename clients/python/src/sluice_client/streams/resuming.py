@@ -33,7 +33,8 @@ class ReceivedEvents(Generic[EventT]):
         self._timeout = timeout
         # A response in the background is followed by the numbers of its events, without positions.
         self._is_followed = isinstance(request, stored_response_pb2.FollowResponseRequest)
-        self._stream: bytes = b"" if self._is_followed else request.resume.stream
+        self._is_resumable = "resume" in request.DESCRIPTOR.fields_by_name  # the stream of an answer
+        self._stream: bytes = request.resume.stream if self._is_resumable else b""
         self._last: Any = None
         self._held: list[EventT] = []
         self._has_grown = False  # True if an event has arrived since the last break
@@ -43,6 +44,8 @@ class ReceivedEvents(Generic[EventT]):
 
     def take(self, event: Any) -> list[EventT]:
         """Record one event, and return the events that the reader may see now."""
+        if not (self._is_resumable or self._is_followed):
+            return [event]
         if event.stream:
             self._stream = event.stream
         if event.position or self._is_followed:

@@ -1,4 +1,4 @@
-"""Activation functions of feed-forward parts, and what they make of the projected gates and inputs."""
+"""Activation functions of feed-forward parts, and their products with the projected inputs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _BY_NAME: Final[dict[Name, Activation]] = {
 
 
 def activation_named(name: Name, curve: Tensor | None = None) -> Activation:
-    """Return an activation function; `curve` [4] has the numbers of Xielu."""
-    return _BY_NAME[name] if curve is None else curved(curve)
+    """Return an activation function; `curve` [4] has the parameters of xIELU."""
+    return _BY_NAME[name] if curve is None else xielu_of(curve)
 
 
-def curved(curve: Tensor) -> Activation:
-    """Return Xielu with its factors above and below 0, the factor of its linear term, and the limit of its exponent.
+def xielu_of(curve: Tensor) -> Activation:
+    """Return xIELU with its factors above and below 0, the factor of its linear term, and the limit of its exponent.
 
     Huang and Schlag: xIELU (2024).
     """

@@ -1,0 +1,77 @@
+"""sluice.v1.ModelService. `service.interceptors.auth` decides who may change models."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from sluice.v1 import load_pb2, model_pb2, model_pb2_grpc
+
+from service.calls.call import current_caller
+from service.contract.models.load import load_message
+from service.contract.models.model import model_message, to_loaded_model
+from service.contract.parts.page import page_of
+from service.deployment.model_changes import ModelChanges
+from service.generation.caller import Scope
+from service.observability.telemetry import Telemetry
+from service.registry.models import ServedModel
+from service.registry.registry import Registry
+
+
+class ModelServicer(model_pb2_grpc.ModelServiceServicer):
+    """Lists models and their load, and changes which are served."""
+
+    def __init__(self, registry: Registry, changes: ModelChanges, telemetry: Telemetry) -> None:
+        self._registry = registry
+        self._changes = changes
+        self._telemetry = telemetry
+        self._started_ns = time.time_ns()
+
+    async def ListModels(self, request: model_pb2.ListModelsRequest, context: object) -> model_pb2.ListModelsResponse:  # noqa: ARG002, N802
+        caller = current_caller()
+        visible = self._registry.visible_to(caller)
+        shows_reasons = Scope.ADMIN in caller.scopes  # they contain paths and messages of libraries
+        failed = [
+            model_pb2.FailedModel(name=name, reason=reason if shows_reasons else "")
+            for name, reason in visible.failed.items()
+            if not request.page_token
+        ]
+        page, token = page_of(list(visible), lambda model: model.name, request, "models")
+        return model_pb2.ListModelsResponse(models=map(_message, page), failed_models=failed, next_page_token=token)
+
+    async def GetModel(self, request: model_pb2.GetModelRequest, context: object) -> model_pb2.GetModelResponse:  # noqa: ARG002, N802
+        return model_pb2.GetModelResponse(
+            model=_message(self._registry.visible_to(current_caller()).leading(request.model))
+        )
+
+    async def GetLoad(self, request: load_pb2.GetLoadRequest, context: object) -> load_pb2.GetLoadResponse:  # noqa: ARG002, N802
+        visible = self._registry.visible_to(current_caller())
+        stats = {model.name: model.engine.stats() for model in self._registry.loaded if visible.find(model.name)}
+        entities = list(visible.entity_loads())
+        # Off the event loop: there may be thousands of metrics.
+        samples = await asyncio.to_thread(self._telemetry.samples)
+        return load_message(self._started_ns, stats, entities, samples)
+
+    async def LoadModel(self, request: model_pb2.LoadModelRequest, context: object) -> model_pb2.LoadModelResponse:  # noqa: ARG002, N802
+        served = await self._changes.load_model(to_loaded_model(request), current_caller())
+        return model_pb2.LoadModelResponse(model=_message(served))
+
+    async def UnloadModel(  # noqa: N802
+        self,
+        request: model_pb2.UnloadModelRequest,
+        context: object,  # noqa: ARG002
+    ) -> model_pb2.UnloadModelResponse:
+        await self._changes.unload_model(request.model, current_caller())
+        return model_pb2.UnloadModelResponse()
+
+    async def SleepModel(self, request: model_pb2.SleepModelRequest, context: object) -> model_pb2.SleepModelResponse:  # noqa: ARG002, N802
+        await self._changes.sleep(request.model, current_caller())
+        return model_pb2.SleepModelResponse()
+
+    async def WakeModel(self, request: model_pb2.WakeModelRequest, context: object) -> model_pb2.WakeModelResponse:  # noqa: ARG002, N802
+        await self._changes.wake(request.model, current_caller())
+        return model_pb2.WakeModelResponse()
+
+
+def _message(model: ServedModel) -> model_pb2.Model:
+    return model_message(model.description, is_asleep=model.engine.is_asleep)
