@@ -72,7 +72,7 @@ async def test_random_requests_replay_equal_and_tampered_ones_are_refused(tmp_pa
                 await call_of(service, stream, request)
             assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
 
-    async with serving(tmp_path, receipts={"key_file": tmp_path / "key.pem"}) as service:
+    async with serving(tmp_path, block_size=16, receipts={"key_file": tmp_path / "key.pem"}) as service:
         replays: list[Any] = []
         while len(replays) < NUM_REQUESTS:
             call = random_call(draw)
