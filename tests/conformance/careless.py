@@ -56,7 +56,7 @@ class Careless:
                 while b"\r\n\r\n" in unread:
                     head, _, unread = unread.partition(b"\r\n\r\n")
                     length = re.search(rb"\r\ncontent-length: (\d+)\r\n", head.lower() + b"\r\n")
-                    size = int(length[1][:9]) if length else 0
+                    size = int(length[1]) if length and len(length[1]) < 8 else 0
                     while len(unread) < size and (received := connection.recv(2**20)):
                         unread += received
                     body, unread = unread[:size], unread[size:]

@@ -16,11 +16,12 @@ from conformance.attacks.wire.http1 import parsed_responses
 from tests.conformance.careless import Careless
 from tests.waiting import GUARD_S
 
-CARELESS = {  # kinds of attacks of which a careless server withstands only these
-    "ssrf": {"userinfo", "ftp", "gopher", "file", "bytes", "octal", "mapped", "case", "audio", "connect"},
-    "smuggling": {"version"},
-    "names": {"urls", "hidden", "files"},
-    "headers": {"split", "request_id", "bytes", "malformed", "override", "hop"},
+KINDS = {"ssrf", "smuggling", "names", "headers"}
+SLOW = {"headers.endless", "ssrf.mapped"}  # waits for its timeout; depends on the machine's IPv6
+WITHSTOOD = {  # what not even a careless server gets wrong
+    *(f"ssrf.{name}" for name in ("bytes", "case", "ftp", "gopher", "userinfo")),
+    "smuggling.upgrade",
+    *(f"headers.{name}" for name in ("bytes", "hop", "malformed", "override", "request_id", "split")),
 }
 
 
@@ -33,13 +34,12 @@ def test_attacks_are_many_and_have_different_ids() -> None:
 def test_attacks_find_what_a_careless_server_lets_through(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nearly every attack by URLs, framing, heads and names succeeds, and the report says with what."""
     path = tmp_path / "report.json"
-    ids = [attack.id for attack in ATTACKS if attack.id.partition(".")[0] in CARELESS]
+    ids = [each.id for each in ATTACKS if each.id.partition(".")[0] in KINDS and each.id not in SLOW]
     with Careless() as server:
         code = main(["--url", server.url, "--attack", "--json", str(path), "--timeout-s", str(GUARD_S), "--only", *ids])
     assert code == 1, capsys.readouterr().out
     report = json.loads(path.read_text())
-    passed = {each["id"] for each in report["findings"] if each["result"] != "failed"}
-    assert passed == set(), capsys.readouterr().out
+    assert {each["id"] for each in report["findings"] if each["result"] != "failed"} == WITHSTOOD
     assert all(each["seen"] for each in report["findings"])
 
 

@@ -30,7 +30,7 @@ REJECTED: tuple[Case, ...] = (
     ("n", "A billion answers to one question are rejected", [{"n": 10**9}]),
     ("n_overflow", "A number of answers beyond 64 bits is rejected", [{"n": 2**64}, {"n": -(2**63)}]),
     ("top_logprobs", "A billion alternatives of each token are rejected", [{"logprobs": True, "top_logprobs": 10**9}]),
-    ("temperature", "A temperature beyond any use is rejected", [{"temperature": 1e308}, {"temperature": -1e-300}]),
+    ("temperature", "A temperature beyond any use is rejected", [{"temperature": 1e308}, {"temperature": -0.001}]),
     (
         "penalties",
         "Penalties beyond the documented range are rejected",

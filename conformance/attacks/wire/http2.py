@@ -132,6 +132,9 @@ class Connection:
             self.is_closed = True
             return False
         self._unread += received
+        if not self.received and self._unread.startswith(b"HTTP/1"):  # an error from a server that has no HTTP/2
+            self.is_closed = True
+            return False
         while len(self._unread) >= 9 and len(self._unread) >= 9 + int.from_bytes(self._unread[:3], "big"):
             size = int.from_bytes(self._unread[:3], "big")
             stream = int.from_bytes(self._unread[5:9], "big") & 0x7FFFFFFF
