@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from conformance.attacks.target import Target, handled, rejected, rejected_reply
+from conformance.attacks.target import Target, handled, rejected_reply
 from conformance.claim import Claim, claims_into, hold, shown
 
 ATTACKS: list[Claim[Target]] = []
@@ -31,7 +31,7 @@ def image(url: str) -> list[dict[str, Any]]:
 def _image_at(host: str, scheme: str = "http") -> Callable[[Target], str]:
     def attempt(target: Target) -> str:
         answer = target.user(image(target.canary.url(host, scheme)))
-        return unvisited(target, handled(answer))
+        return unvisited(target, f"status {answer.status_code}")
 
     return attempt
 
@@ -51,11 +51,11 @@ for name, what, host, scheme in (
     attack(f"ssrf.{name}", f"A picture {what} is not fetched", CWE)(_image_at(host, scheme))
 
 
-@attack("ssrf.file", "A picture at a file URL is rejected, and nothing of the file is shown", "CWE-73")
+@attack("ssrf.file", "Nothing of the file is shown for a picture at a file URL", "CWE-73")
 def _(target: Target) -> str:
     answer = target.user(image(FILE.as_uri()))
     hold("root:" not in answer.text, f"the file's content: {answer.text}")
-    return handled(answer)
+    return f"status {answer.status_code}"
 
 
 @attack("ssrf.bytes", "A picture's data URL that holds no picture is rejected", "CWE-20")
@@ -68,13 +68,13 @@ def _(target: Target) -> str:
 def _(target: Target) -> str:
     url = target.canary.url(path="/sound.wav")
     parts = ({"type": "audio_url", "audio_url": {"url": url}}, {"type": "file", "file": {"file_data": url}})
-    return unvisited(target, ", ".join(handled(target.user([part])) for part in parts))
+    return unvisited(target, ", ".join(f"status {target.user([part]).status_code}" for part in parts))
 
 
-@attack("ssrf.model", "A URL as the model's name is rejected, and not fetched", CWE)
+@attack("ssrf.model", "A URL as the model's name is not fetched", CWE)
 def _(target: Target) -> str:
     answer = target.chat(model=target.canary.url(path="/model.gguf"))
-    return unvisited(target, rejected(answer))
+    return unvisited(target, f"status {answer.status_code}")
 
 
 @attack("ssrf.schema", "A JSON schema's reference to a URL is not fetched", CWE)
