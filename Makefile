@@ -42,6 +42,7 @@ fuzz:  ## send random bodies and messages to the whole product, random histories
 	@tools/install.sh dev native && FUZZ_EXAMPLES=$(or $(EXAMPLES),300) $(PY) -m pytest tests/e2e/hostile/test_fuzz*.py tests/engine/core/test_state_histories.py tests/native/engine/test_state_histories.py
 	@BACKGROUND_KILLS=$(or $(KILLS),200) $(PY) -m pytest tests/e2e/faults/test_background_kills.py
 	@WORKER_KILLS=$(or $(KILLS),200) $(PY) -m pytest -m long tests/native/engine/test_cache_handover.py
+	@BATCH_KILLS=$(or $(KILLS),200) $(PY) -m pytest tests/e2e/faults/test_batch_kills.py
 	@FUZZ_FILES=100000 $(PY) -m pytest tests/engine/models/checkpoint/test_gguf_header.py
 check:  ## run the static checks: lint, types, imports, protobuf, generated code, Envoy, word list, scripts
 	@tools/install.sh dev npm validate shell && BASE=$(BASE) tools/check.sh
@@ -54,8 +55,8 @@ generate:  ## generate code from proto/, and the pages of fields and settings
 release-contract:  ## store the contract of this version, which later ones must not break
 	@tools/install.sh dev npm validate && tools/contract/release_contract.sh
 bench:  ## run all benchmarks: llama.cpp's server, transformers serve, the parts; see bench/README.md
-	@tools/install.sh bench native llama redis && for part in serving engine.step engine.step_overhead replicas.long_prompt engine.native_step engine.speculation replicas.start engine.quantization engine.load_memory engine.embedding engine.sampler_rows engine.worker calls.gateway_stream calls.response_path calls.client calls.quota replicas.overload replicas.private_prefix replicas.affinity calls.inner_hop; do $(PY) -m bench.$$part || exit; done
-bench-gpu:  ## measure on the CUDA device, together with transformers serve if both fit; see docs/gpu.md
+	@tools/install.sh bench native llama redis && for part in serving engine.step engine.step_overhead replicas.long_prompt engine.native.native_step engine.speculation replicas.start engine.quantization engine.load_memory engine.embedding engine.sampler_rows engine.worker calls.gateway_stream calls.response_path calls.client calls.quota replicas.overload replicas.private_prefix replicas.affinity calls.inner_hop; do $(PY) -m bench.$$part || exit; done
+bench-gpu:  ## measure on the CUDA device, together with transformers serve if both fit; see docs/models/gpu.md
 	@tools/install.sh bench native && for run in "0.5b 8b --servers sluice:engine.device_memory=0.45 transformers" "32b --servers sluice"; do $(PY) -m bench.serving chats prefix --device cuda --prompts 128 2048 --streams 1 16 64 256 --results .cache/bench/gpu.json --models $$run || exit; done
 pictures:  ## update the README's pictures: a terminal recording, and the chat page
 	@tools/install.sh dev native npm browser && $(PY) -m tools.docs.pictures

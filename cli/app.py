@@ -7,7 +7,20 @@ from typing import Annotated
 import typer
 
 from cli.bench.command import bench
-from cli.commands import adapters, certs, chat, endpoints, generate, keys, models, programs, status, usage
+from cli.commands import (
+    adapters,
+    certs,
+    chat,
+    endpoints,
+    generate,
+    keys,
+    models,
+    programs,
+    receipts,
+    replay,
+    status,
+    usage,
+)
 from process.distribution import installed_version
 
 APP = typer.Typer(
@@ -18,12 +31,22 @@ APP = typer.Typer(
     rich_markup_mode=None,
 )
 programs.add_to(APP)
-for command in (chat.chat, generate.complete, generate.embed, endpoints.endpoints, status.status, usage.usage, bench):
+for command in (
+    chat.chat,
+    generate.complete,
+    generate.embed,
+    endpoints.endpoints,
+    replay.replay,
+    status.status,
+    usage.usage,
+    bench,
+):
     APP.command()(command)
 APP.add_typer(models.APP, name="models")
 APP.add_typer(adapters.APP, name="adapters")
 APP.add_typer(keys.APP, name="keys")
 APP.add_typer(certs.APP, name="certs")
+APP.add_typer(receipts.APP, name="receipts")
 
 
 def _show_version(is_requested: bool) -> None:  # noqa: FBT001  typer's callback signature

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 
-from conformance import answers, anthropic, constraints, mindie
+from conformance import answers, anthropic, constraints, mindie, ollama
 from conformance.claim import Claim, at, claims_into, hold, items, parsed, shown
 from conformance.server import Dialect, Server, Spoiled, first_model
 
@@ -202,4 +202,25 @@ MINDIE = Dialect(
     find_model=mindie.no_model,
     rejection_statuses=(400, 422),
 )
-DIALECTS = {each.name: each for each in (OPENAI, DATABRICKS, AZURE, ANTHROPIC, MINDIE)}
+OLLAMA = Dialect(
+    name="ollama",
+    reference="Ollama, API reference (docs/api.md)",
+    path="/api/chat",
+    good={"messages": MESSAGES, "options": {"num_predict": 32, "temperature": 0}, "stream": False},
+    streaming={"stream": True},
+    claims=tuple(ollama.CLAIMS),
+    spoiled=(
+        Spoiled("messages", "Messages that are not a list", {"messages": "hi"}),
+        Spoiled("content", "A content that is a number", {"messages": [{"role": "user", "content": 5}]}),
+        Spoiled("options", "A temperature that is not a number", {"options": {"temperature": "hot"}}),
+        Spoiled("format", "A format that is a number", {"format": 5}),
+        Spoiled("tools", "Tools that are not a list", {"tools": "weather"}),
+        Spoiled("think", "An unknown level of thinking", {"think": "sideways"}),
+    ),
+    error_form="{error}",
+    check_error=ollama.check_error,
+    find_model=lambda client: first_model(client, "/api/tags", "models", "model"),
+    errors="Error responses",
+    stream_type="application/x-ndjson",
+)
+DIALECTS = {each.name: each for each in (OPENAI, DATABRICKS, AZURE, ANTHROPIC, MINDIE, OLLAMA)}

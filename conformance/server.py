@@ -43,7 +43,8 @@ class Dialect:
     statuses for an invalid body; `errors` is the section of the reference that specifies errors. `check_error` raises
     BrokenError if an error has another form than `error_form`. `find_model` returns the name of a model. `lost` is
     True if an unknown model must be rejected. `unsaid` are claims that hold for the dialect's servers although the
-    reference does not make them.
+    reference does not make them. `stream_type` is the media type of streams; others than server-sent events have an
+    object per line.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Dialect:
     errors: str = ""
     lost: bool = True
     unsaid: tuple[str, ...] = ()
+    stream_type: str = "text/event-stream"
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,9 @@ class Server:
         answer = self.client.post(self.path(), json=self.body(fields | dict(self.dialect.streaming)))
         hold(answer.status_code == 200, f"status {answer.status_code}: {cut(answer.text)}")
         kind = answer.headers.get("content-type", "")
-        hold(kind.startswith("text/event-stream"), f"the content-type is {kind!r}")
+        hold(kind.startswith(self.dialect.stream_type), f"the content-type is {kind!r}")
+        if self.dialect.stream_type != "text/event-stream":
+            return [Event("", line) for line in answer.text.splitlines() if line]
         return events_of(answer.text)
 
     def rejection(self, answer: httpx.Response, statuses: tuple[int, ...]) -> str:

@@ -63,9 +63,9 @@ def _write_circuit(network: Network, generator: torch.Generator) -> None:
     constant, one_back, two_back, _ = rest.split((1, ONE_BACK, TWO_BACK, CONTENT - 1 - ONE_BACK - TWO_BACK), dim=1)
     fingerprint = torch.linalg.qr(torch.randn(CONTENT, shape.head_dim, generator=generator)).Q
 
-    words = torch.randn(shape.vocab_size, CONTENT, generator=generator)
-    network.model.embed_tokens.weight.copy_(words @ content.T + 4.0 * constant.T)
-    network.lm_head.weight.copy_(0.06 * words @ rest.T)
+    embeddings = torch.randn(shape.vocab_size, CONTENT, generator=generator)
+    network.model.embed_tokens.weight.copy_(embeddings @ content.T + 4.0 * constant.T)
+    network.lm_head.weight.copy_(0.06 * embeddings @ rest.T)
 
     look_back, match = (cast("Layer", layer).self_attn for layer in network.model.layers[:2])
     _write_look_back(look_back, shape, content @ fingerprint, constant, (one_back, two_back))

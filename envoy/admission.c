@@ -7,7 +7,7 @@
 // callers, and has no more than its share of SUSTAINED in flight, is admitted up to BURST. Callers are distinguished by
 // credential, or else by address. A caller that is rejected more often in a second than all callers are admitted, and more
 // than twenty times, ignores `retry-after`: it gets all further rejections a second late, until it had none for ten
-// seconds. docs/fairness.md describes the rules.
+// seconds. docs/security/fairness.md describes the rules.
 //
 // Each of Envoy's threads has a machine of its own, whose one thread calls the exported functions. For proxy-wasm's ABI
 // 0.2.1, without a library; make envoy-filters puts it into envoy.yaml.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from service.receipts.signing_key import SigningKey
 from tests.e2e.collector import Collector
 from tests.e2e.stack import HOLDABLE, Stack, started
 from tests.redis_server import RedisServer
@@ -75,9 +76,14 @@ def collector() -> Iterator[Collector]:
 
 
 @pytest.fixture(scope="session")
-def stack(collector: Collector) -> Iterator[Stack]:
+def stack(collector: Collector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Service, gateway and Envoy on the bundled model, ready."""
-    environment = HOLDABLE | {"OTEL_BSP_SCHEDULE_DELAY": "200"}  # milliseconds until spans are exported
+    key_file = tmp_path_factory.mktemp("receipts") / "key.pem"
+    SigningKey.create(key_file)
+    environment = HOLDABLE | {
+        "OTEL_BSP_SCHEDULE_DELAY": "200",  # milliseconds until spans are exported
+        "SLUICE_SERVICE_RECEIPTS__KEY_FILE": str(key_file),
+    }
     options = ("--store-responses", f"--otlp-endpoint=http://127.0.0.1:{collector.port}")
     with started(*options, environment=environment) as stack:
         yield stack

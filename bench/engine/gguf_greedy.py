@@ -83,11 +83,11 @@ def own_answer(backend: NativeBackend, prompt: list[int], ends: set[int]) -> tup
 
 
 @contextmanager
-def llama_server(file: Path) -> Iterator[str]:
-    """Run llama.cpp's server; yield its address."""
+def llama_server(file: Path, *options: str) -> Iterator[str]:
+    """Run llama.cpp's server, with further options; yield its address."""
     port = free_port()
     command = [str(LLAMA_SERVER), "--model", str(file), "--port", str(port), "--no-webui", "--threads", "2"]
-    command += ["--ctx-size", str(_MAX_LENGTH), "--parallel", "1"]
+    command += ["--ctx-size", str(_MAX_LENGTH), "--parallel", "1", *options]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             address = f"http://127.0.0.1:{port}"

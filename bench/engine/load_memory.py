@@ -17,7 +17,7 @@ from pathlib import Path
 import sluice_native
 
 from bench import shapes
-from bench.engine import native_step
+from bench.engine.native import native_step
 from bench.serving.gguf_weights import gguf_file
 from service.engine.interface.config import EngineConfig
 from service.engine.loading.generator import load_model

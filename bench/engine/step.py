@@ -125,7 +125,7 @@ def step(built: LoadedModel, sequences: list[Sequence]) -> float:
     began = time.perf_counter()
     tokens = built.runner.run(Step(items, started=[], preempted=[]))
     seconds = time.perf_counter() - began
-    for each, token in zip(sequences, tokens, strict=True):
+    for each, token in zip(sequences, tokens or (), strict=True):
         if not isinstance(token, SampledToken):
             raise TypeError(f"no token: {token}")
         each.num_computed_tokens = len(each.token_ids)

@@ -13,7 +13,7 @@ from bench.fleet.simulated.admitted_replica import AdmittedReplica, Chat
 from bench.fleet.simulated.step_model import StepModel
 
 LATE = 2.0  # an answer, or a first token, is late after this multiple of its time on an idle replica
-_NUM_CALLERS = 32  # who come back at once, by whom the capacity is measured
+_NUM_CALLERS = 32  # closed-loop callers that measure the capacity
 _LEAD_IN_S = 6.0
 _ANSWER = 100  # tokens on average
 
@@ -80,7 +80,7 @@ class Unloaded:
 
 
 async def capacity(model: StepModel, mix: Mix, seed: int) -> float:
-    """Return the whole answers per second of callers that come back at once."""
+    """Return the complete answers per second of closed-loop callers."""
     replica = AdmittedReplica(model)
     chats = await closed_loop(replica, mix, _NUM_CALLERS, 30.0, seed)
     return sum(5.0 <= chat.ended < 30.0 for chat in chats) / 25.0

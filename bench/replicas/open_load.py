@@ -1,4 +1,4 @@
-"""Send streamed chats at random times, or from callers that come back at once, with little processor time of its own.
+"""Send streamed chats at random times, or from closed-loop callers, with little processor time of its own.
 
 It reads a JSON object: port, model, fields (further ones of the body), keys (one for each address), tokens (of each
 answer), seconds, lead_in_s, and either rate (requests per second) or callers. It writes the outcome of each request as

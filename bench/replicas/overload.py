@@ -1,14 +1,14 @@
-"""Measure the server under overload: random arrivals at multiples of its capacity, and callers that come back at once.
+"""Measure the server under overload: random arrivals at multiples of its capacity, and closed-loop callers.
 
 Run as `python -m bench.replicas.overload [--models demo 0.5b] [--servers sluice llama.cpp transformers] [--loads 0.5 1
 2 4 8] [--callers 200 500 2000] [--floods 16 48 120]`; a server may have settings, as in `sluice:KEY=VALUE`. The whole
-product is called through Envoy, with a connection for each request, from twenty addresses without a key. An answer is
-in time if it is whole within twice its time on an idle server, the median of sequential answers. The capacity is the
-number of whole answers per second that 32 callers get who come back at once, measured before the other loads. Whole
-answers are those that end in the counted time. Requests of the lead-in, in which overload begins, aren't counted
-otherwise.
+product is called through Envoy, with a connection for each request, from twenty addresses without a key. A closed-loop
+caller sends its next request as soon as the previous one ends. An answer is in time if it is complete within twice its
+time on an idle server, the median of sequential answers. The capacity is the number of complete answers per second that
+32 closed-loop callers get, measured before the other loads. Complete answers are those that end in the counted time.
+Requests of the lead-in, in which overload begins, aren't counted otherwise.
 
-Then a key sends one request after another, while those of a second key come back at once. The last table has the
+Then a key sends one request after another, alongside closed-loop callers of a second key. The last table has the
 processor time of each process for each rejection, during the load with the most of them.
 """
 
@@ -45,7 +45,7 @@ Outcomes = list[dict[str, Any]]
 
 
 class Bench:
-    """A server, and loads of it."""
+    """A server and the loads that are sent to it."""
 
     def __init__(self, server: Server, model: Model) -> None:
         self.server = server
@@ -113,7 +113,7 @@ def print_row(name: str, bench: Bench, answers: Outcomes, unloaded_s: float) -> 
 
 
 def print_polite(bench: Bench, keys: dict[str, str], num_callers: int, seconds: float) -> None:
-    """Print how one key's sequential requests fare while another key's callers come back at once."""
+    """Print the times of one key's sequential requests alongside another key's closed-loop callers."""
     alone_s = bench.unloaded_s(keys["polite"])
     flood = bench.start(keys["flood"], seconds=seconds, callers=num_callers)
     answers = outcomes(bench.start(keys["polite"], seconds=seconds - 1, callers=1))

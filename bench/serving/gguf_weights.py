@@ -19,7 +19,7 @@ import torch
 from safetensors import safe_open
 
 from bench import shapes
-from bench.engine.random_blocks import block_type, random_blocks
+from bench.engine.native.random_blocks import block_type, random_blocks
 
 QUANTIZE = shapes.ROOT / ".cache" / "llama.cpp" / "llama-quantize"
 _WRITTEN = ("qwen2", "qwen3")

@@ -61,11 +61,13 @@ class Server:
             return self._client.get(path).status_code
 
     @contextmanager
-    def stream(self, path: str, body: Mapping[str, Any]) -> Iterator[Iterator[dict[str, Any]]]:
+    def stream(
+        self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> Iterator[Iterator[dict[str, Any]]]:
         """Yield the events of a stream; leaving the block aborts the answer. Raise ServerError."""
         with (
             self._reached(),
-            self._client.stream("POST", path, json={**body, "stream": True}) as answer,
+            self._client.stream("POST", path, json={**body, "stream": True}, headers=headers) as answer,
         ):
             if not answer.is_success:
                 answer.read()
@@ -113,9 +115,9 @@ class Server:
 def _events(answer: httpx.Response) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects of a stream of server-sent events. Raise ServerError for an error event."""
     for line in _lines(answer):
-        if line.startswith(b"data: {"):
+        if (data := line.removeprefix(b"data:").lstrip()).startswith(b"{") and data is not line:
             try:
-                event = json.loads(line.removeprefix(b"data: "))
+                event = json.loads(data)
             except ValueError as error:
                 raise ServerError(f"{answer.url} sent an event that is not JSON") from error
             if "error" in event:

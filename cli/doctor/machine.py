@@ -22,6 +22,10 @@ _NATIVE: Final = "sluice-native"
 _WEIGHTS: Final = ("*.safetensors", "*.bin")
 _GIB: Final = 2**30
 _LOW_BYTES: Final = 2 * _GIB  # the three processes take about 1 GiB before any weight
+_OTHER_CPU: Final = (
+    "was built for another CPU, so models run on the slower torch backend; install the published wheel, which has all"
+    " instruction sets, or run `make run` in the checkout"
+)
 _INSTRUCTION_SETS: Final = "import sluice_native; print(*sluice_native.instruction_sets())"
 
 
@@ -49,6 +53,8 @@ def check_instruction_set() -> Finding:
     if result.returncode:
         reason = result.stderr.strip().rpartition("\n")[2] or f"exit code {result.returncode}"
         return Finding(_NATIVE, Status.FAILED, f"{installed} can't be loaded: {reason}")
+    if not result.stdout.split():
+        return Finding(_NATIVE, Status.WARNING, f"{installed} {_OTHER_CPU}")
     used, *others = result.stdout.split()
     rest = f"; also {', '.join(others)}" if others else ""
     return Finding(_NATIVE, Status.OK, f"{installed} uses {used}{rest}")

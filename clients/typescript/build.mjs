@@ -24,6 +24,8 @@ rmSync(join(folder, "src", "gen"), { recursive: true, force: true });
 rmSync(join(folder, "dist"), { recursive: true, force: true });
 const opt = ["target=ts", "import_extension=js"];
 const template = JSON.stringify({ version: "v2", plugins: [{ local: "protoc-gen-es", out: join("src", "gen"), opt }] });
-for (const input of [contract, "proto"]) run("buf", "generate", input, "--template", template);
+for (const words of [[contract, "--path", join(contract, "sluice", "v1")], ["proto"]]) {
+  run("buf", "generate", ...words, "--template", template);
+}
 run("tsc", "--project", ".");
 if (!readdirSync(join(folder, "dist")).includes("index.js")) throw new Error("tsc wrote no dist/index.js");

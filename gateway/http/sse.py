@@ -1,4 +1,4 @@
-"""Server-sent events: the HTTP response of a stream, and the pings that keep an idle stream open."""
+"""Streams of server-sent events or lines: the HTTP response, and the pings that keep an idle stream open."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import asyncio
 
 from starlette.types import Send
 
-HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
+from gateway.dialects.seam.encoder import StreamFormat
+
+_HEADERS = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # prevents nginx from buffering events
 ]
@@ -20,8 +21,12 @@ class EventStream:
     so that benchmark clients that parse only `data:` lines work.
     """
 
-    def __init__(self, send: Send, *, ping: bytes, interval_s: float) -> None:
+    def __init__(
+        self, send: Send, *, ping: bytes, interval_s: float, stream_format: StreamFormat = StreamFormat.EVENTS
+    ) -> None:
         self._send = send
+        charset = "; charset=utf-8" if stream_format is StreamFormat.EVENTS else ""  # JSON has no other
+        self._headers = [(b"content-type", f"{stream_format.value}{charset}".encode()), *_HEADERS]
         self._ping = ping
         self._interval_s = interval_s
         self._clock = asyncio.get_running_loop().time
@@ -31,7 +36,7 @@ class EventStream:
     async def open(self, first: bytes) -> None:
         """Send status 200 and the headers immediately, even if the first event is empty."""
         self.is_open = True
-        await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        await self._send({"type": "http.response.start", "status": 200, "headers": self._headers})
         await self._write(first)
 
     async def write(self, events: bytes) -> None:

@@ -11,13 +11,7 @@ from process.settings.names import closest
 
 _MAX_LENGTH: Final = 256  # the maximum length of paths that are compared
 _BASES: Final = ("/v1/", "/v2/", "/openai/", "/serving-endpoints/", "/api/2.0/")
-_OTHER_SERVERS: Final = {  # paths of Ollama, llama.cpp, TGI and SageMaker
-    "/api/chat": "/v1/chat/completions",
-    "/api/embed": "/v1/embeddings",
-    "/api/embeddings": "/v1/embeddings",
-    "/api/generate": "/v1/completions",
-    "/api/tags": "/v1/models",
-    "/api/version": "/version",
+_OTHER_SERVERS: Final = {  # paths of llama.cpp, TGI and SageMaker
     "/completion": "/v1/completions",
     "/generate": "/v1/completions",
     "/generate_stream": "/v1/completions",
@@ -32,10 +26,10 @@ def suggested_path(method: str, path: str, routes: Sequence[BaseRoute]) -> str |
         return None
     able = [each for each in routes if isinstance(each, Route) and method in (each.methods or ())]
     for candidate in _candidates(path):
-        scope = {"type": "http", "method": method, "path": candidate, "root_path": ""}
+        scope = {"type": "http", "method": method, "path": candidate, "root_path": "", "headers": []}
         if any(each.matches(scope)[0] is Match.FULL for each in able):
             return candidate
-    return closest(path, [each.path for each in able if "{" not in each.path])
+    return closest(path, [each.path for each in able if "{" not in each.path and each.path != path])
 
 
 def _candidates(path: str) -> Iterator[str]:

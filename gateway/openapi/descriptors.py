@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Final
 
+import sluice.inference
 import sluice.v1
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
@@ -23,10 +24,10 @@ _RULES_PACKAGE: Final = "buf.validate."
 
 def descriptor_set() -> FileDescriptorSet:
     """Return all files of the contract, each after those that it imports."""
-    names = (f"sluice.v1.{module.name}" for module in pkgutil.iter_modules(sluice.v1.__path__))
     found: dict[str, FileDescriptorProto] = {}
-    for name in sorted(names):
-        if name.endswith("_pb2"):
+    for package in (sluice.v1, sluice.inference):
+        modules = pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+        for name in sorted(module.name for module in modules if module.name.endswith("_pb2")):
             for file in _with_imports(import_module(name).DESCRIPTOR):
                 found.setdefault(file.name, file)
     return FileDescriptorSet(file=found.values())

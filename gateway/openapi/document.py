@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
+from gateway.dialects.seam.encoder import StreamFormat
 from gateway.openapi.headers import HEADERS, header_references
 from gateway.openapi.introduction import ABOUT, KEYS
 from gateway.openapi.limits import add_limits
@@ -17,7 +18,7 @@ from gateway.routes.surface.surface import Surface
 from process.distribution import installed_version
 
 _JSON: Final = "application/json"
-_EVENTS: Final = "text/event-stream"
+_FORM: Final = "multipart/form-data"
 _PHRASES: Final = {499: "Client Closed Request", 529: "Overloaded"}  # of non-standard statuses
 READ_ERRORS: Final = (400, 401, 403, 404, 405, 500, 503, 504)
 BODY_ERRORS: Final = (*READ_ERRORS, 409, 413, 415, 422, 429, 499, 501)
@@ -43,7 +44,7 @@ def build_document(surfaces: Sequence[Surface]) -> dict[str, Any]:
         "info": {
             "title": "sluice",
             "version": installed_version(),
-            "summary": "LLM inference in seven dialects over one core.",
+            "summary": "LLM inference in eight dialects over one core.",
             "description": ABOUT,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -61,17 +62,24 @@ def build_document(surfaces: Sequence[Surface]) -> dict[str, Any]:
 def _operation(surface: Surface, each: Operation, by_type: Mapping[type, Schema]) -> dict[str, Any]:
     """Return an operation's description."""
     error = _any(each.errors(surface.error), by_type)
-    content: dict[str, Any] = {_JSON: {"schema": _any(each.answers, by_type)}}
+    content: dict[str, Any] = {}
+    if each.media:
+        content[each.media] = {"schema": {"type": "string", "format": "binary"}}
+    elif each.answers:
+        content[_JSON] = {"schema": _any(each.answers, by_type)}
     if each.streams:
-        content[_EVENTS] = _events(each, [*dict.fromkeys([*each.chunks, *each.errors(surface.error)])], by_type)
+        types = [*dict.fromkeys([*each.chunks, *each.errors(surface.error)])]
+        describe = _events if surface.stream_format is StreamFormat.EVENTS else _lines
+        content[surface.stream_format.value] = describe(each, types, by_type)
+    statuses = (*BODY_ERRORS, *surface.statuses) if each.bodies or each.form else ()
     described: dict[str, Any] = {
         "operationId": each.id,
         "tags": [surface.tag],
         "summary": each.summary,
         "parameters": [_parameter(parameter, each.bodies) for parameter in each.parameters],
         "responses": {
-            "200": {"description": "The answer.", "content": content},
-            **{str(status): _error(status, error) for status in (*BODY_ERRORS, *surface.statuses) if each.bodies},
+            **({"200": {"description": "The answer.", "content": content}} if content else {}),
+            **{str(status): _error(status, error) for status in statuses},
             **{str(status): _error(status, error) for status in READ_ERRORS},
             **({"409": _error(409, error)} if each.method == "DELETE" else {}),
         },
@@ -83,6 +91,8 @@ def _operation(surface: Surface, each: Operation, by_type: Mapping[type, Schema]
         media: dict[str, Any] = {"schema": _any([body.kind for body in each.bodies], by_type)}
         media["examples"] = {body.kind.__name__: {"value": dict(body.example)} for body in each.bodies}
         described["requestBody"] = {"required": True, "content": {_JSON: media}}
+    if each.form is not None:
+        described["requestBody"] = {"required": True, "content": {_FORM: {"schema": dict(each.form)}}}
     return described
 
 
@@ -100,6 +110,12 @@ def _events(each: Operation, types: Sequence[type], by_type: Mapping[type, Schem
         "required": ["data"],
     }
     return {"schema": event, "examples": {kind.__name__: {"value": STREAM_EXAMPLES[kind]} for kind in each.chunks}}
+
+
+def _lines(each: Operation, types: Sequence[type], by_type: Mapping[type, Schema]) -> dict[str, Any]:
+    """Return the media type of a stream of lines: the schema of one line, as in OpenAPI 3.2's `itemSchema`."""
+    examples = {kind.__name__: {"value": STREAM_EXAMPLES[kind]} for kind in each.chunks}
+    return {"schema": _any(types, by_type), "examples": examples}
 
 
 def _parameter(parameter: Parameter, bodies: Sequence[Body]) -> dict[str, Any]:

@@ -82,6 +82,7 @@ class Settings(ProcessSettings):
     body_timeout_s: Interval = Field(60, description="time for the body of a request to arrive")
     max_header_bytes: Bytes = Field(_MIB // 8, description="largest headers of a request, including its target")
     max_body_bytes: Bytes = Field(16 * _MIB, description="largest request body")
+    max_upload_bytes: Bytes = Field(130 * _MIB, description="largest body with a file, which is not held in memory")
     max_incoming_bytes: Bytes = Field(
         256 * _MIB,
         description="memory for bodies that are being received; each caller may use as much as stays free for others",

@@ -6,6 +6,7 @@ gRPC's own errors. Used on the event loop that opened it only.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -18,7 +19,7 @@ import grpc
 from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from opentelemetry import trace
-from sluice.v1 import endpoint_pb2, load_pb2, model_pb2, quota_pb2
+from sluice.v1 import endpoint_pb2, load_pb2, model_pb2, quota_pb2, receipt_pb2
 
 from gateway.dialects.seam.failure import Failure
 from gateway.http.cost import REQUEST_HEADER, requests_cost, set_cost
@@ -76,6 +77,25 @@ class Caller:
         )
 
 
+class Upload:
+    """A call whose requests are streamed."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    async def write(self, message: Message) -> None:
+        """Send a message. If the service has ended the call, its error is raised."""
+        try:
+            await self._call.write(message)
+        except asyncio.InvalidStateError:
+            await self._call
+
+    async def answer(self) -> Any:
+        """End the stream, and return the answer."""
+        await self._call.done_writing()
+        return await self._call
+
+
 class ServiceClient:
     """A client of one service."""
 
@@ -130,6 +150,16 @@ class ServiceClient:
                     set_rate_limits(metadata)
                 yield aiter(call)
 
+    @contextlib.asynccontextmanager
+    async def upload(self, kind: type[Message], caller: Caller) -> AsyncIterator[Upload]:
+        """Open the RPC with streamed requests of that type. Errors of the call become Failure on leaving the block."""
+        method = self._methods.upload[kind]
+        with self._span(method.name) as outcome:
+            timeout_s = _timeout(method, caller, 0.0)
+            call = method.begin(timeout=timeout_s, metadata=self._metadata(kind(), caller, "", timeout_s))
+            async with _ending(call, outcome):
+                yield Upload(call)
+
     async def list_models(self, caller: Caller) -> list[model_pb2.Model]:
         """Return all models. Raise Failure."""
         return list((await self.call(model_pb2.ListModelsRequest(), caller)).models)
@@ -155,6 +185,11 @@ class ServiceClient:
     async def get_usage(self, caller: Caller) -> quota_pb2.GetUsageResponse:
         """Return the usage and the limits of the caller's key. Raise Failure."""
         answer: quota_pb2.GetUsageResponse = await self.call(quota_pb2.GetUsageRequest(), caller)
+        return answer
+
+    async def list_receipt_keys(self, caller: Caller) -> receipt_pb2.ListReceiptKeysResponse:
+        """Return the public keys of receipts. Raise Failure."""
+        answer: receipt_pb2.ListReceiptKeysResponse = await self.call(receipt_pb2.ListReceiptKeysRequest(), caller)
         return answer
 
     async def list_endpoints(self, caller: Caller) -> list[endpoint_pb2.Endpoint]:

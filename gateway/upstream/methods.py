@@ -14,14 +14,17 @@ from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from sluice.v1 import (
+    batch_pb2,
     chat_pb2,
     completion_pb2,
     conversation_pb2,
     embedding_pb2,
     endpoint_pb2,
+    file_pb2,
     model_pb2,
     quota_pb2,
     rank_pb2,
+    receipt_pb2,
     response_pb2,
     rpc_pb2,
     text_generation_pb2,
@@ -31,14 +34,17 @@ from sluice.v1 import (
 from gateway.settings.config import Settings
 
 _FILES: Final[tuple[FileDescriptor, ...]] = (
+    batch_pb2.DESCRIPTOR,
     chat_pb2.DESCRIPTOR,
     completion_pb2.DESCRIPTOR,
     conversation_pb2.DESCRIPTOR,
     embedding_pb2.DESCRIPTOR,
     endpoint_pb2.DESCRIPTOR,
+    file_pb2.DESCRIPTOR,
     model_pb2.DESCRIPTOR,
     quota_pb2.DESCRIPTOR,
     rank_pb2.DESCRIPTOR,
+    receipt_pb2.DESCRIPTOR,
     response_pb2.DESCRIPTOR,
     text_generation_pb2.DESCRIPTOR,
     token_pb2.DESCRIPTOR,
@@ -61,21 +67,29 @@ class Method:
 class MethodTable:
     """The RPCs on one channel: `whole` has the unary ones, `stream` those with streamed responses.
 
+    `upload` has those with streamed requests.
+
     RPCs that load models or adapters are not listed: the gateway doesn't offer them.
     """
 
     def __init__(self, channel: grpc.aio.Channel, settings: Settings) -> None:
         self.whole: dict[type[Message], Method] = {}
         self.stream: dict[type[Message], Method] = {}
+        self.upload: dict[type[Message], Method] = {}
         deadlines_s = {
             rpc_pb2.DEADLINE_CLASS_REQUEST: settings.request_deadline_s,
             rpc_pb2.DEADLINE_CLASS_LOOKUP: settings.lookup_deadline_s,
         }
         for descriptor, policy in _methods(deadlines_s):
-            table = self.stream if descriptor.server_streaming else self.whole
+            table: dict[type[Message], Method] = self.whole
+            kind: Any = channel.unary_unary
+            if descriptor.server_streaming:
+                table, kind = self.stream, channel.unary_stream
+            elif descriptor.client_streaming:
+                table, kind = self.upload, channel.stream_unary
             request = GetMessageClass(descriptor.input_type)
             name = f"{descriptor.containing_service.full_name}/{descriptor.name}"
-            begin = (channel.unary_stream if descriptor.server_streaming else channel.unary_unary)(
+            begin = kind(
                 f"/{name}",
                 request_serializer=request.SerializeToString,
                 response_deserializer=GetMessageClass(descriptor.output_type).FromString,

@@ -1,7 +1,7 @@
 # ruff: noqa: PYI021  the module is compiled, so its documentation is here
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,6 +105,7 @@ class Model:
     def drop_adapter(self, slot: int) -> None:
         """Remove the adapter of a slot and free its memory."""
 
+    @overload
     def step(
         self,
         token_ids: NDArray[np.int32],
@@ -117,6 +118,7 @@ class Model:
         num_threads: int = 0,
         adapters: NDArray[np.int32] | None = None,
         states: NDArray[np.int32] | None = None,
+        arrivals: None = None,
     ) -> NDArray[np.float32]:
         """Compute the new tokens of a batch of prefills and decodes with the GIL released.
 
@@ -136,6 +138,28 @@ class Model:
         allocate memory. `num_threads` 0 is the model's own number. A row's bits depend only on its sequence, its
         adapter, the model and the instruction set. Concurrent calls run one after another. Raises RuntimeError before
         all tensors are loaded and the cache is allocated.
+        """
+
+    @overload
+    def step(
+        self,
+        token_ids: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        row_offsets: NDArray[np.int32],
+        context_lengths: NDArray[np.int32],
+        block_tables: NDArray[np.int32],
+        output_rows: NDArray[np.int32],
+        logits: NDArray[np.float32] | None = None,
+        num_threads: int = 0,
+        adapters: NDArray[np.int32] | None = None,
+        states: None = None,
+        *,
+        arrivals: NDArray[np.int32],
+    ) -> NDArray[np.float32] | None:
+        """Compute a step that ends early as soon as `arrivals[0]` is larger than `arrivals[1]`; both may change.
+
+        It looks at them before each layer, and then returns None. The step can be repeated: its tokens' cache slots are
+        written again. A model with recurrent layers has no such steps.
         """
 
     def encode(

@@ -211,6 +211,9 @@ struct Batch {
   // [sequences, kStateColumns], see StateColumn. Null if the model has no states.
   const int32_t* states;
   const int32_t* types;            // [tokens], of a plan with token types; null: all are 0
+  // The number of requests that are sent, and of those that are received; null: the step always runs to its end. It
+  // ends before a layer if the first is larger, and has then computed nothing that counts.
+  const int32_t* arrivals;
   float* logits;                   // [rows, vocabulary]; of a plan without a head, states [rows, hidden]
 };
 
@@ -223,6 +226,9 @@ class Phases;
 struct Adapted;
 struct Routing;
 struct LatentRows;
+
+// Whether the threads of a step compute a layer, which the first one of them decides.
+enum class Choice : char { Open, Continue, End };
 
 // Everything one step needs, read by all threads.
 struct Step {
@@ -255,6 +261,7 @@ struct Step {
   const Adapted* adapted;  // null: no row has an adapter
   const Routing* routing;  // null: no layer has experts
   const LatentRows* latents;  // null: no layer has latents
+  Choice* choices;            // [layers], what the threads do before each layer; null: the step runs to its end
 };
 
 constexpr int kCurve = 4;       // numbers of a layer that describe Xielu

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from service.answering.receipts import OpenReceipt
 from service.generation.outputs.events import Completed, Event, Started, Usage
 from service.generation.outputs.output import GenerationOutput
 from service.generation.requests.resume import ResumePoint, StreamIdentity
@@ -23,9 +24,18 @@ class AnswerEvents:
     """Converts one answer's outputs: call `begin`, `read` for each output, then `end`, or `fail` after an error."""
 
     def __init__(
-        self, model: ServedGenerator, prepared: PreparedAnswer, identity: StreamIdentity, point: ResumePoint | None
+        self,
+        model: ServedGenerator,
+        prepared: PreparedAnswer,
+        identity: StreamIdentity,
+        point: ResumePoint | None,
+        receipt: OpenReceipt | None = None,
     ) -> None:
-        """`point` is the position at which the stream is resumed; None for a new stream."""
+        """`point` is the position at which the stream is resumed; None for a new stream.
+
+        `receipt` is None unless the request asks for one.
+        """
+        self._receipt = receipt
         self._reader = AnswerReader(prepared.requests, prepared.forms, model.tokenizer, answer_id=identity.id)
         self._requests = prepared.requests
         self._lacks_prompt = {index for index, each in enumerate(self._requests) if each.prompt_logprobs is not None}
@@ -66,8 +76,12 @@ class AnswerEvents:
     async def _read(self, output: GenerationOutput) -> Sequence[Event]:
         """Return the events of an output. Many logprobs are read on another thread."""
         if max(len(output.prompt_logprobs), len(output.logprobs)) > MAX_INLINE_LOGPROBS:
-            return await asyncio.to_thread(self._reader.read, output)
-        return self._reader.read(output)
+            events = await asyncio.to_thread(self._reader.read, output)
+        else:
+            events = self._reader.read(output)
+        if self._receipt is not None:
+            self._receipt.add(events)
+        return events
 
     def fail(self) -> Sequence[Event]:
         """Return the events of an answer that fails after its first output."""
@@ -75,7 +89,8 @@ class AnswerEvents:
 
     def end(self) -> Sequence[Event]:
         """Return the events of an answer whose choices have all ended."""
-        return (self.usage(), Completed(time.time_ns()))
+        receipt = "" if self._receipt is None else self._receipt.signed()
+        return (self.usage(), Completed(time.time_ns(), receipt))
 
 
 def _started(model: ServedGenerator, prepared: PreparedAnswer, identity: StreamIdentity) -> Started:

@@ -23,6 +23,27 @@ class ConversationNotFound(InvalidRequest):
         super().__init__(field, f"no {what} with this id is stored")
 
 
+class BatchNotFound(InvalidRequest):
+    """The caller has no batch of that id. `field` is the field of the request that has the id."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(field, "no batch with this id is stored")
+
+
+class BatchExpired(ServiceError):
+    """The completion window of a batch has ended before one of its requests was answered."""
+
+    def __init__(self) -> None:
+        super().__init__("the completion window of the batch ended before this request was answered")
+
+
+class FileNotFound(InvalidRequest):
+    """The caller has no file of that id. `field` is the field of the request that has the id."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(field, "no file with this id is stored")
+
+
 class StoringOff(InvalidRequest):
     """The settings don't allow responses to be stored. `field` is the field of the request that asks for it."""
 

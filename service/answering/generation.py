@@ -22,6 +22,7 @@ from service.answering.content import AnswerContent
 from service.answering.kind import Answer, Kind, Message, Renderer, Request
 from service.answering.loop_turns import LoopTurns
 from service.answering.observation import Observation
+from service.answering.receipts import Receipts
 from service.answering.resumable_stream import ResumableStream
 from service.answering.stream_identity import stream_identity
 from service.calls.call import (
@@ -58,6 +59,7 @@ class Answering:
         registry: Registry,
         telemetry: Telemetry,
         quota: Quota,
+        receipts: Receipts,
         *,
         capture_content: bool,
         max_answer_bytes: int,
@@ -69,6 +71,7 @@ class Answering:
         self._registry = registry
         self._telemetry = telemetry
         self._quota = quota
+        self._receipts = receipts
         self._capture_content = capture_content
         self._max_answer_bytes = max_answer_bytes
 
@@ -119,6 +122,8 @@ class Answering:
         bound = self._quota.bound(caller, model.name, answer_request)
         prepared = await model.preparation.prepare(bound, current_request_id(), deadline, caller)
         identity = replace(stream_identity(model, prepared, None), id=answer_id)
+        if bound.wants_receipt:
+            await self._receipts.open(model, prepared, identity)  # raises what its generation would raise
         begin = AnswerEvents(model, prepared, identity, None).begin()
         return stream_bytes(identity, num_choices=1), kind.renderer(request).render(begin)
 
@@ -149,19 +154,21 @@ class Answering:
             self._telemetry, kind.operation, model.name, deadline, stream=stream, content=content
         ) as observation:
             _send_limit(model)
-            model.engine.reject_if_overloaded(caller.id, caller.weight, deadline, current_wait_s())
+            if not caller.is_batch:  # their number is limited, and they yield to all others
+                model.engine.reject_if_overloaded(caller.id, caller.weight, deadline, current_wait_s())
             async with admitted(self._quota, model.name) as charge:
                 bound = charge.bound(answer_request)
                 prepared = await model.preparation.prepare(bound, current_request_id(), deadline, caller)
                 await charge.take_for(answer_request, prepared.requests)
                 identity = stream_identity(model, prepared, point)
                 num_choices = prepared.requests[0].n * len(prepared.requests)
+                receipt = await self._receipts.open(model, prepared, identity) if bound.wants_receipt else None
                 can_resume = stream and model.description.supports_resume
                 resumable: ResumableStream[Message] = ResumableStream(
                     num_choices, stream_bytes(identity, num_choices) if can_resume else b"", point
                 )
                 prepared = _with_output_ends(prepared, resumable.output_ends) if point is not None else prepared
-                answer = AnswerEvents(model, prepared, identity, point)
+                answer = AnswerEvents(model, prepared, identity, point, receipt)
                 renderer = kind.renderer(request)
                 async with aclosing(_event_groups(model, prepared, answer, observation, charge)) as groups:
                     async for events in groups:
@@ -171,7 +178,8 @@ class Answering:
                 usage, num_prompts = answer.usage(), len(prepared.requests)
                 num_prompt_tokens = (usage.prompt_tokens - usage.cached_tokens) // num_prompts
                 num_tokens = usage.completion_tokens // num_choices
-                model.engine.record_answer(num_prompt_tokens, num_tokens, time.monotonic() - began)
+                if not caller.is_batch:
+                    model.engine.record_answer(num_prompt_tokens, num_tokens, time.monotonic() - began)
 
 
 async def _event_groups(

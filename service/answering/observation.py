@@ -21,6 +21,9 @@ from service.generation.service_level import BATCH, ServiceLevel
 from service.observability.telemetry import FINISH_REASON, SLO_CLASS, SLO_MET, Telemetry
 
 _CACHED = "gen_ai.usage.cache_read.input_tokens"
+_WRITTEN = "gen_ai.usage.cache_write.input_tokens"
+_TEXT = "gen_ai.usage.text.input_tokens"
+_IMAGE = "gen_ai.usage.image.input_tokens"
 _MAX_INT = (1 << 63) - 1  # of OTLP's integers
 
 
@@ -42,6 +45,7 @@ class Observation:
         self._operation = Operation(telemetry, operation, model, deadline)
         self._stream = stream
         self._content = content
+        self._newest_names = telemetry.inference_usage
         self._usage: Callable[[], Usage] | None = None
         self._service_level = BATCH
         self._num_tokens: dict[int, int] = {}  # by choice
@@ -83,7 +87,12 @@ class Observation:
             newest = self._newest.values()
             compute_s, block_s = sum(each.compute_s for each in newest), sum(each.block_s for each in newest)
             self._operation.record_cost(compute_s, block_s, self._final_usage.cached_tokens)
-        self._time_tokens()
+        if self._newest_names is not None:
+            usage = None if self._usage is None else self._final_usage
+            error_type = None if error is None else self._operation.error_type(error)
+            self._newest_names.record(usage, self._num_written(), self._operation.attributes, error_type)
+        if not self._operation.is_batch:
+            self._time_tokens()
         self._count_goodput()
         if self._content is not None:
             self._operation.set(self._content.attributes())
@@ -97,13 +106,15 @@ class Observation:
         num_choices = event.n * event.num_prompts
         if num_choices > 1:
             self._operation.set({"gen_ai.request.choice.count": num_choices})
+        if self._newest_names is not None and event.reasoning_effort is not None:
+            self._operation.set({"gen_ai.request.reasoning.level": event.reasoning_effort.value})
 
     def _count(self, tokens: Tokens) -> None:
         """Count the tokens of an output, and record the time between tokens."""
         index = tokens.choice_index
         self._num_tokens[index] = self._num_tokens.get(index, 0) + len(tokens.token_ids)
         self._newest[index] = tokens.timings
-        if not tokens.token_times:
+        if not tokens.token_times or self._operation.is_batch:
             return
         newest = tokens.token_times[-1]
         if (before := self._newest_token.get(index)) is not None:
@@ -121,9 +132,19 @@ class Observation:
                 "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
             }
         )
+        if self._newest_names is not None:
+            self._operation.set({_WRITTEN: self._num_written()})
+            if usage.image_tokens:
+                num_text = usage.prompt_tokens - usage.image_tokens
+                self._operation.set({_TEXT: num_text, _IMAGE: usage.image_tokens})
         if self._finished:
             names = [name for _, name in sorted(self._finished.items())]
             self._operation.set({"gen_ai.response.finish_reasons": names})
+
+    def _num_written(self) -> int:
+        """Return the number of prompt tokens added to the prefix cache; each counts once for all choices."""
+        num_computed = self._final_usage.prompt_tokens - self._final_usage.cached_tokens
+        return min(sum(each.num_written_tokens for each in self._newest.values()), num_computed)
 
     def _time_tokens(self) -> None:
         """Record the durations of queue, first token and decode when the stream ends."""

@@ -52,6 +52,7 @@ class Operation:
             ENTITY: entity if shown == endpoint else shown,
         }
         self._key = (call.caller.id if call is not None else "") or ANONYMOUS
+        self.is_batch = call is not None and call.caller.is_batch  # its times are no client's, and not recorded
         self._name = f"{name} {model}"
         self._deadline = deadline
 
@@ -120,16 +121,17 @@ class Operation:
     ) -> None:
         attributes = dict(self._attributes)
         if error is not None:
-            attributes[ERROR_TYPE] = self._error_type(error)
+            attributes[ERROR_TYPE] = self.error_type(error)
             self._span.set_attribute(ERROR_TYPE, attributes[ERROR_TYPE])
             if attributes[ERROR_TYPE] != _CANCELLED:
                 self._span.set_status(Status(StatusCode.ERROR))
         instruments = self._telemetry.instruments
-        instruments.request_duration.record(time.monotonic() - self._began, attributes)
+        if not self.is_batch:
+            instruments.request_duration.record(time.monotonic() - self._began, attributes)
         instruments.requests.add(1, {**attributes, KEY: self._telemetry.keys.label(self._key)})
         self._span.end()
 
-    def _error_type(self, error: BaseException) -> str:
+    def error_type(self, error: BaseException) -> str:
         """Return the error's type for telemetry; a cancellation at the deadline counts as a missed deadline."""
         if not isinstance(error, asyncio.CancelledError | GeneratorExit):
             return type(error).__name__

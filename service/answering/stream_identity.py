@@ -6,7 +6,7 @@ import hashlib
 import time
 import uuid
 from array import array
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 from service.generation.errors import CannotResume
@@ -15,7 +15,8 @@ from service.generation.requests.resume import ResumePoint, StreamIdentity
 from service.prompting.preparation import PreparedAnswer
 from service.registry.models import ServedGenerator
 
-_DIGEST_SIZE = 8  # bytes
+_DIGEST_SIZE = 32  # bytes
+_IDENTITY_SIZE = 8  # bytes of the digest that a stream's identity has
 
 
 def stream_identity(model: ServedGenerator, prepared: PreparedAnswer, point: ResumePoint | None) -> StreamIdentity:
@@ -40,7 +41,7 @@ def _new_identity(model: ServedGenerator, prepared: PreparedAnswer) -> StreamIde
         model=model.name,
         fingerprint=model.description.fingerprint,
         seed=seed,
-        digest=_digest(model, prepared),
+        digest=request_digest(model, prepared)[:_IDENTITY_SIZE],
     )
 
 
@@ -59,14 +60,17 @@ def _check(original: StreamIdentity, new: StreamIdentity, *, can_resume: bool) -
     raise CannotResume(f"the stream can't be resumed: {reason}")
 
 
-def _digest(model: ServedGenerator, prepared: PreparedAnswer) -> bytes:
-    """Return a digest of everything that determines an answer, except the fingerprint."""
+def request_digest(model: ServedGenerator, prepared: PreparedAnswer) -> bytes:
+    """Return a digest of everything that determines an answer, except the fingerprint: 32 bytes."""
     digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
     for request in prepared.requests:
+        digest.update(len(request.prompt_token_ids).to_bytes(8, "big"))
         digest.update(array("q", request.prompt_token_ids).tobytes())
+        for image in request.images:
+            digest.update(image.digest)
         digest.update(repr(_parameters(request)).encode())
         if request.sampling.watermark:
-            digest.update(repr(model.watermark.watermark).encode())
+            digest.update(repr(astuple(model.watermark.watermark)).encode())
     for form in prepared.forms:
         digest.update(repr(form).encode())
     return digest.digest()

@@ -131,7 +131,7 @@ class Deployment:
         if self._registry.is_taken_for_adapter(served.name, name):
             raise AdapterExists(name)
         loaded = await served.engine.load_adapter(name, folder)
-        adapter = ServedAdapter(served.adapted(name, _fingerprint(served, loaded)), folder, loaded)
+        adapter = ServedAdapter(served.adapted(name, _fingerprint(served, loaded), loaded.digest), folder, loaded)
         self._adapters[adapter.served.name] = adapter
         self._registry.add(adapter.served)
         _log.info("adapter is ready", extra={"fields": {"model": adapter.served.name, "rank": loaded.rank}})

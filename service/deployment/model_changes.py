@@ -78,7 +78,7 @@ class ModelChanges:
             return changes.without_model(name, self._reconciler.configured.names)
 
         step = partial(self._reconciler.steps.reconcile_model, name)
-        await self._reconciler.apply(Proposal(name, change, check, step, _nothing, is_tried_first=False))
+        await self._reconciler.apply(Proposal(name, change, check, step, _nothing, is_applied_first=False))
 
     async def sleep(self, name: str, caller: Caller) -> None:
         """Free a model's memory until it is woken. Raise ModelNotFound or CannotSleep."""
@@ -125,7 +125,7 @@ class ModelChanges:
             return changes.without_adapter(model, name, self._reconciler.configured.adapters(changes))
 
         step = partial(self._reconciler.steps.reconcile_adapter, full)
-        await self._reconciler.apply(Proposal(full, change, check, step, _nothing, is_tried_first=False))
+        await self._reconciler.apply(Proposal(full, change, check, step, _nothing, is_applied_first=False))
 
     def _sleep(self, name: str, caller: Caller, *, is_asleep: bool) -> Proposal[None]:
         """Return the proposal to put a model to sleep or to wake it."""

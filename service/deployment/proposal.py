@@ -27,7 +27,7 @@ class Proposal(Generic[Result]):
     check: Callable[[], None]  # raises the error if the caller may not make the change
     step: Step
     result: Callable[[], Result]  # called as soon as the change is applied
-    is_tried_first: bool = True  # applied before it is stored; if not, stored before it is applied
+    is_applied_first: bool = True  # before it is stored; if False, it is stored first
     outcome: asyncio.Future[Result] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def succeed(self) -> None:

@@ -165,7 +165,7 @@ class Reconciler:
             raise ChangesUnavailable(REFRESH_INTERVAL_S) from error
         target = proposal.change(self.wanted.newest)
         proposal.check()
-        if not proposal.is_tried_first:
+        if not proposal.is_applied_first:
             await self._store(proposal)
             await proposal.step(self.wanted.newest)
             return

@@ -56,6 +56,7 @@ class Caller:
     weight: float = 1.0  # weight of its share of an engine
     service_level: ServiceLevel = BATCH  # default for its requests
     cache_group: str = ""  # cached prompts are shared within a group only
+    is_batch: bool = False  # whether its request is one of a batch, which yields to all others
 
     def may_use(self, model: str) -> bool:
         """Return whether the caller may use a model of that name. Models that it may not use are hidden from it."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from service.calls.errors import Draining, Starting, TooManyCalls
 from service.interceptors.policy import Behaviour, Context, Policy
-from service.interceptors.rpcs import MONITORING
+from service.interceptors.rpcs import HEALTH, MONITORING
 from service.observability.health import ServingPhase
 
 _RETRY_AFTER_S = 1.0
@@ -35,6 +35,8 @@ class Admission(Policy):
                 await self._idle.wait()
 
     async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:
+        if method in HEALTH:
+            return await proceed(request, context)
         match self._phase():
             case ServingPhase.STARTING:
                 raise Starting(_RETRY_AFTER_S)

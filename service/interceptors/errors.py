@@ -61,6 +61,14 @@ class Errors(Policy):
                 raise asyncio.CancelledError from gone
 
 
+def report_error(error: Exception) -> status_pb2.Status:
+    """Return the status of an error that doesn't end its call, and log it if it is a fault of the service."""
+    row, call = row_of(error), current_call()
+    if row.error is Exception:
+        _log.error("unexpected error", exc_info=error)
+    return to_status(error, row, call.request_id if call else "")
+
+
 def to_status(error: Exception, row: Row, request_id: str) -> status_pb2.Status:
     """Return the status of an error with its details: ErrorInfo always, the others where they apply."""
     text = str(error) if row.is_public else f"internal error; the request's id is {request_id}"

@@ -17,7 +17,7 @@ from opentelemetry import trace
 from process.telemetry.attributes import REQUEST_ID
 from service.calls.call import COST, Call, enter_call
 from service.interceptors.policy import Behaviour, Context, Policy, outcome
-from service.interceptors.rpcs import MONITORING
+from service.interceptors.rpcs import HEALTH, MONITORING
 
 _TIMEOUT = "x-sluice-timeout"
 _TIMEOUT_FORM = re.compile(r"([0-9]{1,8})([HMSmun])")
@@ -43,7 +43,7 @@ class RequestLog(Policy):
             error = raised
             raise
         finally:
-            if error is not None or method not in MONITORING:
+            if error is not None or method not in MONITORING | HEALTH:
                 status = outcome(context, error).name
                 fields = {"method": method, "status": status, "duration_s": round(time.monotonic() - began, 6)}
                 _log.info("call", extra={"fields": {**fields, **call.fields}})

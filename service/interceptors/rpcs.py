@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
+import sluice.inference
 import sluice.v1
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
@@ -33,12 +34,12 @@ class Rpc:
 
 def _rpcs() -> Iterator[tuple[str, Rpc]]:
     """Yield every RPC of the contract with its name."""
-    for module in pkgutil.iter_modules(sluice.v1.__path__):
-        if module.name.endswith("_pb2"):
-            file = import_module(f"sluice.v1.{module.name}").DESCRIPTOR
-            for service in file.services_by_name.values():
-                for method in service.methods:
-                    yield f"{service.full_name}/{method.name}", _rpc(method)
+    for package in (sluice.v1, sluice.inference):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            if module.name.endswith("_pb2"):
+                for service in import_module(module.name).DESCRIPTOR.services_by_name.values():
+                    for method in service.methods:
+                        yield f"{service.full_name}/{method.name}", _rpc(method)
 
 
 def _rpc(method: MethodDescriptor) -> Rpc:
@@ -54,3 +55,4 @@ def _rpc(method: MethodDescriptor) -> Rpc:
 
 RPCS: Final[Mapping[str, Rpc]] = dict(_rpcs())  # by "package.Service/Method"
 MONITORING: Final = frozenset(name for name, rpc in RPCS.items() if rpc.kind == rpc_pb2.RPC_KIND_MONITORING)
+HEALTH: Final = frozenset(name for name, rpc in RPCS.items() if rpc.kind == rpc_pb2.RPC_KIND_HEALTH)

@@ -9,7 +9,10 @@ import grpc
 from sluice.v1 import error_pb2
 
 from service.answering.errors import (
+    BatchExpired,
+    BatchNotFound,
     ConversationNotFound,
+    FileNotFound,
     ResponseNotFound,
     StoreFull,
     StoreUnavailable,
@@ -102,6 +105,8 @@ TABLE = (
     Row(InvalidMessage, Code.INVALID_ARGUMENT, error_pb2.ERROR_REASON_INVALID_FIELD),
     Row(ResponseNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_RESPONSE_NOT_FOUND),
     Row(ConversationNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_CONVERSATION_NOT_FOUND),
+    Row(BatchNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_BATCH_NOT_FOUND),
+    Row(FileNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_FILE_NOT_FOUND),
     Row(StoringOff, Code.FAILED_PRECONDITION, error_pb2.ERROR_REASON_STORING_OFF),
     Row(PromptTooLong, Code.INVALID_ARGUMENT, error_pb2.ERROR_REASON_PROMPT_TOO_LONG),
     Row(UnsupportedModality, Code.INVALID_ARGUMENT, error_pb2.ERROR_REASON_UNSUPPORTED_MODALITY),
@@ -149,6 +154,7 @@ TABLE = (
     Row(EngineClosed, Code.UNAVAILABLE, error_pb2.ERROR_REASON_DRAINING),
     Row(EngineRestarting, Code.UNAVAILABLE, error_pb2.ERROR_REASON_STARTING),
     Row(DeadlineExceeded, Code.DEADLINE_EXCEEDED, error_pb2.ERROR_REASON_DEADLINE_EXCEEDED),
+    Row(BatchExpired, Code.DEADLINE_EXCEEDED, error_pb2.ERROR_REASON_BATCH_EXPIRED),
     Row(ReaderStalled, Code.CANCELLED, error_pb2.ERROR_REASON_CALLER_LEFT),
     Row(EngineFailed, Code.INTERNAL, error_pb2.ERROR_REASON_ENGINE_FAILED, is_public=False),
     Row(Exception, Code.INTERNAL, error_pb2.ERROR_REASON_INTERNAL, is_public=False),

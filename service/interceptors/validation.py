@@ -1,23 +1,16 @@
-"""Validate requests by the protovalidate rules in the contract's .proto files.
-
-The rules are evaluated on the event loop's thread, so no request may take long: the number of items is checked before
-the items, and for requests with many items only the first violation is reported.
-"""
+"""Validate requests by the protovalidate rules in the contract's .proto files."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import grpc
-import protovalidate
-from buf.validate import validate_pb2
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from service.calls.errors import InvalidMessage, Violation
+from service.contract.parts.rules import Rules
 from service.interceptors.policy import (
     API,
     Behaviour,
@@ -29,13 +22,7 @@ from service.interceptors.policy import (
     with_behaviour,
 )
 
-PATTERNS = {  # a regular expression in the contract → its description in error messages
-    "^[A-Za-z0-9_-]{1,64}$": "must be 1 to 64 letters, digits, underscores and dashes",
-    "^[A-Za-z0-9._-]{1,256}$": "must be 1 to 256 letters, digits, dots, underscores and dashes",
-}
-_MAX_VIOLATIONS = 8  # violations are sent in trailing metadata, whose size is limited
-_MAX_VALUE_CHARACTERS = 256  # of an invalid value that is returned to the client
-_MAX_SEARCHED_ITEMS = 4096  # for requests with more items, only the first violation is reported
+_BATCH: Final = "sluice.v1.BatchService/CreateBatch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,38 +36,47 @@ class UnparsableRequest:
 class Validation(Policy):
     """The interceptor that raises InvalidMessage for requests that violate a rule or can't be parsed.
 
-    Messages of request streams are not validated.
+    The messages of a request stream are checked as the servicer reads them. The requests in those of a batch have
+    errors of their own: the servicer checks them.
     """
 
-    def __init__(self, request_types: Iterable[type[Message]]) -> None:
-        """Compile the rules of `request_types` now, because that would delay the first call."""
-        self._validator = _validator(frozenset(request_types))
+    def __init__(self, rules: Rules) -> None:
+        """`rules` are those of all types of requests."""
+        self._rules = rules
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Handler | None:
         handler = await super().intercept_service(continuation, handler_call_details)
-        if handler is None or handler.request_streaming or not handler_call_details.method.startswith(API):
+        if handler is None or not handler_call_details.method.startswith(API):
             return handler
         return with_behaviour(handler, behaviour_of(handler), _lenient(handler.request_deserializer))
 
-    async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:  # noqa: ARG002  the signature of all policies
-        if isinstance(request, UnparsableRequest):
-            raise InvalidMessage([Violation("", "the bytes are not a valid request message of the method", "protobuf")])
-        if isinstance(request, Message):
-            fail_fast = _count_items(request, "") > _MAX_SEARCHED_ITEMS
-            if found := self._validator.collect_violations(request, fail_fast=fail_fast):
-                raise InvalidMessage([_violation(each) for each in found[:_MAX_VIOLATIONS]])
-        return await proceed(request, context)
+    async def apply(self, method: str, request: Any, context: Context, proceed: Behaviour) -> Any:
+        check = _parsed if method == _BATCH else self._checked
+        is_message = isinstance(request, Message | UnparsableRequest)
+        return await proceed(check(request) if is_message else _each(request, check), context)
+
+    def _checked(self, request: Message | UnparsableRequest) -> Message:
+        """Return a valid request. Raise InvalidMessage."""
+        message = _parsed(request)
+        self._rules.check(message)
+        return message
 
 
-@functools.cache
-def _validator(request_types: frozenset[type[Message]]) -> protovalidate.Validator:
-    """Return a validator that has compiled the rules of these types; every server of the process shares it."""
-    validator = protovalidate.Validator()
-    for request_type in request_types:
-        validator.collect_violations(request_type())
-    return validator
+def _parsed(request: Message | UnparsableRequest) -> Message:
+    """Return a request that could be parsed. Raise InvalidMessage."""
+    if isinstance(request, UnparsableRequest):
+        raise InvalidMessage([Violation("", "the bytes are not a valid request message of the method", "protobuf")])
+    return request
+
+
+async def _each(
+    requests: AsyncIterable[Message | UnparsableRequest], check: Callable[[Message | UnparsableRequest], Message]
+) -> AsyncIterator[Message]:
+    """Yield the requests of a stream that `check` returns."""
+    async for request in requests:
+        yield check(request)
 
 
 def _lenient(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any]:
@@ -94,90 +90,3 @@ def _lenient(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], An
             return UnparsableRequest()
 
     return read
-
-
-def _count_items(message: Message, path: str) -> int:
-    """Return the number of items in all lists and maps. Raise InvalidMessage if one exceeds the limit of its field.
-
-    protovalidate would check these limits too late: it evaluates the rules of a message, some of which compare all
-    pairs of items, before those of its fields.
-    """
-    num_items = 0
-    for field, value in message.ListFields():
-        if field.is_repeated:
-            num_items += len(value)
-            limit = _limit(field)
-            if limit is not None and len(value) > limit.value:
-                text = f"must have at most {limit.value} items, not {len(value)}"
-                raise InvalidMessage([Violation(f"{path}{field.name}", text, limit.rule)])
-        if field.message_type is not None and _has_lists(field.message_type):
-            if field.is_repeated:
-                for i, item in enumerate(value):
-                    num_items += _count_items(item, f"{path}{field.name}[{i}].")
-            else:
-                num_items += _count_items(value, f"{path}{field.name}.")
-    return num_items
-
-
-@dataclass(frozen=True, slots=True)
-class _Limit:
-    """The maximum number of items of a field, and the id of its rule."""
-
-    value: int
-    rule: str
-
-
-@functools.cache
-def _limit(field: FieldDescriptor) -> _Limit | None:
-    """Return the limit that a list or map has in the contract, if any."""
-    options: Any = field.GetOptions()
-    rules = options.Extensions[validate_pb2.field]
-    if rules.repeated.HasField("max_items"):
-        return _Limit(rules.repeated.max_items, "repeated.max_items")
-    if rules.map.HasField("max_pairs"):
-        return _Limit(rules.map.max_pairs, "map.max_pairs")
-    return None
-
-
-@functools.cache
-def _has_lists(message_type: Descriptor) -> bool:
-    """Return whether messages of this type may contain lists or maps, also nested. No type is recursive."""
-    return not message_type.GetOptions().map_entry and any(
-        field.is_repeated or (field.message_type is not None and _has_lists(field.message_type))
-        for field in message_type.fields
-    )
-
-
-def _violation(found: protovalidate.Violation) -> Violation:
-    """Convert a violation found by protovalidate."""
-    path, rule = _path(found), found.proto.rule_id
-    if found.proto.rule is None and "." in rule:
-        # A rule of a whole message: its id begins with the field that the client has to change.
-        field = rule.partition(".")[0]
-        path = f"{path}.{field}" if path else field
-    return Violation(path, _message(found.proto.message, rule), rule, _value_text(found.field_value))
-
-
-def _message(text: str, rule: str) -> str:
-    """Return the text of a violation; patterns are replaced by descriptions."""
-    if rule != "string.pattern":
-        return text
-    return next((description for pattern, description in PATTERNS.items() if f"`{pattern}`" in text), text)
-
-
-def _path(found: protovalidate.Violation) -> str:
-    """Return the path of the invalid field, such as `messages[0].content`; empty for the whole request."""
-    path = ""
-    for element in found.proto.field.elements if found.proto.field else ():
-        path += f".{element.field_name}" if path else element.field_name
-        if element.subscript is not None:
-            key = element.subscript.value
-            path += f'["{key}"]' if isinstance(key, str) else f"[{key}]"
-    return path
-
-
-def _value_text(value: object) -> str | None:
-    """Return the text of an invalid value, truncated; None if it is neither a text nor a number."""
-    if isinstance(value, float):
-        return f"{value:.7g}"  # the precision of float32
-    return str(value)[:_MAX_VALUE_CHARACTERS] if isinstance(value, str | int) else None

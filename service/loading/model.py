@@ -13,6 +13,7 @@ from service.engine.interface.port import StepObserver
 from service.engine.loading.model_folder import find_folder
 from service.engine.models.checkpoint.encoders.pair_files import is_cross_encoder, unsupported_head
 from service.engine.models.checkpoint.encoders.sentence_files import is_encoder
+from service.engine.models.checkpoint.text_part import open_checkpoint
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 from service.generation.formats.constraint import ReasoningMarkers
@@ -32,6 +33,7 @@ from service.prompts.tokens.control_tokens import ControlTokens
 from service.ranking.judge import JudgeRanker
 from service.registry.description import Modality, ModelDescription, Task
 from service.registry.models import ServedGenerator, ServedModel
+from service.registry.weights import Weights
 from service.settings.image_settings import ImageSettings
 from service.settings.model_settings import ChatSettings, ModelSettings
 
@@ -56,6 +58,7 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
     tokenizer = FastTokenizer.from_folder(folder)
     chat = _chat_model(settings, folder, tokenizer)
     control_token_ids = chat.control_token_ids if chat else ControlTokens(tokenizer, "").ids
+    weights = Weights(open_checkpoint(folder, None))
     built = build_engine(
         str(folder),
         settings.engine,
@@ -86,6 +89,7 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
         ),
         WatermarkDetector(tokenizer, settings.engine.watermark),
         tokenizer,
+        weights,
         _ranker(settings, built, tokenizer),
     )
 

@@ -5,6 +5,7 @@ Not thread-safe: used on the event loop. The server decides when a phase begins.
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from collections.abc import Iterable, Mapping
 
@@ -43,14 +44,26 @@ class Health:
         self._stalled = False
         self._lost: set[str] = set()  # names of shared stores
         self._models: dict[str, bool] = {}  # whether each was loaded
+        self._drains = asyncio.Event()
 
     @property
     def phase(self) -> ServingPhase:
         return self._phase
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether requests are accepted, and engines make progress."""
+        return self._phase is ServingPhase.SERVING and not self._stalled
+
+    async def until_draining(self) -> None:
+        """Return when new calls are rejected, because the process is shutting down."""
+        await self._drains.wait()
+
     async def enter(self, phase: ServingPhase) -> None:
         """Enter `phase` and notify all watchers."""
         self._phase = phase
+        if phase is ServingPhase.DRAINING:
+            self._drains.set()
         self._has_started = self._has_started or phase is ServingPhase.SERVING
         await self._publish()
 
@@ -74,9 +87,8 @@ class Health:
 
     async def _publish(self) -> None:
         """Set the status of every service to its present state."""
-        is_serving = self._phase is ServingPhase.SERVING and not self._stalled
-        found = dict.fromkeys(self._services, is_serving)
-        found |= {f"{MODEL}{name}": is_serving and loaded for name, loaded in self._models.items()}
+        found = dict.fromkeys(self._services, self.is_serving)
+        found |= {f"{MODEL}{name}": self.is_serving and loaded for name, loaded in self._models.items()}
         found |= {LIVE: self._phase is not ServingPhase.FAILED, STARTED: self._has_started, STORE: not self._lost}
         for service, is_well in found.items():
             status = health_pb2.HealthCheckResponse.SERVING if is_well else health_pb2.HealthCheckResponse.NOT_SERVING

@@ -1,4 +1,4 @@
-"""The metric of stored responses: how many were stored, rejected by a limit, or lost to a failure of the store."""
+"""The metrics of the store: responses that were stored or not, and requests of batches that succeeded or failed."""
 
 from __future__ import annotations
 
@@ -28,3 +28,21 @@ class StoreMetrics:
     def on_failed(self) -> None:
         """Count a response that could not be stored because the store failed."""
         self._responses.add(1, {_OUTCOME: "failed"})
+
+
+class BatchMetrics:
+    """Counts the requests of batches that were answered."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._lines = telemetry.meter.create_counter(
+            "sluice.batch.requests", "{request}", "Requests of batches, by outcome: succeeded or failed."
+        )
+        for is_success in (True, False):  # so that both are shown from the start
+            self._add(0, is_success=is_success)
+
+    def on_line(self, *, is_success: bool) -> None:
+        """Count a request with its result."""
+        self._add(1, is_success=is_success)
+
+    def _add(self, number: int, *, is_success: bool) -> None:
+        self._lines.add(number, {_OUTCOME: "succeeded" if is_success else "failed"})

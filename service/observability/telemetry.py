@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.samples import Sample
 
 from process.telemetry.telemetry import ProcessTelemetry
+from service.observability.inference_usage import InferenceUsage
 
 SCOPE = "sluice.service"
 SERVICE_NAME = "sluice-service"
@@ -91,10 +92,16 @@ class BoundedLabels:
 class Telemetry(ProcessTelemetry):
     """The service's tracer, instruments and registry, until `shutdown`. Thread-safe."""
 
-    def __init__(self, otlp_endpoint: str | None, span_processors: Sequence[SpanProcessor] = ()) -> None:
-        """`otlp_endpoint` is host:port or a URL; a connection without a scheme is in plain text."""
+    def __init__(
+        self, otlp_endpoint: str | None, span_processors: Sequence[SpanProcessor] = (), *, newest_names: bool = False
+    ) -> None:
+        """`otlp_endpoint` is host:port or a URL; a connection without a scheme is in plain text.
+
+        With `newest_names`, token usage is also recorded under the newest names of the GenAI conventions.
+        """
         super().__init__(SERVICE_NAME, SCOPE, otlp_endpoint, span_processors)
         self.instruments = _instruments(self.meter)
+        self.inference_usage = InferenceUsage(self.meter) if newest_names else None
         self.endpoints = BoundedLabels(MAX_ENDPOINTS)
         self.entities = BoundedLabels(MAX_ENTITIES)
         self.keys = BoundedLabels(MAX_KEYS)

@@ -19,6 +19,7 @@ from service.generation.prompts.conversation import (
 from service.generation.requests.answer_request import AnswerRequest
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
+from service.generation.service_level import BATCH
 from service.output.answers.choice import AnswerForm
 from service.prompting.chat_model import ChatModel
 from service.prompting.prompt_encoder import PromptEncoder
@@ -123,7 +124,9 @@ class Preparation:
         sampling = replace(request.sampling, **parameters).with_seed(
             request.resume.identity.seed if request.resume else None
         )
-        runs_until = _end_of_truncated(deadline) if request.truncates and deadline is not None else deadline
+        # The end of an answer that a deadline cuts off depends on the time, so it could not be computed again.
+        is_cut_off = request.truncates and not request.wants_receipt
+        runs_until = _end_of_truncated(deadline) if is_cut_off and deadline is not None else deadline
         requests = [
             GenerationRequest(
                 request_id=request_id,
@@ -138,13 +141,14 @@ class Preparation:
                 deadline=runs_until,
                 caller_id=caller.id,
                 weight=caller.weight,
+                is_batch=caller.is_batch,
                 priority=request.priority,
-                service_level=request.service_level.or_else(caller.service_level),
+                service_level=BATCH if caller.is_batch else request.service_level.or_else(caller.service_level),
                 cache_group=cache_group(caller),
                 cache_salt=request.cache_salt,
                 adapter=self._adapter,
                 skip_special_tokens=request.skip_special_tokens and not prompt.shows_special_tokens,
-                truncates_at_deadline=request.truncates,
+                truncates_at_deadline=is_cut_off,
                 separates_tokens=request.separates_tokens,
                 prompt_field=request.prompts[index].field,
                 max_tokens_field=request.max_tokens_field,

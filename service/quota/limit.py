@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from urllib.parse import quote
@@ -28,18 +28,21 @@ class Measure(StrEnum):
 class Limit:
     """A limit of a caller, of a caller's use of a model, or of all callers' use of a model.
 
-    Empty `caller` or `model` mean all callers or models; `model` may be a pattern whose models share the limit.
+    Empty `caller` or `model` mean all callers or models; `model` may be a pattern whose models share the limit. With
+    `of_batches`, it counts requests of batches only, and no other request counts for it.
     """
 
     measure: Measure
     value: int
     caller: str
     model: str
+    of_batches: bool = False
 
     @property
     def name(self) -> str:
         """The key of the limit in the store."""
-        return f"{self.measure}/{quote(self.caller, safe='')}/{quote(self.model, safe='')}"
+        name = f"{self.measure}/{quote(self.caller, safe='')}/{quote(self.model, safe='')}"
+        return f"{name}/batches" if self.of_batches else name
 
     @property
     def bucket(self) -> Bucket:
@@ -66,12 +69,18 @@ class Limit:
 
 
 def limits_of(caller: Caller, model: str, by_model: Mapping[str, Limits]) -> list[Limit]:
-    """Return all limits of a caller's request for `model`; `by_model` are the limits shared by all callers."""
-    return [
+    """Return all limits of a caller's request for `model`; `by_model` are the limits shared by all callers.
+
+    Requests of batches have slots of their own, so that a batch leaves those of other requests free.
+    """
+    found = [
         *_limits(caller.limits, caller.id, ""),
         *_matching(caller.limits_by_model, caller.id, model),
         *_matching(by_model, "", model),
     ]
+    if not caller.is_batch:
+        return found
+    return [replace(each, of_batches=each.measure is Measure.CONCURRENT_REQUESTS) for each in found]
 
 
 def own_limits(caller: Caller) -> list[Limit]:

@@ -16,6 +16,7 @@ from service.ranking.cross_encoder import CrossEncoderRanker
 from service.ranking.judge import JudgeRanker
 from service.ranking.ranker import Ranker
 from service.registry.description import ModelDescription, Task
+from service.registry.weights import Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +28,16 @@ class ServedGenerator:
     preparation: Preparation
     watermark: WatermarkDetector
     tokenizer: Tokenizer
+    weights: Weights
     ranker: JudgeRanker | None = None  # set if the model has the setting `rank`
     adapter: str = ""  # the adapter's name without the model's; empty for the base model
+    adapter_digest: str = ""  # a hash of the adapter's files
 
     @property
     def name(self) -> str:
         return self.description.name
 
-    def adapted(self, adapter: str, fingerprint: str) -> ServedGenerator:
+    def adapted(self, adapter: str, fingerprint: str, digest: str) -> ServedGenerator:
         """Return the model with an adapter that its engine has loaded. It is closed together with the model."""
         name = adapted_name(self.name, adapter)
         tasks = [task for task in self.description.tasks if task is not Task.RANK]
@@ -43,7 +46,10 @@ class ServedGenerator:
             fingerprint=fingerprint,
         )  # fmt: skip
         preparation = self.preparation.with_adapter(name, adapter)
-        return replace(self, description=description, preparation=preparation, ranker=None, adapter=adapter)
+        return replace(
+            self, description=description, preparation=preparation, ranker=None, adapter=adapter,
+            adapter_digest=digest,
+        )  # fmt: skip
 
     async def close(self) -> None:
         """Stop the engine and the worker threads."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable
 
 from process.lifetime.stop import StopSignal
 from process.settings.reload import Reload
 from service.deployment.deployment import LoadModel
+from service.observability.inference_usage import OPT_IN_VARIABLE, is_opted_in
 from service.observability.telemetry import MetricsPage, Telemetry
 from service.observability.vllm_names import with_vllm_names
 from service.server.listener import check_free
@@ -22,7 +24,8 @@ async def serve(
     settings: Settings, load_model: LoadModel, stop: StopSignal, reload: Reload[Settings] | None = None
 ) -> None:
     """Serve from start to stop. Return when drained after `stop`. Raise StartError, ModelLoadError or EngineDied."""
-    telemetry = Telemetry(settings.otlp_endpoint)
+    newest_names = is_opted_in(os.environ.get(OPT_IN_VARIABLE))
+    telemetry = Telemetry(settings.otlp_endpoint, newest_names=newest_names)
     try:
         check_free(settings.metrics_host, settings.metrics_port)
         page = MetricsPage(with_vllm_names(telemetry.registry), settings.metrics_host, settings.metrics_port)

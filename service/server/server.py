@@ -16,9 +16,17 @@ from grpc import aio
 from process.errors import ConfigError
 from service.answering.background.background_responses import BackgroundResponses
 from service.answering.background.job_runner import JobRunner
+from service.answering.batches.batch_runner import BatchRunner
+from service.answering.batches.batches import Batches
+from service.answering.batches.files import Files
+from service.answering.batches.line_answers import LineAnswers
 from service.answering.conversations import Conversations
+from service.answering.embeddings import Embeddings
 from service.answering.generation import Answering
+from service.answering.idempotent_calls import IdempotentCalls
+from service.answering.receipts import Receipts
 from service.answering.stored_responses import StoredResponses
+from service.contract.parts.rules import Rules
 from service.deployment.deployment import Deployment, LoadModel
 from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
@@ -51,10 +59,13 @@ from service.server.listener import StartError, check_free, connection_options, 
 from service.server.services import REQUESTS, SERVICES, add_services
 from service.server.stores import (
     authenticator,
+    batch_runner,
     change_store,
+    described_line,
     endpoint_store,
     job_runner,
     operator_access,
+    receipt_key,
     response_store,
 )
 from service.settings.config import Settings
@@ -73,7 +84,7 @@ class Server:
     """The gRPC server with everything on it. `start`, `load`, `watch` until a stop, `drain`, `close`."""
 
     def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
-        """Raise StartError if the keys or the store of responses can't be read."""
+        """Raise StartError if a key or the store of responses can't be read."""
         self._settings = settings
         self.health = Health(SERVICES)
         self.registry = Registry()
@@ -86,6 +97,7 @@ class Server:
         observe_endpoints(lambda: len(self.endpoints.wanted.newest.unreadable), telemetry)
         self._tasks: list[asyncio.Task[None]] = []
         self._admission = Admission(lambda: self.health.phase, settings.max_concurrent_calls)
+        rules = Rules(REQUESTS)
         self._server = aio.server(
             interceptors=[
                 Tracing(telemetry.tracer),
@@ -97,23 +109,28 @@ class Server:
                 Auth(self._authenticator, operator_access(settings)),
                 Uploads(settings.max_uploads),
                 self._admission,
-                Validation(REQUESTS),
+                Validation(rules),
                 Sending(settings.send_stall_timeout_s),
             ],
             options=connection_options(settings),
         )
         self.quota = open_quota(settings.quota, telemetry)
         self._responses = response_store(settings)
+        key = receipt_key(settings)
         answering = Answering(
             self.registry,
             telemetry,
             self.quota,
+            Receipts(key),
             capture_content=settings.capture_content,
             max_answer_bytes=settings.max_response_bytes,
         )
+        kept = settings.idempotency
+        self._calls = IdempotentCalls(window_s=kept.window_s, max_bytes=kept.max_bytes)
         store_metrics = StoreMetrics(telemetry)
         stored = StoredResponses(self._responses, settings.max_request_bytes, store_metrics)
         self._jobs: JobRunner | None = None
+        self._batches: BatchRunner | None = None
         background: BackgroundResponses | None = None
         if self._responses is not None:
             self._jobs = job_runner(settings.stored_responses, self._responses, answering, stored)
@@ -125,18 +142,27 @@ class Server:
                 max_unfinished=settings.stored_responses.max_background_per_key,
                 metrics=store_metrics,
             )
+        embeddings = Embeddings(self.registry, telemetry, self.quota)
+        if self._responses is not None:
+            lines = LineAnswers(answering, embeddings, stored)
+            self._batches = batch_runner(settings, self._responses, lines, telemetry)
         add_services(
             self._server,
             health=self.health,
             answering=answering,
+            calls=self._calls,
             stored=stored,
             background=background,
             conversations=Conversations(self._responses),
+            files=Files(self._responses),
+            batches=Batches(self._responses, self._batches, rules.check, described_line),
+            embeddings=embeddings,
             registry=self.registry,
             models=ModelChanges(self.reconciler, self.deployment, self.registry, settings.engine),
             endpoints=self.endpoints,
             readers=self.readers,
             quota=self.quota,
+            receipt_key=key,
             telemetry=telemetry,
         )
 
@@ -194,6 +220,8 @@ class Server:
         await self.health.set_models(self.registry.loads)
         if self._jobs is not None:
             self._run(self._jobs.run())
+        if self._batches is not None:
+            self._run(self._batches.run())
         await self.health.enter(ServingPhase.SERVING)
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
@@ -235,6 +263,8 @@ class Server:
         await self.health.enter(ServingPhase.DRAINING)
         if self._jobs is not None:
             await self._jobs.close()
+        if self._batches is not None:
+            await self._batches.close()
         # Admitted calls may not have reached an engine yet, and a draining engine accepts none.
         await self._admission.until_idle(self._settings.drain_timeout_s)
         await asyncio.gather(*(served.engine.drain(0) for served in self.registry.loaded))
@@ -244,12 +274,15 @@ class Server:
         await asyncio.gather(*(served.engine.drain(0) for served in self.registry.loaded))
         await self._server.stop(_CLOSE_GRACE_S)
         await asyncio.gather(*(served.close() for served in self.registry.loaded))
+        await self._calls.close()
         await self.quota.close()
         self.readers.close()
         for task in self._tasks:
             task.cancel()
         if self._jobs is not None:
             await self._jobs.close()
+        if self._batches is not None:
+            await self._batches.close()
         if self._responses is not None:
             await self._responses.close()
         self.endpoints.wanted.close()

@@ -6,6 +6,8 @@ from functools import partial
 from typing import Final
 
 from service.answering.background.job_runner import JobRunner
+from service.answering.batches.batch_runner import BatchRunner
+from service.answering.batches.line_answers import LineAnswers
 from service.answering.generation import Answering
 from service.answering.stored_responses import StoredResponses
 from service.auth.authenticator import Authenticator
@@ -14,14 +16,22 @@ from service.auth.keys.key_entry import KeysError
 from service.auth.keys.shared_keys import SharedKeys
 from service.auth.operator_access import OperatorAccess
 from service.auth.tokens.signers import SignersError
+from service.calls.errors import InvalidMessage
+from service.contract.batches.batch import error_bytes
 from service.contract.models.endpoint_json import EndpointJson
 from service.deployment.changes import Changes, ChangesJson
 from service.deployment.endpoint_document import EndpointDocument
+from service.generation.errors import InvalidRequest
 from service.interceptors.status_table import described
+from service.observability.store_metrics import BatchMetrics
+from service.observability.telemetry import Telemetry
+from service.receipts.signing_key import KeyFileError, SigningKey
 from service.server.listener import StartError
+from service.settings.batch_settings import BatchSettings
 from service.settings.config import Settings
 from service.settings.stored_response_settings import StoredResponseSettings
 from service.storage.document import DocumentStore, MemoryDocument, SharedDocument
+from service.storage.responses.batch_port import BatchLimits
 from service.storage.responses.port import StoreFailed, StoreLimits
 from service.storage.responses.seal import Seal
 from service.storage.responses.sqlite_store import SqliteStore
@@ -63,9 +73,41 @@ def response_store(settings: Settings) -> StoreThread | None:
     )
     try:
         seal = None if chosen.encryption_key_file is None else Seal.from_file(chosen.encryption_key_file)
-        return StoreThread(partial(SqliteStore, chosen.file, limits, seal=seal), chosen.timeout_s)
+        store = partial(SqliteStore, chosen.file, limits, seal=seal, batch_limits=_batch_limits(settings.batches))
+        return StoreThread(store, chosen.timeout_s)
     except StoreFailed as error:
         raise StartError(f"stored_responses: {error}") from error
+
+
+def _batch_limits(settings: BatchSettings) -> BatchLimits:
+    return BatchLimits(
+        max_files=settings.max_files_per_key,
+        max_batches=settings.max_batches_per_key,
+        max_lines=settings.max_requests,
+        max_file_bytes=settings.max_file_bytes,
+        max_bytes_per_owner=settings.max_bytes_per_key,
+        max_bytes=settings.max_bytes,
+    )
+
+
+def batch_runner(settings: Settings, store: StoreThread, answers: LineAnswers, telemetry: Telemetry) -> BatchRunner:
+    """The answering of batches."""
+    return BatchRunner(
+        store,
+        answers,
+        described_line,
+        BatchMetrics(telemetry),
+        max_running=settings.batches.max_running,
+        lease_s=settings.stored_responses.lease_s,
+    )
+
+
+def described_line(error: Exception) -> bytes:
+    """Return an error of a request in a batch in the form in which it is stored."""
+    reason, text = described(error)
+    if isinstance(error, InvalidMessage):
+        return error_bytes(reason, error.violations[0].description, error.violations[0].field)
+    return error_bytes(reason, text, error.field if isinstance(error, InvalidRequest) else "")
 
 
 def job_runner(
@@ -95,3 +137,12 @@ def authenticator(settings: Settings) -> Authenticator | None:
         raise StartError(f"auth.{'keys_in_store' if settings.auth.keys_in_store else 'keys_file'}: {error}") from error
     except SignersError as error:
         raise StartError(f"auth.jwks: {error}") from error
+
+
+def receipt_key(settings: Settings) -> SigningKey | None:
+    """The key that signs receipts, or None if none is configured. Raise StartError."""
+    file = settings.receipts.key_file
+    try:
+        return None if file is None else SigningKey.from_file(file)
+    except KeyFileError as error:
+        raise StartError(f"receipts.key_file: {error}") from error

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from functools import partial
 
 from sluice.v1 import completion_pb2, completion_pb2_grpc
 
 from service.answering.generation import Answering, Context
+from service.answering.idempotent_calls import IdempotentCalls
 from service.answering.kind import COMPLETION
 
 
 class CompletionServicer(completion_pb2_grpc.CompletionServiceServicer):
     """Implements CompletionService."""
 
-    def __init__(self, answering: Answering) -> None:
+    def __init__(self, answering: Answering, calls: IdempotentCalls) -> None:
         self._answering = answering
+        self._calls = calls
 
     async def Complete(  # noqa: N802
         self, request: completion_pb2.CompleteRequest, context: Context
     ) -> completion_pb2.CompleteResponse:
-        return await self._answering.whole(COMPLETION, request, context)
+        return await self._calls.whole("Complete", request, context, partial(self._answering.whole, COMPLETION))
 
     def StreamComplete(  # noqa: N802
         self, request: completion_pb2.CompleteRequest, context: Context
     ) -> AsyncGenerator[completion_pb2.StreamCompleteResponse, None]:
-        return self._answering.stream(COMPLETION, request, context)
+        return self._calls.stream("StreamComplete", request, context, partial(self._answering.stream, COMPLETION))

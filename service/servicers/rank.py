@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from sluice.v1 import rank_pb2, rank_pb2_grpc, usage_pb2
 
 from service.answering.admission import admitted
-from service.answering.generation import Context
 from service.answering.operation import Operation, Stage
-from service.calls.call import current_caller, current_request_id, deadline_of, route_call
+from service.calls.call import Timed, current_caller, current_request_id, deadline_of, route_call
 from service.contract.encodings.rank import ranked, to_ranking, to_scoring
 from service.contract.parts.answer import timestamp
 from service.generation.outputs.events import Usage
@@ -41,7 +40,7 @@ class RankServicer(rank_pb2_grpc.RankServiceServicer):
         self._telemetry = telemetry
         self._quota = quota
 
-    async def Rank(self, request: rank_pb2.RankRequest, context: Context) -> rank_pb2.RankResponse:  # noqa: N802
+    async def Rank(self, request: rank_pb2.RankRequest, context: Timed) -> rank_pb2.RankResponse:  # noqa: N802
         scored = await self._score(to_ranking(request), context, raw=request.options.raw_scores)
         return rank_pb2.RankResponse(
             id=scored.answer_id,
@@ -51,7 +50,7 @@ class RankServicer(rank_pb2_grpc.RankServiceServicer):
             usage=usage_pb2.Usage(prompt_tokens=scored.num_tokens),
         )
 
-    async def Score(self, request: rank_pb2.ScoreRequest, context: Context) -> rank_pb2.ScoreResponse:  # noqa: N802
+    async def Score(self, request: rank_pb2.ScoreRequest, context: Timed) -> rank_pb2.ScoreResponse:  # noqa: N802
         scored = await self._score(to_scoring(request), context, raw=request.options.raw_scores)
         return rank_pb2.ScoreResponse(
             id=scored.answer_id,
@@ -61,7 +60,7 @@ class RankServicer(rank_pb2_grpc.RankServiceServicer):
             usage=usage_pb2.Usage(prompt_tokens=scored.num_tokens),
         )
 
-    async def _score(self, texts: TextsToRank, context: Context, *, raw: bool) -> _Scored:
+    async def _score(self, texts: TextsToRank, context: Timed, *, raw: bool) -> _Scored:
         """Return the scores of all pairs."""
         caller = current_caller()
         model = self._registry.visible_to(caller, route_call).ranking(texts.model, texts.deployment)

@@ -10,15 +10,24 @@ from sluice.v1 import response_event_pb2, response_pb2, response_pb2_grpc, store
 from service.answering.background.background_responses import BackgroundResponses
 from service.answering.errors import ResponseNotFound
 from service.answering.generation import Answering, Context
+from service.answering.idempotent_calls import IdempotentCalls
 from service.answering.kind import continuing
 from service.answering.stored_responses import StoredResponses
+from service.calls.call import Timed
 
 
 class ResponseServicer(response_pb2_grpc.ResponseServiceServicer):
     """Implements ResponseService."""
 
-    def __init__(self, answering: Answering, stored: StoredResponses, background: BackgroundResponses | None) -> None:
+    def __init__(
+        self,
+        answering: Answering,
+        calls: IdempotentCalls,
+        stored: StoredResponses,
+        background: BackgroundResponses | None,
+    ) -> None:
         """Without `background`, no response is stored."""
+        self._calls = calls
         self._answering = answering
         self._stored = stored
         self._background = background
@@ -29,10 +38,7 @@ class ResponseServicer(response_pb2_grpc.ResponseServiceServicer):
         self._stored.check(request)
         if request.background and self._background is not None:
             return response_pb2.CreateResponseResponse(response=await self._background.create(request, context))
-        kind = continuing(await self._stored.history(request))
-        answer = await self._answering.whole(kind, request, context)
-        await self._stored.keep(request, answer.response)
-        return answer
+        return await self._calls.whole("CreateResponse", request, context, self._whole)
 
     async def StreamResponse(  # noqa: N802
         self, request: response_pb2.CreateResponseRequest, context: Context
@@ -44,6 +50,23 @@ class ResponseServicer(response_pb2_grpc.ResponseServiceServicer):
                 async for event in events:
                     yield event
             return
+        async with aclosing(self._calls.stream("StreamResponse", request, context, self._stream)) as events:
+            async for event in events:
+                yield event
+
+    async def _whole(
+        self, request: response_pb2.CreateResponseRequest, context: Timed
+    ) -> response_pb2.CreateResponseResponse:
+        """Return a whole response, after it is stored."""
+        kind = continuing(await self._stored.history(request))
+        answer = await self._answering.whole(kind, request, context)
+        await self._stored.keep(request, answer.response)
+        return answer
+
+    async def _stream(
+        self, request: response_pb2.CreateResponseRequest, context: Timed
+    ) -> AsyncGenerator[response_event_pb2.StreamResponseResponse, None]:
+        """Yield the events of a response, which is stored before the last one."""
         kind = continuing(await self._stored.history(request))
         async with aclosing(self._answering.stream(kind, request, context)) as events:
             async for event in events:

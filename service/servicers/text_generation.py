@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from functools import partial
 
 from sluice.v1 import text_generation_pb2, text_generation_pb2_grpc
 
 from service.answering.generation import Answering, Context
+from service.answering.idempotent_calls import IdempotentCalls
 from service.answering.kind import TEXT_GENERATION
 
 
 class TextGenerationServicer(text_generation_pb2_grpc.TextGenerationServiceServicer):
     """Implements TextGenerationService."""
 
-    def __init__(self, answering: Answering) -> None:
+    def __init__(self, answering: Answering, calls: IdempotentCalls) -> None:
         self._answering = answering
+        self._calls = calls
 
     async def GenerateText(  # noqa: N802
         self, request: text_generation_pb2.GenerateTextRequest, context: Context
     ) -> text_generation_pb2.GenerateTextResponse:
-        return await self._answering.whole(TEXT_GENERATION, request, context)
+        return await self._calls.whole(
+            "GenerateText", request, context, partial(self._answering.whole, TEXT_GENERATION)
+        )
 
     def StreamGenerateText(  # noqa: N802
         self, request: text_generation_pb2.GenerateTextRequest, context: Context
     ) -> AsyncGenerator[text_generation_pb2.StreamGenerateTextResponse, None]:
-        return self._answering.stream(TEXT_GENERATION, request, context)
+        return self._calls.stream(
+            "StreamGenerateText", request, context, partial(self._answering.stream, TEXT_GENERATION)
+        )

@@ -16,13 +16,16 @@ from process.settings.quantities import Bytes, Count, Host, Interval, Port, Seco
 from process.settings.setting import ON_RELOAD, UNIT
 from service.auth.settings import AuthSettings
 from service.generation.requests.parameters import MODEL_DEFAULTS
+from service.settings.batch_settings import BatchSettings
 from service.settings.bundled_models import bundled_models, embedding_folder
 from service.settings.endpoint_settings import EndpointSettings
 from service.settings.engine_settings import EngineSettings
+from service.settings.idempotency_settings import IdempotencySettings
 from service.settings.image_settings import ImageSettings
 from service.settings.model_settings import Dtype, ModelSettings
 from service.settings.names import ModelName, first_duplicate
 from service.settings.quota_settings import QuotaSettings
+from service.settings.receipt_settings import ReceiptSettings
 from service.settings.store_settings import StoreSettings
 from service.settings.stored_response_settings import StoredResponseSettings
 
@@ -117,6 +120,15 @@ class Settings(ProcessSettings):
     store: StoreSettings = Field(StoreSettings(), description="the store of what replicas share")
     stored_responses: StoredResponseSettings = Field(
         StoredResponseSettings(), description="responses that clients store; without a file they can store none"
+    )
+    batches: BatchSettings = Field(
+        BatchSettings(), description="files and batches; without stored_responses.file clients can store none"
+    )
+    idempotency: IdempotencySettings = Field(
+        IdempotencySettings(), description="answers of calls with an id, for calls that are repeated"
+    )
+    receipts: ReceiptSettings = Field(
+        ReceiptSettings(), description="signed records of answers; without a key_file there are none"
     )
     auth: AuthSettings = Field(
         AuthSettings(), description="authentication of clients; without keys_file, keys_in_store and jwks it is off"

@@ -15,7 +15,7 @@ _MAX_PORT: Final = 65535
 
 
 class ImageSettings(BaseModel):
-    """Images in requests to models that accept them; see docs/images.md."""
+    """Images in requests to models that accept them; see docs/features/images.md."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

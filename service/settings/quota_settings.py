@@ -13,7 +13,7 @@ from service.settings.redis_url import RedisUrl
 
 
 class QuotaSettings(BaseModel):
-    """How the use of clients with limits is counted; see docs/limits.md."""
+    """How the use of clients with limits is counted; see docs/security/limits.md."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

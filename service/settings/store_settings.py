@@ -11,7 +11,7 @@ from service.settings.redis_url import RedisUrl
 
 
 class StoreSettings(BaseModel):
-    """The store that replicas share; see docs/deployment.md."""
+    """The store that replicas share; see docs/operation/deployment.md."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -16,7 +16,7 @@ _MIB: Final = 1 << 20
 
 
 class StoredResponseSettings(BaseModel):
-    """Responses that requests with `store: true` store; see docs/stored_responses.md."""
+    """Responses that requests with `store: true` store; see docs/features/stored_responses.md."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -32,7 +32,7 @@ def test_good_answers_are_within_the_limits_of_their_class() -> None:
     assert not ClassJob(1.0, CLASSES[2], "key", 10, 11).is_good(100)
 
 
-def test_the_bound_is_the_number_of_the_cheapest_answers() -> None:
+def test_bound_counts_the_cheapest_answers() -> None:
     """Of answers that cost 1, 2 and 4 seconds, two and a quarter fit into 4 seconds."""
     assert most_good([4.0, 1.0, 2.0], 4.0) == 2.25
 

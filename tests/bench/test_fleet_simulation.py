@@ -107,7 +107,7 @@ def test_weights_are_what_replicas_report() -> None:
     assert [chosen[number] / 1000 for number in range(3)] == pytest.approx([4, 2, 1], rel=0.02)
 
 
-def test_a_job_whose_replica_dies_goes_on_elsewhere() -> None:
+def test_job_of_a_dead_replica_continues_on_another() -> None:
     """After 20 ms of prefill and 7 steps, the replica dies at 0.1 s; a second later, another one resumes the job.
 
     It computes 108 tokens and 91 more steps.

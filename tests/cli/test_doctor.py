@@ -14,6 +14,7 @@ import pytest
 
 from cli.doctor.checks import Status
 from cli.doctor.files import check_certificate
+from cli.doctor.machine import check_instruction_set
 from runner.tls.certificates import make_certificates
 from tests.e2e.stack import ROOT, free_ports
 from tests.waiting import GUARD_S
@@ -51,6 +52,15 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     assert failed == {"gateway_port", "keys_file", "model nowhere", "certificate keys.yaml"}
     assert "--gateway-port" in found["gateway_port"]["text"]
     assert "sha256" in found["keys_file"]["text"]
+
+
+def test_native_module_of_another_cpu_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module without an instruction set for this CPU is reported with the remedy."""
+    (tmp_path / "sluice_native.py").write_text("def instruction_sets(): return []")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = check_instruction_set()
+    assert found.status is Status.WARNING
+    assert "built for another CPU" in found.text
 
 
 def test_keys_file_readable_by_others_is_a_warning(tmp_path: Path) -> None:

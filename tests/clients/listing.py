@@ -10,23 +10,26 @@ HERE = Path(__file__).parent
 PAGE = ROOT / "docs" / "api" / "clients.md"
 # The packages that a file of checks drives.
 PACKAGES = {
-    "agents.py": ("pydantic-ai-slim", "openai-agents"),
+    "frameworks/agents.py": ("pydantic-ai-slim", "openai-agents"),
     "anthropic.mjs": ("@anthropic-ai/sdk",),
     "anthropic.py": ("anthropic",),
     "azure.py": ("azure-ai-inference",),
-    "benchmarks.py": ("guidellm", "aiperf", "genai-perf", "sglang", "vllm"),
+    "benchmarks/benchmarks.py": ("guidellm", "aiperf", "genai-perf", "sglang", "vllm"),
     "cohere.py": ("cohere",),
     "databricks.py": ("databricks-sdk",),
-    "databricks_langchain.py": ("databricks-langchain",),
-    "frameworks.py": ("llama-index-llms-openai-like", "instructor", "dspy"),
-    "langchain.py": ("langchain-openai", "langchain-azure-ai"),
-    "langchain_cohere.py": ("langchain-cohere",),
-    "litellm.py": ("litellm",),
-    "lm_eval.py": ("lm-eval",),
-    "locust.py": ("locust",),
-    "mlflow.py": ("mlflow-skinny",),
+    "frameworks/databricks_langchain.py": ("databricks-langchain",),
+    "frameworks/frameworks.py": ("llama-index-llms-openai-like", "instructor", "dspy"),
+    "frameworks/langchain.py": ("langchain-openai", "langchain-azure-ai"),
+    "frameworks/langchain_cohere.py": ("langchain-cohere",),
+    "frameworks/litellm.py": ("litellm",),
+    "benchmarks/lm_eval.py": ("lm-eval",),
+    "benchmarks/locust.py": ("locust",),
+    "frameworks/mlflow.py": ("mlflow-skinny",),
+    "ollama.mjs": ("ollama",),
+    "ollama.py": ("ollama",),
     "openai.mjs": ("openai",),
     "openai.py": ("openai",),
+    "triton.py": ("tritonclient",),
     "vercel.mjs": ("ai", "@ai-sdk/openai-compatible"),
 }
 HEAD = """\
@@ -65,7 +68,7 @@ def driven(path: Path) -> str:
 def page() -> str:
     """Return the page's text."""
     known, rows = versions(), []
-    for file, names in sorted(PACKAGES.items()):
+    for file, names in sorted(PACKAGES.items(), key=lambda item: Path(item[0]).name):
         path = HERE / "checks" / file
         where = "benchmarks" if path.stem == "lm_eval" else path.stem
         large = path.suffix == ".py" and (HERE / "requirements" / "large" / f"{where}.txt").exists()

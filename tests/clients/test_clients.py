@@ -29,14 +29,21 @@ def environment(file: str) -> str:
     return ENVIRONMENTS.get(Path(file).stem, Path(file).stem)
 
 
+def file_of(path: Path) -> str:
+    """Return the path of a file of checks within their folder."""
+    return path.relative_to(CHECKS).as_posix()
+
+
 def checks() -> list[tuple[str, str]]:
     """Return (file, check) of all files, read without importing, since this environment lacks their packages."""
     found: list[tuple[str, str]] = []
-    for path in sorted(CHECKS.glob("*.py")):
+    for path in sorted(CHECKS.rglob("*.py")):
         names = [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
-        found += [(path.name, name) for name in names if name.startswith("check_")]
-    for path in sorted(CHECKS.glob("*.mjs")):
-        found += [(path.name, name) for name in re.findall(r"^  async (check_\w+)\(", path.read_text(), re.MULTILINE)]
+        found += [(file_of(path), name) for name in names if name.startswith("check_")]
+    for path in sorted(CHECKS.rglob("*.mjs")):
+        found += [
+            (file_of(path), name) for name in re.findall(r"^  async (check_\w+)\(", path.read_text(), re.MULTILINE)
+        ]
     return found
 
 
@@ -106,5 +113,5 @@ def test_client(
 
 def test_documented_list_of_clients_is_up_to_date() -> None:
     """Every file of checks has its row in docs/api/clients.md, with the pinned versions."""
-    assert {path.name for path in CHECKS.iterdir() if path.suffix in {".py", ".mjs"}} == set(listing.PACKAGES)
+    assert {file_of(path) for path in CHECKS.rglob("*") if path.suffix in {".py", ".mjs"}} == set(listing.PACKAGES)
     assert listing.PAGE.read_text() == listing.page()

@@ -102,7 +102,9 @@ def test_every_method_is_declared() -> None:
     whole = {each["service"] for each in config["name"] if "method" not in each}
     single = {f"/{each['service']}/{each['method']}" for each in config["name"] if "method" in each}
     retried = {path for path in declared if path in single or path.split("/")[1] in whole}
-    assert retried == {f"/{name}" for name, rpc in RPCS.items() if rpc.kind != rpc_pb2.RPC_KIND_CHANGE}
+    assert retried == {
+        f"/{name}" for name, rpc in RPCS.items() if name.startswith("sluice.") and rpc.kind != rpc_pb2.RPC_KIND_CHANGE
+    }
 
 
 def test_reason_name_returns_the_strings_of_the_wire() -> None:

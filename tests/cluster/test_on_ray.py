@@ -80,7 +80,7 @@ async def test_death_of_a_node_ends_only_its_streams() -> None:
             lost = sum(load.lost().values())
             await until_num(load, 8 * load.num_callers)
             assert sum(load.lost().values()) == lost
-        print(f"{load.outcomes.total()} requests, {lost} lost")  # noqa: T201 a figure of docs/reliability.md
+        print(f"{load.outcomes.total()} requests, {lost} lost")  # noqa: T201 a figure of docs/operation/reliability.md
         assert lost <= load.num_callers, load.lost()
 
 

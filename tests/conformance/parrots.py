@@ -64,7 +64,19 @@ def _mindie() -> tuple[Any, Events]:
     return head | {"text_output": "".join(TEXT)}, events
 
 
-PARROTS = {"openai": _openai, "anthropic": _anthropic, "mindie": _mindie}
+def _ollama() -> tuple[Any, Events]:
+    head = {"model": "parrot", "created_at": "2026-11-27T08:00:00Z"}
+    end: dict[str, Any] = {"done": True, "done_reason": "stop", "eval_count": 5, "prompt_eval_count": 10}
+    end |= {"total_duration": 6, "load_duration": 1, "prompt_eval_duration": 2, "eval_duration": 3}
+
+    def message(text: str) -> dict[str, Any]:
+        return {"message": {"role": "assistant", "content": text}}
+
+    lines = [head | message(text) | {"done": False} for text in TEXT]
+    return head | message("".join(TEXT)) | end, [("", each) for each in (*lines, head | message("") | end)]
+
+
+PARROTS = {"openai": _openai, "anthropic": _anthropic, "mindie": _mindie, "ollama": _ollama}
 
 
 def answering(dialect: str, handler: Callable[[httpx.Request], httpx.Response]) -> Server:
@@ -76,13 +88,14 @@ def answering(dialect: str, handler: Callable[[httpx.Request], httpx.Response]) 
 def parrot(dialect: str, spoil: Spoil = lambda events: events) -> Server:
     """Return a server that answers every POST with TEXT, streamed if requested; `spoil` changes its streams."""
     whole, events = PARROTS[dialect]()
-    stream = "".join(_event(*event) for event in spoil(events))
+    is_sse = dialect != "ollama"
+    stream = "".join(_event(*event) if is_sse else json.dumps(event[1]) + "\n" for event in spoil(events))
 
     def handler(request: httpx.Request) -> httpx.Response:
         if request.method != "POST" or "count_tokens" in request.url.path:
             return httpx.Response(404, json={})
         if b'"stream":true' in request.content or request.url.path.endswith("_stream"):
-            return httpx.Response(200, text=stream, headers={"content-type": "text/event-stream"})
+            return httpx.Response(200, text=stream, headers={"content-type": DIALECTS[dialect].stream_type})
         return httpx.Response(200, json=whole)
 
     return answering(dialect, handler)

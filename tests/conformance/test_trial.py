@@ -150,6 +150,13 @@ def without(at: int) -> Spoil:
         ("mindie", put("details.generated_tokens", 9), "stream.details"),
         ("mindie", lambda events: [*events, ("", "[DONE]")], "stream.shape"),
         ("mindie", again(0), "whole.same"),
+        ("ollama", put("model", "other"), "stream.shape"),
+        ("ollama", put("message.role", "user"), "stream.shape"),
+        ("ollama", without(3), "stream.end"),
+        ("ollama", again(3), "stream.end"),
+        ("ollama", put("eval_count", 1), "stream.end"),
+        ("ollama", put("total_duration", 1, at=3), "stream.end"),
+        ("ollama", again(0), "stream.same"),
     ],
 )
 def test_each_fault_of_a_stream_is_found(dialect: str, spoil: Spoil, claim: str) -> None:

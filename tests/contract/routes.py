@@ -46,6 +46,7 @@ class Route:
     too_many: tuple[Body, str] | None = None
     statuses: dict[int, int] = field(default_factory=dict)  # 400 → the dialect's status for invalid values
     unknown_headers: Mapping[str, str] = field(default_factory=dict)
+    loads: bool = False  # without the required field, the path only loads the model
 
 
 def openai(answer: httpx.Response) -> ErrorBody:
@@ -100,6 +101,13 @@ def ranking(answer: httpx.Response) -> ErrorBody:
     assert body["message"] == body["detail"] == error["message"]
     assert (body["id"], error["code"]) == (answer.headers["x-request-id"], answer.status_code)
     return ErrorBody(error["message"], error["param"])
+
+
+def ollama(answer: httpx.Response) -> ErrorBody:
+    """Read `{"error"}`."""
+    body = answer.json()
+    assert set(body) == {"error"}
+    return ErrorBody(body["error"])
 
 
 def cohere(answer: httpx.Response) -> ErrorBody:
@@ -292,6 +300,20 @@ ROUTES = [
         too_long={"texts": [LONG], "truncate": "NONE"},
         other_task={"model": MODEL},
         too_many=({"texts": ["a cat"] * 2049}, "2048"),
+    ),
+    Route(
+        "/api/chat",
+        {"model": MODEL, "messages": MESSAGES, "options": {"num_predict": 2}, "stream": False},
+        ollama,
+        "messages",
+        out_of_range=("options.temperature", {"options": {"temperature": 3}}),
+        wrong_type=("options.temperature", {"options": {"temperature": "hot"}}),
+        unknown={"model": "nobody"},
+        too_long={"messages": [{"role": "user", "content": LONG}], "truncate": False},
+        other_task={"model": EMBEDDER},
+        streaming={"stream": True, "options": {"num_predict": 1500}},
+        too_many=MANY_MESSAGES,
+        loads=True,
     ),
     *map(_rerank, ("/v1/rerank", "/v2/rerank", "/rerank")),
     *map(_score, ("/v1/score", "/score")),

@@ -117,6 +117,9 @@ def test_missing_field_is_rejected(client: httpx.Client, route: Route) -> None:
     """The error names the missing field."""
     body = {name: value for name, value in route.valid.items() if name != route.required}
     answer = client.post(route.path, json=body)
+    if route.loads:
+        assert (answer.status_code, answer.json()["done_reason"]) == (200, "load")
+        return
     assert answer.status_code == 400, answer.text
     check_shape(route, answer, route.required)
 

@@ -83,14 +83,16 @@ def test_every_page_has_an_alert() -> None:
 
 
 def test_rules_and_dashboards_use_existing_metrics() -> None:
-    """The metrics are in docs/metrics.md, recorded by rules, or from Prometheus' client."""
-    known = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
+    """The metrics are in docs/operation/metrics.md, recorded by rules, or from Prometheus' client."""
+    known = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "operation" / "metrics.md").read_text(), re.MULTILINE))
     text = RULES.read_text() + "".join(file.read_text() for file in (ROOT / "deploy" / "grafana").glob("*.json"))
     for name in set(
         re.findall(r"\b(?:sluice|gen_ai_server|gen_ai_client|rpc_server|rpc_client|http_server)_\w+", text)
     ):
         if (
-            name.endswith(("_error_reason", "_endpoint", "_entity", "_key", "_limit", "_slo_class", "_slo_met"))
+            name.endswith(
+                ("_error_reason", "_endpoint", "_entity", "_key", "_limit", "_outcome", "_slo_class", "_slo_met")
+            )
             or name == "sluice_refresh"
         ):
             continue  # labels

@@ -1,12 +1,14 @@
-"""An OTLP collector in this process that keeps the received spans."""
+"""An OTLP collector in this process that keeps the received spans and metrics."""
 
 import threading
 from concurrent import futures
 from dataclasses import dataclass
 
 import grpc
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
 from tests.waiting import GUARD_S
 
@@ -30,14 +32,32 @@ def value(of: AnyValue) -> object:
     return None if kind is None else getattr(of, kind)
 
 
+class _Metrics(metrics_service_pb2_grpc.MetricsServiceServicer):
+    """Keeps the newest export of each metric by name."""
+
+    def __init__(self) -> None:
+        self.received: dict[str, Metric] = {}
+
+    def Export(  # noqa: N802 the RPC's name
+        self, request: metrics_service_pb2.ExportMetricsServiceRequest, context: grpc.ServicerContext
+    ) -> object:
+        for resource_metrics in request.resource_metrics:
+            for scope in resource_metrics.scope_metrics:
+                self.received.update({metric.name: metric for metric in scope.metrics})
+        return metrics_service_pb2.ExportMetricsServiceResponse()
+
+
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
-    """A collector on a free loopback port. Any thread may read the spans."""
+    """A collector on a free loopback port. Any thread may read the spans, and the newest metrics by name."""
 
     def __init__(self) -> None:
         self._spans: list[Received] = []
+        metrics = _Metrics()
+        self.metrics = metrics.received
         self._changed = threading.Condition()
         self._server = grpc.server(futures.ThreadPoolExecutor(4))
         trace_service_pb2_grpc.add_TraceServiceServicer_to_server(self, self._server)  # type: ignore[no-untyped-call] # generated without types
+        metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(metrics, self._server)  # type: ignore[no-untyped-call] # generated without types
         self.port = self._server.add_insecure_port("127.0.0.1:0")
         self._server.start()
 

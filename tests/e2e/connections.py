@@ -20,7 +20,7 @@ from tests.waiting import GUARD_S
 CHAT = {"model": "sluice-demo", "max_tokens": 4, "messages": [{"role": "user", "content": "Hello!"}]}
 
 
-def serves(envoy: EnvoyProcess) -> None:
+def check_serving(envoy: EnvoyProcess) -> None:
     """Check that operators' paths, REST and gRPC respond."""
     for path in ("healthz", "readyz"):
         assert httpx.get(f"{envoy.url}/{path}", timeout=GUARD_S).status_code == 200

@@ -12,13 +12,13 @@ class Relay:
 
     def __init__(self) -> None:
         self.port = 0
-        self._goes_on = asyncio.Event()
-        self._goes_on.set()
+        self._is_open = asyncio.Event()
+        self._is_open.set()
         self._writers: set[asyncio.StreamWriter] = set()
 
     def freeze(self) -> None:
         """Stop forwarding, including the end of connections."""
-        self._goes_on.clear()
+        self._is_open.clear()
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -27,9 +27,9 @@ class Relay:
         relay = cls()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            there, back = await asyncio.open_connection("127.0.0.1", port)
-            relay._writers |= {writer, back}
-            await asyncio.gather(relay._pass(reader, back), relay._pass(there, writer))
+            upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", port)
+            relay._writers |= {writer, upstream_writer}
+            await asyncio.gather(relay._pass(reader, upstream_writer), relay._pass(upstream_reader, writer))
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         relay.port = server.sockets[0].getsockname()[1]
@@ -43,8 +43,8 @@ class Relay:
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 16):
-                await self._goes_on.wait()
+                await self._is_open.wait()
                 writer.write(data)
                 await writer.drain()
-            await self._goes_on.wait()
+            await self._is_open.wait()
             writer.close()

@@ -19,8 +19,8 @@ from service.engine.models.attention.page_cache import PageCache
 from service.engine.models.attention.paged_inputs import PagedInputs
 from service.engine.models.attention.scores import Scores
 from service.engine.models.plans.plan import Activation
-from service.engine.models.torch.activation import activation_named
-from service.engine.models.torch.ops import rms_norm, rms_norm_, rotate_
+from service.engine.models.torch.layers.activation import activation_named
+from service.engine.models.torch.layers.ops import rms_norm, rms_norm_, rotate_
 
 
 @dataclass

@@ -16,6 +16,7 @@ from sluice.v1 import (
     quota_pb2,
     rank_pb2,
     response_pb2,
+    serving_pb2,
     text_generation_pb2,
     token_pb2,
 )
@@ -113,6 +114,24 @@ COMPLETIONS: Final = {
         n=2,
     ),
 }
+_TIMINGS: Final = text_format.Parse(
+    "queue_wait { nanos: 1000000 } first_token { nanos: 81000000 } decode { nanos: 39000000 }",
+    serving_pb2.RequestTimings(),
+)
+
+
+def timed(answers: Answers) -> Answers:
+    """Return answers of a chat or a completion with their measured times."""
+    items: Any = answers.items()
+    (_, [*earlier, last]), (name, [whole]) = items
+    completed, response = type(last)(), type(whole)()
+    completed.CopyFrom(last)
+    completed.completed.timings.CopyFrom(_TIMINGS)
+    response.CopyFrom(whole)
+    response.timings.CopyFrom(_TIMINGS)
+    return {f"Stream{name}": [*earlier, completed], name: [response]}
+
+
 VECTORS: Final[Answers] = {
     "Embed": _parse(
         embedding_pb2.EmbedResponse,

@@ -13,7 +13,7 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True)
 class Exchange:
-    """One request; its name is that of its file. A body of bytes is sent unchanged."""
+    """One request, and the service's answers to it. `name` is its golden file's; a body of bytes is sent as it is."""
 
     name: str
     path: str

@@ -59,6 +59,43 @@ def _cohere() -> Iterator[Exchange]:
     yield Exchange("cohere_embed_missing", "/v2/embed", {**MODEL}, {})
 
 
+def _ollama() -> Iterator[Exchange]:
+    """Return the exchanges of Ollama's chats, generations and models."""
+    chat = {"model": "m:latest", "messages": MESSAGES}
+    options = {"temperature": 0.5, "seed": 42, "top_k": -1, "num_predict": 9, "stop": ["END"], "repeat_penalty": 1.1}
+    result = {"role": "tool", "tool_name": "look", "content": "a cat"}
+    call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "look", "arguments": {"x": 1.0}}}]}
+    features: dict[str, Body] = {
+        "text": {"options": options, "format": "json", "keep_alive": "5m"},
+        "reasoning": {"think": "low", "truncate": False, "format": {"type": "object"}},
+        "tools": {"tools": [TOOL], "messages": [*MESSAGES, call, result]},
+        "logprobs": {"logprobs": True, "top_logprobs": 1},
+    }
+    for feature, fields in features.items():
+        name, answers = f"ollama_chat_{feature}", golden_answers.timed(golden_answers.CHATS[feature])
+        yield Exchange(name, "/api/chat", chat | fields | {"stream": False}, answers)
+        yield Exchange(f"{name}_stream", "/api/chat", chat | fields, answers)
+    yield Exchange("ollama_chat_cut_off", "/api/chat", chat, golden_answers.CUT_OFF)
+    yield Exchange("ollama_chat_load", "/api/chat", {**MODEL}, golden_answers.MODELS)
+    for reason, status in golden_answers.STATUSES.items():
+        yield Exchange(f"ollama_chat_{reason}", "/api/chat", chat, golden_answers.refused(status))
+    prompt = {**MODEL, "prompt": "hi"}
+    image = {"system": "Be brief.", "images": ["iVBORw0="], "think": True}
+    timed = golden_answers.timed(golden_answers.CHATS["reasoning"])
+    yield Exchange("ollama_generate_text", "/api/generate", prompt | image | {"stream": False}, timed)
+    yield Exchange("ollama_generate_text_stream", "/api/generate", prompt | image, timed)
+    timed = golden_answers.timed(golden_answers.COMPLETIONS["text"])
+    yield Exchange("ollama_generate_raw", "/api/generate", prompt | {"raw": True, "stream": False}, timed)
+    yield Exchange("ollama_generate_raw_stream", "/api/generate", prompt | {"raw": True}, timed)
+    yield Exchange("ollama_generate_load", "/api/generate", {**MODEL, "keep_alive": 0}, golden_answers.MODELS)
+    yield Exchange("ollama_generate_context", "/api/generate", prompt | {"context": [1]})
+    yield Exchange("ollama_show", "/api/show", {"model": "m:latest"}, golden_answers.MODELS)
+    for name in ("tags", "ps", "version"):
+        yield Exchange(f"ollama_{name}", f"/api/{name}", None, golden_answers.MODELS, method="GET")
+    yield Exchange("ollama_pull", "/api/pull", {**MODEL}, golden_answers.MODELS)
+    yield Exchange("ollama_no_method", "/api/chat", None, method="GET")
+
+
 def _ranks() -> Iterator[Exchange]:
     rerank = {**MODEL, "query": "a", "documents": ["b", {"text": "c", "url": "d"}]}
     score = {**MODEL, "text_1": "a", "text_2": ["b", "c"]}
@@ -134,6 +171,7 @@ ALL: Final = {
         *openai_exchanges(),
         *_messages(),
         *_cohere(),
+        *_ollama(),
         *_ranks(),
         *_generations(),
         *_lookups(),
@@ -182,6 +220,10 @@ _RECORDED: Final = """
     cohere_chat: text text_stream reasoning reasoning_stream tools tools_stream logprobs logprobs_stream
         cut_off full fault long nobody
     cohere: embed embed_missing
+    ollama_chat: text text_stream reasoning reasoning_stream tools tools_stream logprobs logprobs_stream cut_off load
+        full fault long nobody
+    ollama_generate: text text_stream raw raw_stream load context
+    ollama: show tags ps version pull no_method
     openai_completion: text text_stream logprobs logprobs_stream
     openai_embedding: float base64
     rerank: v1_answer v2_answer answer nobody kind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 
 import numpy as np
@@ -136,7 +137,7 @@ def test_a_tensor_that_does_not_belong_is_refused(
     ("name", "value"),
     [("weight_type", "float8"), ("cache_type", "int4"), ("instruction_set", "mmx"), ("num_threads", 0)],
 )
-def test_an_option_that_can_not_be_is_refused(name: str, value: Any) -> None:
+def test_invalid_option_is_rejected(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=name):
         sluice_native.Model(native_plan(CONFIGS["qwen3"]), **{name: value})
 
@@ -171,7 +172,7 @@ def test_an_option_that_can_not_be_is_refused(name: str, value: Any) -> None:
         ("rotary.0.factor", "2", r"rotary\[0\]\.factor must be a number"),
     ],
 )
-def test_a_plan_that_can_not_be_is_refused(path: str, value: Any, message: str) -> None:
+def test_invalid_plan_is_rejected(path: str, value: Any, message: str) -> None:
     plan = native_plan(CONFIGS["qwen3"])
     set_at(plan, path, value)
     with pytest.raises(ValueError, match=message):
@@ -185,7 +186,7 @@ def test_a_layer_with_output_norms_is_not_parallel() -> None:
         sluice_native.Model(plan)
 
 
-def test_a_field_that_lacks_is_named() -> None:
+def test_missing_field_is_named() -> None:
     plan = native_plan(CONFIGS["qwen3"])
     del plan["layers"][2]["attention"]["scale"]
     with pytest.raises(ValueError, match=r"layers\[2\]\.attention\.scale is missing"):
@@ -204,7 +205,7 @@ def set_at(plan: dict[str, Any], path: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(("num_blocks", "block_size"), [(0, 16), (4, 0), (4, 24)])
-def test_a_cache_that_can_not_be_is_refused(num_blocks: int, block_size: int) -> None:
+def test_invalid_cache_size_is_rejected(num_blocks: int, block_size: int) -> None:
     with pytest.raises(ValueError, match=r"num_blocks|block_size"):
         native(reference(CONFIGS["qwen3"])).allocate(num_blocks, block_size)
 
@@ -224,3 +225,34 @@ def test_a_cache_in_a_file_needs_its_size_and_a_page() -> None:
         assert os.pread(number, 3, 4096 + made.cache_rows().shape[1]) == b"\7\7\7"
     with pytest.raises(ValueError, match=r"^file must be an open file"):
         made.allocate(NUM_BLOCKS, 16, file=number)
+
+
+def test_a_step_ends_early_if_a_request_has_arrived(model: sluice_native.Model) -> None:
+    """The step returns nothing while more requests were sent than received; repeated, it has the same logits."""
+    expected = model.step(**good())
+    assert model.step(**good(), arrivals=ints(3, 2)) is None
+    again = model.step(**good(), arrivals=ints(3, 3))
+    assert again is not None
+    assert again.tobytes() == expected.tobytes()
+    with pytest.raises(ValueError, match="arrivals must have 2 elements"):
+        model.step(**good(), arrivals=ints(1))
+
+
+def test_a_running_step_ends_when_a_request_arrives(model: sluice_native.Model) -> None:
+    """Threads of any number agree on the layer before which a step ends, at any instant of the arrival."""
+    expected = model.step(**good()).tobytes()
+    arrivals, is_over = ints(0, 0), threading.Event()
+
+    def arrive() -> None:
+        while not is_over.is_set():
+            arrivals[0] = 1 - arrivals[0]
+
+    other = threading.Thread(target=arrive)
+    other.start()
+    try:
+        for index in range(200):
+            found = model.step(**good(), num_threads=1 + index % 4, arrivals=arrivals)
+            assert found is None or found.tobytes() == expected
+    finally:
+        is_over.set()
+        other.join()

@@ -133,6 +133,14 @@ def test_it_says_why_it_can_not_serve_a_model(case: str) -> None:
     assert native_unsupported_reason(config("llama", **values), **usual | arguments) == reason
 
 
+def test_a_build_for_another_cpu_is_left_unused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the CPU has none of the module's instruction sets, the model is left to the other backends."""
+    monkeypatch.setattr(sluice_native, "instruction_sets", list)
+    refusal = native_unsupported_reason(config("llama"), "float32", "cpu", BLOCK_SIZE)
+    assert refusal is not None
+    assert "sluice doctor" in refusal
+
+
 def test_another_architecture_is_refused() -> None:
     refusal = native_unsupported_reason(config("gpt2"), "float32", "cpu", BLOCK_SIZE)
     assert refusal == "the model_type gpt2 has no layer plan"
@@ -185,18 +193,22 @@ def test_the_cache_costs_what_it_takes(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_an_answer_is_the_same_alone_and_in_company() -> None:
-    """Tokens and logprobs are bitwise equal alone, in a batch, after a preemption, and with a cached prompt."""
+    """Tokens and logprobs are bitwise equal alone, in a batch, after a preemption, and with a cached prompt.
+
+    So are those of clients' batches, whose steps end early whenever another request arrives.
+    """
     sizes = EngineConfig(num_blocks=24, num_threads=2, max_model_len=384, max_batch_tokens=40, max_batch_sequences=8)
     built = build_engine(str(FOLDER), sizes)
     prompts = [built.tokenizer.encode("One, two, three, four, five. " * count) for count in (1, 2, 4, 7, 4, 2)]
 
-    async def ask(index: int) -> list[tuple[int, float]]:
+    async def ask(index: int, *, is_batch: bool = False) -> list[tuple[int, float]]:
         wanted = GenerationRequest(
             f"r{index}",
             prompts[index],
             SamplingParams(seed=index, temperature=1.0),
             StopParams(max_tokens=150, ignore_eos=True),
             logprobs=LogprobsOptions(),
+            is_batch=is_batch,
         )
         async with engine.generate(wanted) as outputs:
             return [(each.token_id, each.logprob) for output in await read(outputs) for each in output.logprobs]
@@ -205,7 +217,10 @@ async def test_an_answer_is_the_same_alone_and_in_company() -> None:
         alone = [await ask(index) for index in range(len(prompts))]
         together = await asyncio.gather(*(ask(index) for index in range(len(prompts))))
         assert engine.stats().num_preemptions > 0
-    assert together == alone
+        batch_tasks = [asyncio.create_task(ask(index, is_batch=True)) for index in range(len(prompts))]
+        others = [await ask(index) for index in range(len(prompts))]
+        in_batches = await asyncio.gather(*batch_tasks)
+    assert together == alone == others == in_batches
     assert all(len(answer) == 150 for answer in alone)
 
 

@@ -79,10 +79,13 @@ def test_model_names_are_encoded_as_gateways_do() -> None:
     routes = {route["name"]: route for route in host["routes"]}
     found = [(name, route["route"]["cluster"]) for name, route in routes.items() if name.startswith("grpc")]
     assert found == [
+        *((f"grpc-client-streams-{pool}", f"{pool}-uploads") for pool in ("org", "service")),
         *((f"grpc-watch-{pool}", f"{pool}-watch") for pool in ("org", "service")),
         *((f"grpc-check-{name}", name) for name in ("org-affinity", "org", "service-affinity", "service")),
         *((f"grpc-large-{pool}", f"{pool}-uploads") for pool in ("org", "service")),
+        *((f"grpc-inference-stream-{name}", name) for name in ("org-affinity", "org", "service-affinity", "service")),
         *((f"grpc-generation-{name}", name) for name in ("org-affinity", "org", "service-affinity", "service")),
+        *((f"grpc-inference-{name}", name) for name in ("org-affinity", "org", "service-affinity", "service")),
         *((f"grpc-{name}", name) for name in ("org-affinity", "org", "service-affinity", "service")),
     ]
     _, by_model = routes["grpc-org"]["match"]["headers"]

@@ -95,6 +95,13 @@ class ScriptedRunner:
             self._num_free_steps = 0
 
 
+class ScriptedWeights:
+    """Weights without files."""
+
+    def digest(self) -> str:
+        return "0" * 64
+
+
 @dataclass
 class Running:
     """A server on a free port with one scripted model, and the parts that tests inspect."""
@@ -155,11 +162,13 @@ async def running(
     is_loaded: bool = True,
     engine: dict[str, int] | None = None,
     supports_resume: bool = True,
+    collector: str | None = None,
+    newest_names: bool = False,
     **settings: Any,
 ) -> AsyncIterator[Running]:
     """Run a server that generates the texts of `runner`; without `is_loaded`, it stays in the phase of starting."""
     spans = InMemorySpanExporter()
-    telemetry = Telemetry(None, [SimpleSpanProcessor(spans)])
+    telemetry = Telemetry(collector, [SimpleSpanProcessor(spans)], newest_names=newest_names)
     chosen = settings_of(**settings)
     server = Server(chosen, telemetry)
     runner = runner or ScriptedRunner("hello")
@@ -212,7 +221,8 @@ def served(
     tokenizer = ByteTokenizer()
     preparation.max_model_len = engine.max_model_len
     prepares: Any = preparation  # only its attributes are used
-    return ServedGenerator(description, engine, prepares, WatermarkDetector(tokenizer, Watermark()), tokenizer)
+    weights: Any = ScriptedWeights()
+    return ServedGenerator(description, engine, prepares, WatermarkDetector(tokenizer, Watermark()), tokenizer, weights)
 
 
 def request(text: str = "hi", **fields: Any) -> chat_pb2.ChatRequest:

@@ -144,6 +144,12 @@ def cohere(dice: Dice) -> RestRequest:
     return RestRequest("/v2/chat", body, end='"message-end"')
 
 
+def ollama(dice: Dice) -> RestRequest:
+    """Return a streamed chat in Ollama's dialect."""
+    body = {"model": MODEL, "messages": messages(dice), "options": {"num_predict": length(dice)}}
+    return RestRequest("/api/chat", body, end='"done":true')
+
+
 def mindie(dice: Dice) -> RestRequest:
     """Return a streamed generation in MindIE's dialect."""
     body = {"text_input": text(dice), "parameters": {"max_new_tokens": length(dice), "do_sample": True}}
@@ -225,6 +231,7 @@ REST = (
     azure,
     anthropic,
     cohere,
+    ollama,
     mindie,
     embeddings,
     invalid,

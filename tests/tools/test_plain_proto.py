@@ -18,14 +18,26 @@ SOURCE, PLAIN = ROOT / "proto", ROOT / "generated" / "proto"
 NAMES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.proto"))
 PROTOC = Path(sys.executable).with_name("protoc")
 OPTIONS = {
-    "csharp_namespace": "Sluice.V1",
-    "go_package": "sluice/v1;sluicev1",
-    "java_multiple_files": True,
-    "java_package": "sluice.v1",
-    "objc_class_prefix": "SLU",
-    "php_metadata_namespace": "Sluice\\V1\\GPBMetadata",
-    "php_namespace": "Sluice\\V1",
-    "ruby_package": "Sluice::V1",
+    "v1": {
+        "csharp_namespace": "Sluice.V1",
+        "go_package": "sluice/v1;sluicev1",
+        "java_multiple_files": True,
+        "java_package": "sluice.v1",
+        "objc_class_prefix": "SLU",
+        "php_metadata_namespace": "Sluice\\V1\\GPBMetadata",
+        "php_namespace": "Sluice\\V1",
+        "ruby_package": "Sluice::V1",
+    },
+    "inference": {
+        "csharp_namespace": "Sluice.Inference",
+        "go_package": "sluice/inference;inference",
+        "java_multiple_files": True,
+        "java_package": "sluice.inference",
+        "objc_class_prefix": "SLI",
+        "php_metadata_namespace": "Sluice\\Inference\\GPBMetadata",
+        "php_namespace": "Sluice\\Inference",
+        "ruby_package": "Sluice::Inference",
+    },
 }
 # Each language's generated file for ChatRequest, and an identifier in it.
 CHAT_REQUESTS = {
@@ -116,12 +128,12 @@ def test_plain_contract_is_up_to_date() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_file_names_its_package_in_every_language(name: str) -> None:
-    """All files have the same package in each language."""
+    """All files of a folder have the same package in each language."""
     module = importlib.import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
     file = FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
     outer = "".join(word.capitalize() for word in Path(name).stem.split("_")) + "Proto"
     assert {field.name: value for field, value in file.options.ListFields() if not field.is_extension} == {
-        **OPTIONS,
+        **OPTIONS[Path(name).parent.name],
         "java_outer_classname": outer,
     }
 

@@ -43,7 +43,7 @@ def generate(package: Path) -> None:
     """Write the package's files into an empty folder."""
     with tempfile.TemporaryDirectory() as folder:
         stubs, descriptors = Path(folder, "stubs"), Path(folder, "contract.binpb")
-        names = sorted(path.relative_to(PROTO).as_posix() for path in PROTO.rglob("*.proto"))
+        names = sorted(path.relative_to(PROTO).as_posix() for path in PROTO.glob("sluice/v1/*.proto"))
         stubs.mkdir()
         plugin = Path(sys.executable).with_name("protoc-gen-mypy")
         arguments = ["protoc", f"-I{PROTO}", f"-I{_GOOGLE}", f"--descriptor_set_out={descriptors}"]

@@ -40,20 +40,26 @@ OTHERS: Final = {  # files outside docs/ that are also pages, and their paths in
 NAVIGATION: Final[Navigation] = {
     "Start": ["index", "getting_started", "command", "faq", "asked"],
     "REST": [
-        "api", "api/openai", "api/responses", "stored_responses", "background", "conversations", "api/extensions",
-        "api/databricks", "api/azure", "api/anthropic", "api/cohere", "api/rank", "api/mindie", "api/clients", "errors",
-        "streams", "conformance",
+        "api", "api/openai", "api/responses", "api/extensions", "api/databricks", "api/azure", "api/anthropic",
+        "api/cohere", "api/ollama", "api/rank", "api/mindie", "api/clients", "errors", "conformance",
     ],
     "gRPC": ["grpc", "grpc_reference", "clients/python", "clients/typescript", "examples"],
+    "Features": [
+        "features/streams", "features/stored_responses", "features/background", "features/conversations",
+        "features/batches", "features/idempotency", "features/receipts", "features/tools", "features/images",
+        "features/prompt_cache",
+    ],
     "Models": [
-        "models", "endpoints", "loading", "checkpoints", "tools", "images", "adapters", "parallel", "demo_model",
+        "models", "models/endpoints", "models/loading", "models/checkpoints", "models/adapters", "models/parallel",
+        "models/gpu", "demo_model",
     ],
     "Operation": [
-        "production", "deployment", "operations", "backup", "settings", "metrics", "envoy", "reliability",
-        "performance", "prompt_cache", "gpu", "scale", "measurements",
+        "operation/production", "operation/deployment", "operation/operations", "operation/backup", "settings",
+        "operation/metrics", "operation/telemetry_names", "operation/envoy",
+        "operation/reliability", "operation/performance", "operation/scale", "measurements",
     ],
     "Alerts": ["runbooks/index", "runbooks/*"],
-    "Security": ["security", "keys", "limits", "fairness", "tls"],
+    "Security": ["security", "security/keys", "security/limits", "security/fairness", "security/tls"],
     "Inside": ["architecture", "decisions", "contributing", "changelog"],
 }  # fmt: skip
 _TITLES: Final = {  # replace headings that suit only the page alone

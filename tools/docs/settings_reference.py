@@ -66,8 +66,9 @@ models:
   - {name: large, path: /models/large, engine: {max_model_len: 8192}}
 ```
 
-**Where next:** [models and endpoints](endpoints.md), [keys](keys.md), [limits](limits.md), [TLS](tls.md),
-[operations](operations.md), and [Envoy's own limits](envoy.md), which are in its file.
+**Where next:** [models and endpoints](models/endpoints.md), [keys](security/keys.md), [limits](security/limits.md),
+[TLS](security/tls.md), [operations](operation/operations.md), and [Envoy's own limits](operation/envoy.md), which are
+in its file.
 """
 _PROGRAMS: Final[Sequence[tuple[str, str, type]]] = (
     ("sluice serve and make run", "They start service, gateway and Envoy on one machine.", RunnerSettings),
@@ -85,8 +86,9 @@ _COMMAND: Final = """
 | `SLUICE_API_KEY` | the API key, if the server requires one |
 | `SLUICE_CA_FILE` | certificates to trust, for a server with a private authority |
 
-Of other products' variables, `OTEL_EXPORTER_OTLP_ENDPOINT` is read if `otlp_endpoint` is not set, and
-`ONEDNN_PRIMITIVE_CACHE_CAPACITY` changes what [torch keeps](performance.md#memory).
+Of other products' variables, `OTEL_EXPORTER_OTLP_ENDPOINT` is read if `otlp_endpoint` is not set,
+`OTEL_SEMCONV_STABILITY_OPT_IN` adds [newer names of metrics](operation/telemetry_names.md), and
+`ONEDNN_PRIMITIVE_CACHE_CAPACITY` changes what [torch keeps](operation/performance.md#memory).
 """
 _TYPES: Final = {int: "integer", float: "number", bool: "`true` or `false`", str: "text", Path: "path"}
 _BOUNDS: Final = (("ge", "≥ {}"), ("gt", "> {}"), ("le", "≤ {}"), ("lt", "< {}"), ("min_length", "length ≥ {}"),

@@ -79,7 +79,7 @@ EXAMPLE = StepTable(
     num_blocks=24_000,
 )
 
-# A 0.5 B model in bf16 on two CPU cores, in round numbers from docs/performance.md.
+# A 0.5 B model in bf16 on two CPU cores, in round numbers from docs/operation/performance.md.
 CPU_EXAMPLE = StepTable(
     "0.5b",
     decode=((1, 0.024), (4, 0.027), (16, 0.034), (64, 0.080)),

@@ -1,14 +1,17 @@
 // A client for each service of the contract, over any of Connect's transports.
 import { type Client, createClient, type Interceptor, type Transport } from "@connectrpc/connect";
 import { AdapterService } from "./gen/sluice/v1/adapter_pb.js";
+import { BatchService } from "./gen/sluice/v1/batch_pb.js";
 import { ChatService } from "./gen/sluice/v1/chat_pb.js";
 import { CompletionService } from "./gen/sluice/v1/completion_pb.js";
 import { ConversationService } from "./gen/sluice/v1/conversation_pb.js";
 import { EmbeddingService } from "./gen/sluice/v1/embedding_pb.js";
 import { EndpointService } from "./gen/sluice/v1/endpoint_pb.js";
+import { FileService } from "./gen/sluice/v1/file_pb.js";
 import { ModelService } from "./gen/sluice/v1/model_pb.js";
 import { QuotaService } from "./gen/sluice/v1/quota_pb.js";
 import { RankService } from "./gen/sluice/v1/rank_pb.js";
+import { ReceiptService } from "./gen/sluice/v1/receipt_pb.js";
 import { ResponseService } from "./gen/sluice/v1/response_pb.js";
 import { TextGenerationService } from "./gen/sluice/v1/text_generation_pb.js";
 import { TokenService } from "./gen/sluice/v1/token_pb.js";
@@ -33,6 +36,8 @@ export interface Sluice {
   readonly completions: Client<typeof CompletionService>;
   readonly responses: Client<typeof ResponseService>;
   readonly conversations: Client<typeof ConversationService>;
+  readonly files: Client<typeof FileService>;
+  readonly batches: Client<typeof BatchService>;
   readonly textGeneration: Client<typeof TextGenerationService>;
   readonly embeddings: Client<typeof EmbeddingService>;
   readonly ranks: Client<typeof RankService>;
@@ -40,6 +45,7 @@ export interface Sluice {
   readonly models: Client<typeof ModelService>;
   readonly endpoints: Client<typeof EndpointService>;
   readonly quotas: Client<typeof QuotaService>;
+  readonly receipts: Client<typeof ReceiptService>;
   readonly adapters: Client<typeof AdapterService>;
   readonly watermarks: Client<typeof WatermarkService>;
 }
@@ -51,6 +57,8 @@ export function over(transport: Transport): Sluice {
     completions: createClient(CompletionService, transport),
     responses: createClient(ResponseService, transport),
     conversations: createClient(ConversationService, transport),
+    files: createClient(FileService, transport),
+    batches: createClient(BatchService, transport),
     textGeneration: createClient(TextGenerationService, transport),
     embeddings: createClient(EmbeddingService, transport),
     ranks: createClient(RankService, transport),
@@ -58,6 +66,7 @@ export function over(transport: Transport): Sluice {
     models: createClient(ModelService, transport),
     endpoints: createClient(EndpointService, transport),
     quotas: createClient(QuotaService, transport),
+    receipts: createClient(ReceiptService, transport),
     adapters: createClient(AdapterService, transport),
     watermarks: createClient(WatermarkService, transport),
   };

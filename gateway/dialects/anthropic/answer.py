@@ -37,6 +37,7 @@ class MessageAnswer(msgspec.Struct):
     ]
     stop_sequence: str | None
     usage: MessageUsage
+    receipt: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class MessageEvent(msgspec.Struct):
@@ -56,6 +57,7 @@ class MessageEvent(msgspec.Struct):
     content_block: dict[str, Any] | None = None
     delta: dict[str, Any] | None = None
     usage: MessageUsage | None = None
+    receipt: str | None = None
 
 
 class TokenCountAnswer(msgspec.Struct):

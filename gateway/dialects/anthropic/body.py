@@ -161,6 +161,7 @@ class MessagesBody(PromptBody, kw_only=True):
     cache_salt: str | None = None
     slo_first_token_seconds: float | None = None
     slo_token_seconds: float | None = None
+    receipt: bool | None = None
 
     @property
     def shows_thinking(self) -> bool:

@@ -59,7 +59,7 @@ class AnthropicEncoder:
             case "usage":
                 self._usage.CopyFrom(event.usage)
             case "completed":
-                sse = self._message_end()
+                sse = self._message_end(event.completed.receipt)
         return sse
 
     def whole(self, response: ChatResponse) -> bytes:
@@ -71,6 +71,7 @@ class AnthropicEncoder:
                 "content": list(to_blocks(choice.message, shows_thinking=self._shows_thinking)),
                 **to_end(choice, response.usage, self._max_tokens),
                 "usage": to_usage(response.usage),
+                **_receipt(response.receipt),
             }
         )
 
@@ -132,9 +133,15 @@ class AnthropicEncoder:
         self._open = ""
         return signed + _event("content_block_stop", index=self._index)
 
-    def _message_end(self) -> bytes:
+    def _message_end(self, receipt: str) -> bytes:
         end = to_end(self._end, self._usage, self._max_tokens)
-        return _event("message_delta", delta=end, usage=to_usage(self._usage)) + _event("message_stop")
+        last = _event("message_delta", delta=end, usage=to_usage(self._usage), **_receipt(receipt))
+        return last + _event("message_stop")
+
+
+def _receipt(receipt: str) -> dict[str, str]:
+    """Return the field of a receipt, if there is one."""
+    return {"receipt": receipt} if receipt else {}
 
 
 def _event(kind: str, **fields: Any) -> bytes:

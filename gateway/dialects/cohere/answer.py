@@ -48,6 +48,7 @@ class CohereChatAnswer(msgspec.Struct, omit_defaults=True):
     message: AssistantMessage
     usage: ChatUsage
     logprobs: list[LogprobItem] | msgspec.UnsetType = msgspec.UNSET
+    receipt: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class CohereChatEvent(msgspec.Struct):
@@ -67,6 +68,7 @@ class CohereChatEvent(msgspec.Struct):
     index: Count | None = None
     delta: dict[str, Any] | None = None
     logprobs: LogprobItem | None = None
+    receipt: str | None = None
 
 
 class CohereEmbedAnswer(msgspec.Struct, omit_defaults=True):

@@ -74,7 +74,7 @@ class CohereEncoder:
                 self._usage.CopyFrom(event.usage)
             case "completed":
                 delta = {"finish_reason": _to_reason(self._end), "usage": _to_usage(self._usage)}
-                sse = _event("message-end", id=self._id, delta=delta)
+                sse = _event("message-end", id=self._id, delta=delta, **_receipt(event.completed.receipt))
         return sse
 
     def whole(self, response: ChatResponse) -> bytes:
@@ -85,6 +85,7 @@ class CohereEncoder:
             "finish_reason": _to_reason(choice),
             "message": _to_message(choice.message),
             "usage": _to_usage(response.usage),
+            **_receipt(response.receipt),
         }
         if self._has_logprobs:
             answer["logprobs"] = [_to_logprobs([token], token.token) for token in choice.logprobs]
@@ -135,6 +136,11 @@ class CohereEncoder:
 
 def _event(kind: str, **fields: Any) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps({"type": kind, **fields}))
+
+
+def _receipt(receipt: str) -> dict[str, str]:
+    """Return the field of a receipt, if there is one."""
+    return {"receipt": receipt} if receipt else {}
 
 
 def _to_message(message: Message) -> dict[str, Any]:

@@ -33,6 +33,7 @@ class GenerationAnswer(msgspec.Struct):
     finish_reason: FinishReason
     id: str | None = None
     details: GenerationDetails | None = None
+    receipt: str | None = None
 
 
 class GenerationChunk(msgspec.Struct):
@@ -44,6 +45,7 @@ class GenerationChunk(msgspec.Struct):
     text_output: str
     finish_reason: FinishReason | None = None
     details: GenerationDetails | None = None
+    receipt: str | None = None
 
 
 class TritonError(msgspec.Struct):

@@ -49,6 +49,7 @@ class GenerateParameters(msgspec.Struct, forbid_unknown_fields=True):
     timeout: Seconds | None = None
     slo_first_token_seconds: float | None = None
     slo_token_seconds: float | None = None
+    receipt: bool | None = None
     output_interval_ms: int | None = None
 
     def check(self) -> None:

@@ -1,8 +1,8 @@
 """A generated text in the JSON of MindIE, whole and as a stream's events.
 
 A stream has one event for each piece of text and a last one without text, which has the finish reason both next to the
-text and in the details; details and token times are sent only on request. The constant parts of a stream are encoded
-once, when it starts.
+text and in the details; details and token times are sent only on request, as is one more event with the receipt. The
+constant parts of a stream are encoded once, when it starts.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class MindieEncoder:
             return self._event(delta.text, {} if details is None else {"details": details})
         elif kind == "finished":
             return self._event("", self._ending(event.finished))
+        elif kind == "completed" and event.completed.receipt:
+            return self._event("", {"receipt": event.completed.receipt})
         return b""
 
     def whole(self, response: GenerateTextResponse) -> bytes:
@@ -63,6 +65,7 @@ class MindieEncoder:
                 **self._identity(response.id, response.model, response.model_version),
                 "text_output": response.text,
                 **self._ending(response),
+                **({"receipt": response.receipt} if response.receipt else {}),
             }
         )
 

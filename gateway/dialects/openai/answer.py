@@ -78,6 +78,23 @@ class InputTokensAnswer(msgspec.Struct):
     input_tokens: Annotated[int, Meta(ge=0)]
 
 
+class KeyAnswer(msgspec.Struct):
+    """A public Ed25519 key as a JSON Web Key (RFC 8037)."""
+
+    kty: Literal["OKP"]
+    crv: Literal["Ed25519"]
+    x: str
+    kid: str
+    alg: Literal["EdDSA"]
+    use: Literal["sig"]
+
+
+class KeySetAnswer(msgspec.Struct):
+    """The public keys that verify receipts."""
+
+    keys: list[KeyAnswer]
+
+
 class ErrorDetails(msgspec.Struct):
     """The details of an error; `param` is the invalid field."""
 

@@ -39,7 +39,9 @@ class OpenAIEmbeddingBody(EmbeddingBody, kw_only=True):
         request = super().to_request(model)
         if self.truncate_prompt_tokens is not None:
             if self.truncate_prompt_tokens != _WHOLE_MODEL:
-                raise Failure.of_field("truncate_prompt_tokens", "must be -1, which is as many as the model takes")
+                raise Failure.of_field(
+                    "truncate_prompt_tokens", "must be -1, which stands for the model's maximum length"
+                )
             request.serving.error_behavior = ERROR_BEHAVIOR_TRUNCATE
         if self.truncation is not None:
             request.serving.error_behavior = ERROR_BEHAVIOR_TRUNCATE if self.truncation else ERROR_BEHAVIOR_ERROR

@@ -9,7 +9,7 @@ import orjson
 from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
 
-_TYPES: Final = {  # reasons whose type is not invalid_request_error
+_TYPES: Final = {  # statuses whose type is not invalid_request_error
     403: "permission_error",
     429: "rate_limit_error",
     499: "request_cancelled",
@@ -35,6 +35,8 @@ _CODES: Final = {
     Reason.MODEL_NOT_FOUND: "model_not_found",
     Reason.RESPONSE_NOT_FOUND: "response_not_found",
     Reason.CONVERSATION_NOT_FOUND: "conversation_not_found",
+    Reason.BATCH_NOT_FOUND: "batch_not_found",
+    Reason.FILE_NOT_FOUND: "file_not_found",
     Reason.STORING_OFF: "unsupported_parameter",
     Reason.LIMIT_EXCEEDED: "invalid_value",
     Reason.QUEUE_FULL: "rate_limit_exceeded",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.dialects.openai.error import OpenAIErrors
-from gateway.dialects.openai_family.responses.follow import FollowReader
+from gateway.dialects.openai_family.responses.follow import FollowParser
 from gateway.dialects.openai_family.responses.reader import ResponseReader
 
 
@@ -11,5 +11,5 @@ class OpenAIResponseTranslator(OpenAIErrors, ResponseReader):
     """Translates one request for a response."""
 
 
-class OpenAIFollowTranslator(OpenAIErrors, FollowReader):
+class OpenAIFollowTranslator(OpenAIErrors, FollowParser):
     """Translates one request for the events of a response in the background."""

@@ -44,7 +44,9 @@ class _Common(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         """Set the shared fields; `truncates` is the default for long texts. Raise Failure."""
         if self.truncate_prompt_tokens is not None:
             if self.truncate_prompt_tokens != _WHOLE_MODEL:
-                raise Failure.of_field("truncate_prompt_tokens", "must be -1, which is as many as the model takes")
+                raise Failure.of_field(
+                    "truncate_prompt_tokens", "must be -1, which stands for the model's maximum length"
+                )
             truncates = True
         if self.truncation is not None:
             truncates = self.truncation
@@ -76,10 +78,10 @@ class RerankBody(_Common, kw_only=True):
     def to_request(self) -> rank_pb2.RankRequest:
         """Return the contract's request. Raise Failure for unsupported values, and for values outside its types."""
         if self.rank_fields not in (None, ["text"]):
-            text = "a document is its `text` alone; put other fields into that"
+            text = 'must be ["text"]; include other fields in the text'
             raise Failure.of_field("rank_fields", text, Reason.UNSUPPORTED_FIELD)
         if self.return_embeddings:
-            text = "vectors are not answered here; ask /v1/embeddings for them"
+            text = "must be false; POST /v1/embeddings returns embeddings"
             raise Failure.of_field("return_embeddings", text, Reason.UNSUPPORTED_FIELD)
         check_length(rank_pb2.RankRequest, "documents", self.documents, "documents")
         request = rank_pb2.RankRequest(model=self.model or "", query=self.query, documents=self.texts)

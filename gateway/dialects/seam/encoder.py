@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from abc import ABC, abstractmethod
 from typing import Any, Final, Protocol
 
@@ -12,6 +13,13 @@ from gateway.dialects.seam.failure import Failure
 COMMENT: Final = b": keep-alive\n\n"  # of server-sent events
 
 _ENDS: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})  # the terminal events of the streams
+
+
+class StreamFormat(enum.Enum):
+    """How a stream separates its chunks. The value is the media type."""
+
+    EVENTS = "text/event-stream"
+    LINES = "application/x-ndjson"
 
 
 class Encoder(Protocol):
@@ -25,13 +33,13 @@ class Encoder(Protocol):
         """The bytes to send while a stream is idle; empty if clients fail on lines other than data."""
 
     def chunk(self, event: Any) -> bytes:
-        """Return complete SSE events for one event of the service, or empty bytes."""
+        """Return complete SSE events, or lines, for one event of the service, or empty bytes."""
 
     def whole(self, response: Any) -> bytes:
         """Return the body of an unstreamed answer."""
 
     def error(self, failure: Failure) -> bytes:
-        """Return the last SSE event of a failed stream."""
+        """Return the last SSE event, or line, of a failed stream."""
 
 
 class WholeEncoder(ABC):

@@ -12,11 +12,12 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 from sluice.v1.chat_pb2 import ChatRequest
 from sluice.v1.completion_pb2 import CompleteRequest
 from sluice.v1.embedding_pb2 import EmbedRequest
+from sluice.v1.model_pb2 import GetModelRequest
 from sluice.v1.rank_pb2 import RankRequest, ScoreRequest
 from sluice.v1.response_pb2 import CreateResponseRequest
 from sluice.v1.text_generation_pb2 import GenerateTextRequest
 
-from gateway.dialects.seam.encoder import Encoder
+from gateway.dialects.seam.encoder import Encoder, StreamFormat
 from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
@@ -25,6 +26,7 @@ ServiceRequest: TypeAlias = (
     ChatRequest
     | CompleteRequest
     | EmbedRequest
+    | GetModelRequest
     | GenerateTextRequest
     | CreateResponseRequest
     | RankRequest
@@ -37,7 +39,7 @@ RequestT_co = TypeVar("RequestT_co", bound=ServiceRequest, covariant=True)
 class ParsedRequest(Generic[RequestT_co]):
     """A parsed request.
 
-    The type of `request` selects the RPC; those for embeddings and ranks don't stream. `caller_name` maps a
+    The type of `request` selects the RPC; those for embeddings, ranks and models don't stream. `caller_name` maps a
     field path of the contract (`serving.priority`, `messages.0.content.0.text`) to the caller's name.
     `affinity` is the caller's prompt cache key, or empty. `timeout_s` is the caller's timeout for the whole
     answer; None means the gateway's limit.
@@ -49,6 +51,7 @@ class ParsedRequest(Generic[RequestT_co]):
     caller_name: Callable[[str], str]
     affinity: str = ""
     timeout_s: float | None = None
+    stream_format: StreamFormat = StreamFormat.EVENTS
 
 
 class Translator(Protocol):

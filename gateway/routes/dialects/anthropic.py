@@ -17,7 +17,7 @@ from gateway.routes.surface.surface import Surface
 _MESSAGES: Final = {**BY_MODEL, "messages": [{"role": "user", "content": "Hello!"}]}
 _SHARED: Final = (
     Parameter(VERSION, "header", "The version of Anthropic's API; without effect.", "2023-06-01"),
-    Parameter("anthropic-beta", "header", "Names of what is tried out; without effect.", "tools-2024-04-04"),
+    Parameter("anthropic-beta", "header", "Names of beta features; without effect.", "tools-2024-04-04"),
 )
 
 ANTHROPIC: Final = Surface(

@@ -26,7 +26,9 @@ from gateway.dialects.openai.tokens import (
     parse_tokenize,
 )
 from gateway.dialects.openai_family.responses.body import ResponseBody
+from gateway.routes.dialects.batches import batches
 from gateway.routes.dialects.conversations import conversations
+from gateway.routes.dialects.files import files
 from gateway.routes.dialects.stored_responses import stored_responses
 from gateway.routes.examples.example import (
     BY_EMBEDDER,
@@ -82,6 +84,8 @@ def _operations(base: str) -> tuple[Operation, ...]:
         _post(f"{base}/embeddings", "Creates embeddings.", Generation(OpenAIEmbeddingTranslator),
               embedding(OpenAIEmbeddingBody, **BY_EMBEDDER)),
         *_responses(base),
+        *files(base),
+        *batches(base),
     )  # fmt: skip
 
 

@@ -10,8 +10,10 @@ from gateway.routes.dialects.cohere import COHERE
 from gateway.routes.dialects.databricks import DATABRICKS
 from gateway.routes.dialects.mindie import MINDIE
 from gateway.routes.dialects.models import MODELS
+from gateway.routes.dialects.ollama import OLLAMA
 from gateway.routes.dialects.openai import OPENAI
 from gateway.routes.dialects.rank import RANK
+from gateway.routes.dialects.receipts import RECEIPTS
 from gateway.routes.dialects.serving_endpoints import SERVING_ENDPOINTS
 from gateway.routes.dialects.usage import USAGE
 from gateway.routes.surface.surface import Surface
@@ -21,11 +23,13 @@ SURFACES: Final[tuple[Surface, ...]] = (
     OPENAI,
     MODELS,
     USAGE,
+    RECEIPTS,
     ANTHROPIC,
     AZURE,
     DATABRICKS,
     SERVING_ENDPOINTS,
     COHERE,
+    OLLAMA,
     MINDIE,
     RANK,
 )

@@ -8,6 +8,7 @@ from typing import Final
 from gateway.dialects.anthropic.answer import MessageEvent
 from gateway.dialects.cohere.answer import CohereChatEvent
 from gateway.dialects.mindie.answer import GenerationChunk
+from gateway.dialects.ollama.answer import OllamaChatAnswer, OllamaGenerateAnswer
 from gateway.dialects.openai_family.answers.chunk import ChatChunk, CompletionChunk, ResponseEvent
 
 _CHAT: Final = """\
@@ -78,6 +79,18 @@ data: {"type":"message-end","id":"1","delta":{"finish_reason":"COMPLETE",\
 "usage":{"tokens":{"input_tokens":9,"output_tokens":2},"cached_tokens":0}}}
 
 """
+_LAST_LINE: Final = """\
+"done":true,"done_reason":"stop","total_duration":120000000,"load_duration":1000000,"prompt_eval_count":9,\
+"prompt_eval_duration":80000000,"eval_count":2,"eval_duration":39000000}
+"""
+_OLLAMA_CHAT: Final = f"""\
+{{"model":"sluice-demo","created_at":"2025-10-09T08:53:20.000000Z",\
+"message":{{"role":"assistant","content":"Hello!"}},"done":false}}
+{{"model":"sluice-demo","created_at":"2025-10-09T08:53:20.000000Z",\
+"message":{{"role":"assistant","content":""}},{_LAST_LINE}"""
+_OLLAMA_GENERATE: Final = f"""\
+{{"model":"sluice-demo","created_at":"2025-10-09T08:53:20.000000Z","response":"Hello!","done":false}}
+{{"model":"sluice-demo","created_at":"2025-10-09T08:53:20.000000Z","response":"",{_LAST_LINE}"""
 STREAM_EXAMPLES: Final[Mapping[type, str]] = {
     ChatChunk: _CHAT,
     CompletionChunk: _COMPLETION,
@@ -85,4 +98,6 @@ STREAM_EXAMPLES: Final[Mapping[type, str]] = {
     MessageEvent: _MESSAGE,
     GenerationChunk: _GENERATION,
     CohereChatEvent: _COHERE,
+    OllamaChatAnswer: _OLLAMA_CHAT,
+    OllamaGenerateAnswer: _OLLAMA_GENERATE,
 }

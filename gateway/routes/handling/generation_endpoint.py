@@ -17,9 +17,10 @@ from google.protobuf.message import Message
 from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
-from gateway.dialects.seam.encoder import Encoder, ends_answer
+from gateway.dialects.seam.encoder import Encoder, StreamFormat, ends_answer
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
+from gateway.dialects.seam.request_id import FIELD, IDEMPOTENCY_KEY, set_request_id
 from gateway.dialects.seam.sampling_defaults import MODELS_OWN, SamplingDefaults, set_defaults
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
 from gateway.http.body import ClientDisconnected, disconnected
@@ -76,7 +77,9 @@ class GenerationEndpoint:
             )
             parsed = await offload(len(body), partial(translator.parse, http_request))
             set_defaults(parsed.request, self.sampling_defaults)
-            marks = EventMarks(http_request.headers)
+            set_request_id(parsed.request, http_request.headers)
+            is_sse = parsed.stream_format is StreamFormat.EVENTS  # only events have ids
+            marks = EventMarks(http_request.headers if is_sse else {})
             if parsed.stream and marks.last is not None:
                 marks.last.set_resume_options(parsed.request)
         except ClientDisconnected:
@@ -99,7 +102,7 @@ class GenerationEndpoint:
         """Send the whole answer or its error."""
 
         async def fail(failure: Failure) -> None:
-            renamed = failure.renamed(parsed.caller_name)
+            renamed = failure.renamed(partial(_name, parsed))
             await send_error_response(send, translator.error_response(renamed), renamed)
 
         try:
@@ -121,16 +124,16 @@ class GenerationEndpoint:
         send: Send,
         marks: EventMarks,
     ) -> None:
-        """Send the answer as server-sent events; an error before the first event is an error response."""
+        """Send the answer as a stream; an error before the first event is an error response."""
         encoder = parsed.encoder
-        stream = EventStream(send, ping=encoder.ping, interval_s=self.settings.keep_alive_interval_s)
+        interval_s = self.settings.keep_alive_interval_s
+        stream = EventStream(send, ping=encoder.ping, interval_s=interval_s, stream_format=parsed.stream_format)
         event: Message | None = None
-        final_bytes = cost_comment if encoder.ping else bytes  # some clients accept no comments
+        is_sse = parsed.stream_format is StreamFormat.EVENTS
+        final_bytes = cost_comment if is_sse and encoder.ping else bytes  # some clients accept no comments
 
         async def fail(failure: Failure) -> None:
-            renamed = failure.renamed(
-                lambda field: HEADER if field.startswith("resume.") else parsed.caller_name(field)
-            )
+            renamed = failure.renamed(lambda field: HEADER if field.startswith("resume.") else _name(parsed, field))
             if not stream.is_open:
                 await send_error_response(send, translator.error_response(renamed), renamed)
             elif ends_answer(event):
@@ -197,6 +200,11 @@ def _check_end(last: Message | None) -> None:
     """Raise Failure if a stream ended without its terminal event, even with status OK."""
     if not ends_answer(last):
         raise Failure(Reason.INTERNAL, "the answer ended unexpectedly")
+
+
+def _name(parsed: ParsedRequest[ServiceRequest], field: str) -> str:
+    """Return the caller's name of the contract's `field`."""
+    return IDEMPOTENCY_KEY if field == FIELD else parsed.caller_name(field)
 
 
 def _shutdown_failure() -> Failure:

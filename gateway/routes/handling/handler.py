@@ -137,6 +137,29 @@ class Change:
         return LookupEndpoint(answer, error_response, upstream.bodies, authentication_first(upstream.client))
 
 
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A request whose body needs several calls: `answer` makes them, and returns the JSON of status 200."""
+
+    parse: Callable[[HttpRequest], Parsed]
+    answer: Callable[[Upstream, Any, Caller], Awaitable[bytes]]
+
+    def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
+        """The application."""
+
+        async def answer(http_request: HttpRequest, caller: Caller) -> bytes:
+            try:
+                parsed = self.parse(http_request)
+            except Failure as failure:
+                raise await authentication_first(upstream.client)(failure, caller) from None
+            try:
+                return await self.answer(upstream, parsed, caller)
+            except Failure as failure:
+                raise failure.renamed(parsed.caller_name) from None
+
+        return LookupEndpoint(answer, error_response, upstream.bodies, authentication_first(upstream.client))
+
+
 class Question(Parsed, Protocol):
     """A parsed body that also decides how the reply is serialized."""
 

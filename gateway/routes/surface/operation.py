@@ -11,7 +11,17 @@ import msgspec
 
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.routes.handling.by_header import ByHeader
-from gateway.routes.handling.handler import Action, Change, Generation, Inquiry, Lookup, LookupOrStream, Parsed
+from gateway.routes.handling.handler import (
+    Action,
+    Change,
+    Command,
+    Generation,
+    Inquiry,
+    Lookup,
+    LookupOrStream,
+    Parsed,
+)
+from gateway.routes.handling.transfer import Download, Upload
 
 _CONVERTER: Final = re.compile(r":\w+}")
 
@@ -52,18 +62,23 @@ class Operation:
 
     `route` is the path in Starlette's form: `{name:path}` is a name that may contain slashes. `answer` is the type of
     the answer to a request without a body. A closed path matches with every method, so that no later operation with a
-    longer name gets its requests.
+    longer name gets its requests. For requests with the header `unmarked_by`, which are another dialect's, the path
+    does not exist. `form` is the schema of a body with a file, and `media` the type of an answer that is the content of
+    one.
     """
 
     method: str
     route: str
     summary: str
-    handler: Generation | Lookup | LookupOrStream | Action | Change | Inquiry | ByHeader
+    handler: Generation | Lookup | LookupOrStream | Action | Change | Command | Inquiry | ByHeader | Upload | Download
     bodies: Sequence[Body] = ()
     answer: type | None = None
     streams: bool = False
     parameters: Sequence[Parameter] = ()
     is_closed: bool = False
+    unmarked_by: str = ""
+    form: Mapping[str, Any] | None = None
+    media: str = ""
 
     @property
     def path(self) -> str:
@@ -93,7 +108,7 @@ class Operation:
 
     def parse_example(self, body: Body) -> Parsed:
         """Return the parsed example of the body."""
-        assert not isinstance(self.handler, Lookup | LookupOrStream | Action | ByHeader)  # noqa: S101  lookups have no body
+        assert isinstance(self.handler, Generation | Change | Command | Inquiry)  # noqa: S101  others have no body
         values: dict[str, dict[str, str]] = {"path": {}, "query": {}, "header": {}}
         for each in self.parameters:
             values[each.location][each.name] = each.example_with(body)

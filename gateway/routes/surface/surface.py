@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from starlette.routing import Match, Route
-from starlette.types import Scope
+from starlette.types import ASGIApp, Scope
 
+from gateway.dialects.seam.encoder import StreamFormat
 from gateway.dialects.seam.error_response import ErrorResponse, ToErrorResponse
 from gateway.dialects.seam.failure import Failure
 from gateway.http.headers import headers_of
@@ -26,6 +27,20 @@ class ClosedRoute(Route):
         return (match if match is Match.NONE else Match.FULL), child_scope
 
 
+class UnmarkedRoute(Route):
+    """A route that does not match requests with a header that only another dialect's clients send."""
+
+    def __init__(self, header: str, path: str, endpoint: ASGIApp, methods: list[str]) -> None:
+        super().__init__(path, endpoint, methods=methods)
+        self._header = header
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return NONE for the other dialect's clients, for which the path does not exist."""
+        if self._header in headers_of(scope):
+            return Match.NONE, {}
+        return super().matches(scope)
+
+
 @dataclass(frozen=True, slots=True)
 class Surface:
     """One dialect's operations, in the order in which paths are matched.
@@ -33,7 +48,8 @@ class Surface:
     `prefixes` are path prefixes of whole segments (`/v1`, `/serving-endpoints`). Errors under them that belong to no
     route (404, 405, unexpected ones) have the format of `error_response`; so have those of requests with the header
     `marked_by` on any path. `error` is the type of their bodies, `headers` returns the headers that only this dialect
-    sends, `statuses` are those that only it uses, and `tag` is its name in the OpenAPI document.
+    sends, `statuses` are those that only it uses, `tag` is its name in the OpenAPI document, and `stream_format` is the
+    format of its streams.
     """
 
     tag: str
@@ -44,6 +60,7 @@ class Surface:
     headers: SendHeaders = send_no_headers
     marked_by: str = ""
     statuses: Sequence[int] = ()
+    stream_format: StreamFormat = StreamFormat.EVENTS
 
     def reading(self) -> Surface:
         """Return the surface with its read-only operations."""
@@ -51,14 +68,13 @@ class Surface:
 
     def routes(self, upstream: Upstream, settings: Settings) -> list[Route]:
         """Return the routes of the operations for a service."""
-        return [
-            (ClosedRoute if each.is_closed else Route)(
-                each.route,
-                WithResponseHeaders(each.handler.endpoint(upstream, self.error_response, settings), self.headers),
-                methods=[each.method],
-            )
-            for each in self.operations
-        ]
+        return [self._route(each, upstream, settings) for each in self.operations]
+
+    def _route(self, operation: Operation, upstream: Upstream, settings: Settings) -> Route:
+        app = WithResponseHeaders(operation.handler.endpoint(upstream, self.error_response, settings), self.headers)
+        if operation.unmarked_by:
+            return UnmarkedRoute(operation.unmarked_by, operation.route, app, [operation.method])
+        return (ClosedRoute if operation.is_closed else Route)(operation.route, app, methods=[operation.method])
 
 
 @dataclass(frozen=True, slots=True)

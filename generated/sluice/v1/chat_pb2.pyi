@@ -93,7 +93,7 @@ class ChatRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[_content_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., n: _Optional[int] = ..., logprobs: _Optional[_Union[_logprobs_pb2.LogprobsOptions, _Mapping]] = ..., output_constraint: _Optional[_Union[_sampling_pb2.OutputConstraint, _Mapping]] = ..., tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_tool_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., reasoning_effort: _Optional[_Union[ReasoningEffort, str]] = ..., serving: _Optional[_Union[_serving_pb2.ServingOptions, _Mapping]] = ..., resume: _Optional[_Union[_resume_pb2.ResumeOptions, _Mapping]] = ..., reasoning_budget: _Optional[int] = ..., continue_final_message: _Optional[bool] = ..., add_generation_prompt: _Optional[bool] = ..., chat_template_kwargs: _Optional[str] = ..., skip_special_tokens: _Optional[bool] = ..., prompt_logprobs: _Optional[_Union[_logprobs_pb2.LogprobsOptions, _Mapping]] = ..., tokens: _Optional[_Union[_new_tokens_pb2.TokensOptions, _Mapping]] = ..., default_reasoning_effort: _Optional[_Union[ReasoningEffort, str]] = ...) -> None: ...
 
 class ChatResponse(_message.Message):
-    __slots__ = ("id", "created", "model", "system_fingerprint", "choices", "usage", "prompt_logprobs", "prompt_token_ids", "reasoning_effort")
+    __slots__ = ("id", "created", "model", "system_fingerprint", "choices", "usage", "prompt_logprobs", "prompt_token_ids", "reasoning_effort", "timings", "receipt")
     ID_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -103,6 +103,8 @@ class ChatResponse(_message.Message):
     PROMPT_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     REASONING_EFFORT_FIELD_NUMBER: _ClassVar[int]
+    TIMINGS_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
     id: str
     created: _timestamp_pb2.Timestamp
     model: str
@@ -112,7 +114,9 @@ class ChatResponse(_message.Message):
     prompt_logprobs: _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprob]
     prompt_token_ids: _containers.RepeatedScalarFieldContainer[int]
     reasoning_effort: ReasoningEffort
-    def __init__(self, id: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., choices: _Optional[_Iterable[_Union[ChatChoice, _Mapping]]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., prompt_logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprob, _Mapping]]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., reasoning_effort: _Optional[_Union[ReasoningEffort, str]] = ...) -> None: ...
+    timings: _serving_pb2.RequestTimings
+    receipt: str
+    def __init__(self, id: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., choices: _Optional[_Iterable[_Union[ChatChoice, _Mapping]]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., prompt_logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprob, _Mapping]]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., reasoning_effort: _Optional[_Union[ReasoningEffort, str]] = ..., timings: _Optional[_Union[_serving_pb2.RequestTimings, _Mapping]] = ..., receipt: _Optional[str] = ...) -> None: ...
 
 class ChatChoice(_message.Message):
     __slots__ = ("index", "message", "finish_reason", "stop_sequence", "logprobs", "token_ids")
@@ -229,5 +233,9 @@ class ChoiceFinished(_message.Message):
     def __init__(self, choice_index: _Optional[int] = ..., finish_reason: _Optional[_Union[FinishReason, str]] = ..., stop_sequence: _Optional[str] = ...) -> None: ...
 
 class ChatCompleted(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("timings", "receipt")
+    TIMINGS_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
+    timings: _serving_pb2.RequestTimings
+    receipt: str
+    def __init__(self, timings: _Optional[_Union[_serving_pb2.RequestTimings, _Mapping]] = ..., receipt: _Optional[str] = ...) -> None: ...

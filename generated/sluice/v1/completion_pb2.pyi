@@ -56,20 +56,24 @@ class CompleteRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ..., prompts: _Optional[_Iterable[_Union[_prompt_pb2.Prompt, _Mapping]]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., n: _Optional[int] = ..., logprobs: _Optional[_Union[_logprobs_pb2.LogprobsOptions, _Mapping]] = ..., output_constraint: _Optional[_Union[_sampling_pb2.OutputConstraint, _Mapping]] = ..., suffix: _Optional[str] = ..., echo: _Optional[bool] = ..., use_raw_prompt: _Optional[bool] = ..., serving: _Optional[_Union[_serving_pb2.ServingOptions, _Mapping]] = ..., resume: _Optional[_Union[_resume_pb2.ResumeOptions, _Mapping]] = ..., prompt_only: _Optional[bool] = ..., skip_special_tokens: _Optional[bool] = ..., prompt_logprobs: _Optional[_Union[_logprobs_pb2.LogprobsOptions, _Mapping]] = ..., tokens: _Optional[_Union[_new_tokens_pb2.TokensOptions, _Mapping]] = ...) -> None: ...
 
 class CompleteResponse(_message.Message):
-    __slots__ = ("id", "created", "model", "system_fingerprint", "choices", "usage")
+    __slots__ = ("id", "created", "model", "system_fingerprint", "choices", "usage", "timings", "receipt")
     ID_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     SYSTEM_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     CHOICES_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
+    TIMINGS_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
     id: str
     created: _timestamp_pb2.Timestamp
     model: str
     system_fingerprint: str
     choices: _containers.RepeatedCompositeFieldContainer[CompletionChoice]
     usage: _usage_pb2.Usage
-    def __init__(self, id: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., choices: _Optional[_Iterable[_Union[CompletionChoice, _Mapping]]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ...) -> None: ...
+    timings: _serving_pb2.RequestTimings
+    receipt: str
+    def __init__(self, id: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., choices: _Optional[_Iterable[_Union[CompletionChoice, _Mapping]]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., timings: _Optional[_Union[_serving_pb2.RequestTimings, _Mapping]] = ..., receipt: _Optional[str] = ...) -> None: ...
 
 class CompletionChoice(_message.Message):
     __slots__ = ("index", "prompt_index", "text", "finish_reason", "stop_sequence", "logprobs", "prompt_logprobs", "token_ids", "prompt_token_ids")
@@ -150,5 +154,9 @@ class CompletionDelta(_message.Message):
     def __init__(self, choice_index: _Optional[int] = ..., text: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprob, _Mapping]]] = ..., prompt_logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprob, _Mapping]]] = ...) -> None: ...
 
 class CompletionCompleted(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("timings", "receipt")
+    TIMINGS_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
+    timings: _serving_pb2.RequestTimings
+    receipt: str
+    def __init__(self, timings: _Optional[_Union[_serving_pb2.RequestTimings, _Mapping]] = ..., receipt: _Optional[str] = ...) -> None: ...

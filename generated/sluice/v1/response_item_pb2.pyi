@@ -79,7 +79,7 @@ class ReasoningItem(_message.Message):
     def __init__(self, text: _Optional[str] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("id", "created", "model", "system_fingerprint", "status", "incomplete_reason", "output", "usage", "sampling", "stopping", "metadata", "completed", "reasoning_effort", "previous_response_id", "stored", "store_error", "background", "error", "conversation")
+    __slots__ = ("id", "created", "model", "system_fingerprint", "status", "incomplete_reason", "output", "usage", "sampling", "stopping", "metadata", "completed", "reasoning_effort", "previous_response_id", "stored", "store_error", "background", "error", "conversation", "receipt")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +106,7 @@ class Response(_message.Message):
     BACKGROUND_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
     id: str
     created: _timestamp_pb2.Timestamp
     model: str
@@ -125,7 +126,8 @@ class Response(_message.Message):
     background: bool
     error: ResponseError
     conversation: str
-    def __init__(self, id: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., status: _Optional[_Union[ResponseStatus, str]] = ..., incomplete_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., output: _Optional[_Iterable[_Union[OutputItem, _Mapping]]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., completed: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reasoning_effort: _Optional[_Union[_chat_pb2.ReasoningEffort, str]] = ..., previous_response_id: _Optional[str] = ..., stored: _Optional[bool] = ..., store_error: _Optional[str] = ..., background: _Optional[bool] = ..., error: _Optional[_Union[ResponseError, _Mapping]] = ..., conversation: _Optional[str] = ...) -> None: ...
+    receipt: str
+    def __init__(self, id: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., model: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., status: _Optional[_Union[ResponseStatus, str]] = ..., incomplete_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., output: _Optional[_Iterable[_Union[OutputItem, _Mapping]]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., completed: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reasoning_effort: _Optional[_Union[_chat_pb2.ReasoningEffort, str]] = ..., previous_response_id: _Optional[str] = ..., stored: _Optional[bool] = ..., store_error: _Optional[str] = ..., background: _Optional[bool] = ..., error: _Optional[_Union[ResponseError, _Mapping]] = ..., conversation: _Optional[str] = ..., receipt: _Optional[str] = ...) -> None: ...
 
 class ResponseError(_message.Message):
     __slots__ = ("reason", "message")

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13sluice/v1/rpc.proto\x12\tsluice.v1\x1a google/protobuf/descriptor.proto\"\x9e\x01\n\tRpcPolicy\x12&\n\x04kind\x18\x01 \x01(\x0e\x32\x12.sluice.v1.RpcKindR\x04kind\x12?\n\x0e\x64\x65\x61\x64line_class\x18\x02 \x01(\x0e\x32\x18.sluice.v1.DeadlineClassR\rdeadlineClass\x12(\n\x06scopes\x18\x03 \x03(\x0e\x32\x10.sluice.v1.ScopeR\x06scopes*\x95\x01\n\x07RpcKind\x12\x18\n\x14RPC_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12RPC_KIND_INFERENCE\x10\x01\x12\x13\n\x0fRPC_KIND_LOOKUP\x10\x02\x12\x13\n\x0fRPC_KIND_CHANGE\x10\x03\x12\x17\n\x13RPC_KIND_MONITORING\x10\x04\x12\x15\n\x11RPC_KIND_OWN_DATA\x10\x05*\x82\x01\n\rDeadlineClass\x12\x1e\n\x1a\x44\x45\x41\x44LINE_CLASS_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x44\x45\x41\x44LINE_CLASS_REQUEST\x10\x01\x12\x19\n\x15\x44\x45\x41\x44LINE_CLASS_LOOKUP\x10\x02\x12\x1a\n\x16\x44\x45\x41\x44LINE_CLASS_LOADING\x10\x03*\xb0\x01\n\x05Scope\x12\x15\n\x11SCOPE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSCOPE_GENERATE\x10\x01\x12\x0f\n\x0bSCOPE_EMBED\x10\x02\x12\x12\n\x0eSCOPE_TOKENIZE\x10\x03\x12\x18\n\x14SCOPE_ENDPOINTS_READ\x10\x04\x12\x19\n\x15SCOPE_ENDPOINTS_WRITE\x10\x05\x12\x0f\n\x0bSCOPE_ADMIN\x10\x06\x12\x11\n\rSCOPE_METRICS\x10\x07:N\n\x06policy\x12\x1e.google.protobuf.MethodOptions\x18\x90\x8e\x03 \x01(\x0b\x32\x14.sluice.v1.RpcPolicyR\x06policyBn\n\tsluice.v1B\x08RpcProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13sluice/v1/rpc.proto\x12\tsluice.v1\x1a google/protobuf/descriptor.proto\"\x9e\x01\n\tRpcPolicy\x12&\n\x04kind\x18\x01 \x01(\x0e\x32\x12.sluice.v1.RpcKindR\x04kind\x12?\n\x0e\x64\x65\x61\x64line_class\x18\x02 \x01(\x0e\x32\x18.sluice.v1.DeadlineClassR\rdeadlineClass\x12(\n\x06scopes\x18\x03 \x03(\x0e\x32\x10.sluice.v1.ScopeR\x06scopes*\xaa\x01\n\x07RpcKind\x12\x18\n\x14RPC_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12RPC_KIND_INFERENCE\x10\x01\x12\x13\n\x0fRPC_KIND_LOOKUP\x10\x02\x12\x13\n\x0fRPC_KIND_CHANGE\x10\x03\x12\x17\n\x13RPC_KIND_MONITORING\x10\x04\x12\x15\n\x11RPC_KIND_OWN_DATA\x10\x05\x12\x13\n\x0fRPC_KIND_HEALTH\x10\x06*\x82\x01\n\rDeadlineClass\x12\x1e\n\x1a\x44\x45\x41\x44LINE_CLASS_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x44\x45\x41\x44LINE_CLASS_REQUEST\x10\x01\x12\x19\n\x15\x44\x45\x41\x44LINE_CLASS_LOOKUP\x10\x02\x12\x1a\n\x16\x44\x45\x41\x44LINE_CLASS_LOADING\x10\x03*\xb0\x01\n\x05Scope\x12\x15\n\x11SCOPE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSCOPE_GENERATE\x10\x01\x12\x0f\n\x0bSCOPE_EMBED\x10\x02\x12\x12\n\x0eSCOPE_TOKENIZE\x10\x03\x12\x18\n\x14SCOPE_ENDPOINTS_READ\x10\x04\x12\x19\n\x15SCOPE_ENDPOINTS_WRITE\x10\x05\x12\x0f\n\x0bSCOPE_ADMIN\x10\x06\x12\x11\n\rSCOPE_METRICS\x10\x07:N\n\x06policy\x12\x1e.google.protobuf.MethodOptions\x18\x90\x8e\x03 \x01(\x0b\x32\x14.sluice.v1.RpcPolicyR\x06policyBn\n\tsluice.v1B\x08RpcProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,11 +34,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\tsluice.v1B\010RpcProtoP\001Z\022sluice/v1;sluicev1\242\002\003SLU\252\002\tSluice.V1\312\002\tSluice\\V1\342\002\025Sluice\\V1\\GPBMetadata\352\002\nSluice::V1'
   _globals['_RPCKIND']._serialized_start=230
-  _globals['_RPCKIND']._serialized_end=379
-  _globals['_DEADLINECLASS']._serialized_start=382
-  _globals['_DEADLINECLASS']._serialized_end=512
-  _globals['_SCOPE']._serialized_start=515
-  _globals['_SCOPE']._serialized_end=691
+  _globals['_RPCKIND']._serialized_end=400
+  _globals['_DEADLINECLASS']._serialized_start=403
+  _globals['_DEADLINECLASS']._serialized_end=533
+  _globals['_SCOPE']._serialized_start=536
+  _globals['_SCOPE']._serialized_end=712
   _globals['_RPCPOLICY']._serialized_start=69
   _globals['_RPCPOLICY']._serialized_end=227
 # @@protoc_insertion_point(module_scope)

@@ -16,6 +16,7 @@ class RpcKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RPC_KIND_CHANGE: _ClassVar[RpcKind]
     RPC_KIND_MONITORING: _ClassVar[RpcKind]
     RPC_KIND_OWN_DATA: _ClassVar[RpcKind]
+    RPC_KIND_HEALTH: _ClassVar[RpcKind]
 
 class DeadlineClass(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -40,6 +41,7 @@ RPC_KIND_LOOKUP: RpcKind
 RPC_KIND_CHANGE: RpcKind
 RPC_KIND_MONITORING: RpcKind
 RPC_KIND_OWN_DATA: RpcKind
+RPC_KIND_HEALTH: RpcKind
 DEADLINE_CLASS_UNSPECIFIED: DeadlineClass
 DEADLINE_CLASS_REQUEST: DeadlineClass
 DEADLINE_CLASS_LOOKUP: DeadlineClass

@@ -39,7 +39,7 @@ class GenerateTextRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ..., model_version: _Optional[str] = ..., text_input: _Optional[str] = ..., do_sample: _Optional[bool] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., stopping: _Optional[_Union[_sampling_pb2.StopParams, _Mapping]] = ..., perf_stat: _Optional[bool] = ..., serving: _Optional[_Union[_serving_pb2.ServingOptions, _Mapping]] = ..., resume: _Optional[_Union[_resume_pb2.ResumeOptions, _Mapping]] = ...) -> None: ...
 
 class GenerateTextResponse(_message.Message):
-    __slots__ = ("id", "model", "model_version", "text", "finish_reason", "stop_sequence", "num_generated_tokens", "timings", "usage")
+    __slots__ = ("id", "model", "model_version", "text", "finish_reason", "stop_sequence", "num_generated_tokens", "timings", "usage", "receipt")
     ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,7 @@ class GenerateTextResponse(_message.Message):
     NUM_GENERATED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
     id: str
     model: str
     model_version: str
@@ -58,7 +59,8 @@ class GenerateTextResponse(_message.Message):
     num_generated_tokens: int
     timings: GenerationTimings
     usage: _usage_pb2.Usage
-    def __init__(self, id: _Optional[str] = ..., model: _Optional[str] = ..., model_version: _Optional[str] = ..., text: _Optional[str] = ..., finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., stop_sequence: _Optional[str] = ..., num_generated_tokens: _Optional[int] = ..., timings: _Optional[_Union[GenerationTimings, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ...) -> None: ...
+    receipt: str
+    def __init__(self, id: _Optional[str] = ..., model: _Optional[str] = ..., model_version: _Optional[str] = ..., text: _Optional[str] = ..., finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., stop_sequence: _Optional[str] = ..., num_generated_tokens: _Optional[int] = ..., timings: _Optional[_Union[GenerationTimings, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., receipt: _Optional[str] = ...) -> None: ...
 
 class GenerationTimings(_message.Message):
     __slots__ = ("queue_wait", "first_token", "decode", "batch_size", "tokens")
@@ -131,5 +133,7 @@ class TextGenerationFinished(_message.Message):
     def __init__(self, finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., stop_sequence: _Optional[str] = ..., num_generated_tokens: _Optional[int] = ..., timings: _Optional[_Union[GenerationTimings, _Mapping]] = ...) -> None: ...
 
 class TextGenerationCompleted(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("receipt",)
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
+    receipt: str
+    def __init__(self, receipt: _Optional[str] = ...) -> None: ...

@@ -25,7 +25,11 @@ struct AddedSums {
 
   // Add to the sums [count][16] of one row; the first group is `group`.
   SLUICE_INLINE void operator()(int row, int group, int count, float* sums) const {
-    if (adapted == nullptr || adapted->part_of_row[row] < 0) return;
+    if (adapted != nullptr && adapted->part_of_row[row] >= 0) add(row, group, count, sums);
+  }
+
+ private:
+  void add(int row, int group, int count, float* sums) const {
     const LowRank& low_rank = adapted->parts[adapted->part_of_row[row]].products[product];
     if (low_rank.down.rows == 0) return;
     for (int n = 0; n < count; ++n) {

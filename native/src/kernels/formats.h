@@ -101,11 +101,13 @@ struct BFloat16Format {  // widened to float32, which is exact
 };
 #endif
 
-// Inputs are bytes with an offset of 128, and sums are int32 stored in the bits of floats; both are scaled afterwards.
-struct Int8Format {
-  using Weight = int8_t;
-  using Input = uint8_t;
-  static constexpr int kColumns = 4, kWeights = 64;
+// Bytes, of which four columns are multiplied at a time; either weights or inputs are unsigned, with an offset of kZero.
+// Sums are int32 stored in the bits of floats, and are scaled afterwards.
+template <class W, class X>
+struct BytesFormat {
+  using Weight = W;
+  using Input = X;
+  static constexpr int kColumns = 4, kWeights = 64, kZero = 128;
 #if defined(SLUICE_SET_avx512bf16)
   using Loaded = __m512i;
   using Spread = __m512i;
@@ -116,7 +118,8 @@ struct Int8Format {
     return _mm512_set1_epi32(four);
   }
   static SLUICE_INLINE void add(Lanes& sum, const Loaded& w, const Spread& x) {
-    sum.v[0] = as_float(_mm512_dpbusd_epi32(as_int(sum.v[0]), x, w));
+    const VI ints = as_int(sum.v[0]);  // the unsigned bytes are the first ones that are multiplied
+    sum.v[0] = as_float(kIsSigned ? _mm512_dpbusd_epi32(ints, x, w) : _mm512_dpbusd_epi32(ints, w, x));
   }
 #else
   // Even and odd bytes separately, as 16-bit numbers, since the instruction that takes bytes would saturate.
@@ -130,54 +133,8 @@ struct Int8Format {
     const IntLanes bytes = load16_int(w);
     Loaded x;
     unroll<kRegisters>([&](auto r) __attribute__((always_inline)) {
-      x.even.v[r] = even_bytes(bytes.v[r]);
-      x.odd.v[r] = odd_bytes(bytes.v[r]);
-    });
-    return x;
-  }
-  static SLUICE_INLINE Spread broadcast(const Input* x) {
-    return {set1_int(x[0] | x[2] << 16), set1_int(x[1] | x[3] << 16)};
-  }
-  static SLUICE_INLINE void add(Lanes& sum, const Loaded& w, const Spread& x) {
-    unroll<kRegisters>([&](auto r) __attribute__((always_inline)) {
-      const VI both = add_int(multiply_pairs(w.even.v[r], x.even), multiply_pairs(w.odd.v[r], x.odd));
-      sum.v[r] = as_float(add_int(as_int(sum.v[r]), both));
-    });
-  }
-#endif
-};
-
-// Keys that are bytes with an offset of 128, of which four columns are multiplied at a time with signed bytes.
-struct KeyFormat {
-  using Weight = uint8_t;
-  using Input = int8_t;
-  static constexpr int kColumns = 4, kWeights = 64, kZero = 128;
-#if defined(SLUICE_SET_avx512bf16)
-  using Loaded = __m512i;
-  using Spread = __m512i;
-  static SLUICE_INLINE Loaded load(const Weight* w) { return _mm512_loadu_si512(w); }
-  static SLUICE_INLINE Spread broadcast(const Input* x) {
-    int four;
-    std::memcpy(&four, x, sizeof four);
-    return _mm512_set1_epi32(four);
-  }
-  static SLUICE_INLINE void add(Lanes& sum, const Loaded& w, const Spread& x) {
-    sum.v[0] = as_float(_mm512_dpbusd_epi32(as_int(sum.v[0]), w, x));
-  }
-#else
-  struct Loaded {
-    IntLanes even, odd;
-  };
-  struct Spread {
-    VI even, odd;
-  };
-  static SLUICE_INLINE Loaded load(const Weight* w) {
-    const IntLanes bytes = load16_int(w);
-    const VI mask = set1_int(0x00ff00ff);
-    Loaded x;
-    unroll<kRegisters>([&](auto r) __attribute__((always_inline)) {
-      x.even.v[r] = and_int(bytes.v[r], mask);
-      x.odd.v[r] = and_int(shift_right<8>(bytes.v[r]), mask);
+      x.even.v[r] = kIsSigned ? even_bytes(bytes.v[r]) : low_bytes(bytes.v[r]);
+      x.odd.v[r] = kIsSigned ? odd_bytes(bytes.v[r]) : high_bytes(bytes.v[r]);
     });
     return x;
   }
@@ -192,7 +149,12 @@ struct KeyFormat {
     return set1_int(static_cast<int>((static_cast<uint32_t>(low) & 0xffff) | static_cast<uint32_t>(high) << 16));
   }
 #endif
+
+ private:
+  static constexpr bool kIsSigned = std::is_signed_v<Weight>;
 };
+using Int8Format = BytesFormat<int8_t, uint8_t>;
+using KeyFormat = BytesFormat<uint8_t, int8_t>;  // of keys that are bytes
 
 // Eight columns of four bits at a time; sums of 32 columns are scaled before they are added up.
 struct Int4Format {

@@ -66,24 +66,6 @@ inline void grow(float* x, int width, float growth, int period, int position) {
   for (int i = 0; i < width; ++i) x[i] *= factor;
 }
 
-// Unpack one row of a packed weight to floats.
-inline void unpack_row(const Matrix& matrix, int row, float* out) {
-  if (matrix.type == Type::Packed) return unpack_packed(matrix, row, out);
-  const uint8_t* group = matrix.data + static_cast<size_t>(row / 16) * matrix.group_bytes;
-  const int lane = row % 16;
-  if (matrix.type == Type::Float32) {
-    const auto* w = reinterpret_cast<const float*>(group);
-    for (int i = 0; i < matrix.cols; ++i) out[i] = w[i * 16 + lane];
-  } else if (matrix.type == Type::BFloat16) {
-    const auto* w = reinterpret_cast<const uint16_t*>(group);
-    for (int i = 0; i < matrix.cols; ++i) out[i] = bf16_to_float(w[(i / 2) * 32 + lane * 2 + i % 2]);
-  } else {
-    const auto* w = reinterpret_cast<const int8_t*>(group);
-    const float scale = matrix.row_scales[row];
-    for (int i = 0; i < matrix.cols; ++i) out[i] = scale * static_cast<float>(w[(i / 4) * 64 + lane * 4 + i % 4]);
-  }
-}
-
 inline void embed(const Weights& weights, const DecoderPlan& plan, int token, float* out) {
   const int width = plan.hidden_size;
   if (weights.rows == nullptr) {

@@ -1,12 +1,11 @@
-// The step of one instruction set with weights that are integer codes.
+// The step of one instruction set with weights whose inputs are quantized.
 #include "kernels/step.h"
 
 namespace sluice {
 namespace SLUICE_SET {
 
 void run_codes(const Step& step, int thread) {
-  if (step.weights->type == Type::Int8) return run<Int8Format, Int8Format>(step, thread);
-  return run<Int4Format, Int8Format>(step, thread);
+  step.weights->type == Type::Int8 ? run<Int8Format>(step, thread) : run<PackedFormat>(step, thread);
 }
 
 }  // namespace SLUICE_SET

@@ -1,28 +1,30 @@
-// One instruction set: its functions, compiled with the flags of the set, as are run_numbers.cpp, run_codes.cpp and
-// run_packed.cpp, which compile at the same time. Templates of the standard library must not be used in these files,
+// One instruction set: its functions, compiled with the flags of the set, as are the other sources of add_set in
+// CMakeLists.txt, which compile at the same time. Templates of the standard library must not be used in these files,
 // since the linker would keep one copy of them for all sets.
 #include "kernels/set.h"
 
+#include "kernels/formats.h"
+#include "kernels/packed/packed_lanes.h"
 #include "kernels/sampling.h"
-#include "kernels/step.h"
+#if defined(SLUICE_SET_amx)
+#include "kernels/registers/tile_unit.h"
+#endif
 
 namespace sluice {
 namespace SLUICE_SET {
 
 void run_numbers(const Step& step, int thread);
 void run_codes(const Step& step, int thread);
-void run_packed(const Step& step, int thread);
 
 void run_step(const Step& step, int thread) {
   switch (step.weights->type) {
     case Type::Float32:
     case Type::BFloat16:
+    case Type::Int4:
       return run_numbers(step, thread);
     case Type::Int8:
-    case Type::Int4:
-      return run_codes(step, thread);
     case Type::Packed:
-      return run_packed(step, thread);
+      return run_codes(step, thread);
   }
 }
 

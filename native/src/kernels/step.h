@@ -12,8 +12,8 @@
 namespace sluice {
 namespace SLUICE_SET {
 
-// Weight is the format of the layers' weights, Head the format of the head.
-template <class Weight, class Head>
+// Weight is the format of the layers' weights.
+template <class Weight>
 struct ThreadStep : Thread<Weight> {
   using Own = Thread<Weight>;
   using Own::adapted, Own::batch, Own::kQuantizes, Own::plan, Own::step, Own::weights;
@@ -216,7 +216,23 @@ struct ThreadStep : Thread<Weight> {
     });
   }
 
+  void finish() {
+    if (plan.num_extra_streams > 0) StreamPhases<Weight>{*this}.end();
+    if (!plan.has_head)
+      states();
+    else if (batch.num_rows > 0)
+      logits();
+  }
+
   void logits() {
+    if constexpr (std::is_same_v<Weight, HalfFormat>)
+      if (weights.head.type == Type::Int8) return logits_of<Int8Format>();
+    logits_of<Weight>();
+  }
+
+  // Head is the format of the head.
+  template <class Head>
+  void logits_of() {
     const Lanes factor = all16(plan.logit_multiplier);
     const float cap = plan.logit_soft_cap;
     const int count = plan.vocab_size;
@@ -234,19 +250,28 @@ struct ThreadStep : Thread<Weight> {
   }
 };
 
-template <class Weight, class Head>
+// Return whether all threads compute a layer: the first one that asks decides, by the arrivals.
+inline bool continues(const Step& step, int layer) {
+  if (step.choices == nullptr) return true;
+  const int32_t* arrivals = step.batch.arrivals;
+  const bool ends = __atomic_load_n(arrivals, __ATOMIC_RELAXED) > __atomic_load_n(arrivals + 1, __ATOMIC_RELAXED);
+  const Choice mine = ends ? Choice::End : Choice::Continue;
+  Choice found = Choice::Open;
+  const bool is_first = __atomic_compare_exchange_n(step.choices + layer, &found, mine, false, __ATOMIC_RELAXED,
+                                                    __ATOMIC_RELAXED);
+  return (is_first ? mine : found) == Choice::Continue;
+}
+
+template <class Weight>
 void run(const Step& step, int thread) {
-  ThreadStep<Weight, Head> mine{{step, *step.plan, *step.weights, step.batch, thread, step.batch.num_tokens,
+  ThreadStep<Weight> mine{{step, *step.plan, *step.weights, step.batch, thread, step.batch.num_tokens,
                                  step.residual, step.adapted == nullptr ? nullptr : &step.adapted->tokens}};
   mine.begin();
   if (step.plan->layer_input_width > 0) LayerInputPhases<Weight>{mine}.begin();
   if (step.plan->num_extra_streams > 0) StreamPhases<Weight>{mine}.begin();
-  for (int index = 0; index < step.plan->num_layers; ++index) mine.layer(index);
-  if (step.plan->num_extra_streams > 0) StreamPhases<Weight>{mine}.end();
-  if (!step.plan->has_head)
-    mine.states();
-  else if (step.batch.num_rows > 0)
-    mine.logits();
+  int index = 0;
+  while (index < step.plan->num_layers && continues(step, index)) mine.layer(index++);
+  if (index == step.plan->num_layers) mine.finish();
 #if defined(SLUICE_SET_amx)
   _tile_release();  // otherwise every context switch of this thread would save the tiles
 #endif

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/adapter.h"
+#include "kernels/function_ref.h"
 #include "kernels/linear.h"
 #include "kernels/norm.h"
 #include "kernels/rows.h"
@@ -36,7 +37,7 @@ struct Thread {
   uint32_t num_phases = 0;
 
   // Run body(0) … body(count - 1), shared among the threads, and return when all are done.
-  template <class Body>
+  using Body = FunctionRef<int>;
   void phase(int count, const Body& body) {
     if (step.num_threads == 1) {
       for (int chunk = 0; chunk < count; ++chunk) body(chunk);
@@ -50,7 +51,6 @@ struct Thread {
   }
 
   // Run body(row) for all rows, shared among the threads in chunks of several rows.
-  template <class Body>
   void each_row(int count, const Body& body) {
     const int size = count / (8 * step.num_threads) + 1;
     phase((count + size - 1) / size, [&](int chunk) {
@@ -94,14 +94,16 @@ struct Thread {
   void multiply_all(const Matrix& matrix, const Inputs& given, const Finish& finish, const Added& added = {}) {
     const Inputs inputs = in_order<Format>(matrix, given);
     const int size = groups_per_block(matrix, num_rows, step.num_threads);
-    phase(num_rows > 0 ? (matrix.groups + size - 1) / size : 0, [&](int chunk) {
-      const auto finish_row = [&](int row, int group, float* sums, int count) {
+    const auto finish_tile = [&](const TileSums& tile) {
+      tile.each_row([&](int row, int group, float* sums, int count) {
         if constexpr (std::is_same_v<Format, Int8Format>) scale_sums(matrix, group, count, inputs.scales[row], sums);
         added(row, group, count, sums);
         finish(row, group, sums, count);
-      };
+      });
+    };
+    phase(num_rows > 0 ? (matrix.groups + size - 1) / size : 0, [&](int chunk) {
       multiply_block<Format>(matrix, inputs.rows, inputs.stride, num_rows, chunk * size, (chunk + 1) * size,
-                             finish_row);
+                             finish_tile);
     });
   }
 

@@ -1,5 +1,7 @@
 #include "layers/latent_adapter.h"
 
+#include "layers/latent_layer.h"
+
 namespace sluice {
 
 namespace {
@@ -18,26 +20,24 @@ struct Rows {
   }
 };
 
-int in_groups(int rows) { return groups_of(rows) * kRows; }
-
 }  // namespace
 
 void plan_latent_low_rank(const LatentPlan& plan, Type type, int rank, LatentLowRank& to) {
   to.rank = (rank + kRankMultiple - 1) / kRankMultiple * kRankMultiple;
   to.query_down = plan_matrix(type, plan.num_heads * to.rank, plan.key_dim);
-  to.query_up = plan_matrix(type, in_groups(plan.kv_rank), to.rank);
+  to.query_up = plan_matrix(type, rounded_to_groups(plan.kv_rank), to.rank);
   to.value_down = plan_matrix(type, to.rank, plan.kv_rank);
-  to.value_up = plan_matrix(type, plan.num_heads * in_groups(plan.value_dim), to.rank);
+  to.value_up = plan_matrix(type, plan.num_heads * rounded_to_groups(plan.value_dim), to.rank);
 }
 
 void pack_latent_low_rank(const LatentPlan& plan, const AdaptedModule& module, LatentLowRank& to) {
   const int rank = module.rank, width = plan.key_dim + plan.value_dim;
   const auto down = [&](int row, int column) { return module.down[static_cast<size_t>(row) * plan.kv_rank + column]; };
   const auto up = [&](int row, int column) { return module.up[static_cast<size_t>(row) * rank + column]; };
-  Rows turned(plan.kv_rank, to.rank), kept(to.rank, plan.kv_rank);
+  Rows transposed(plan.kv_rank, to.rank), kept(to.rank, plan.kv_rank);
   for (int i = 0; i < rank; ++i)
-    for (int column = 0; column < plan.kv_rank; ++column) turned.at(column, i) = kept.at(i, column) = down(i, column);
-  turned.pack(to.query_up, 0);
+    for (int column = 0; column < plan.kv_rank; ++column) transposed.at(column, i) = kept.at(i, column) = down(i, column);
+  transposed.pack(to.query_up, 0);
   kept.pack(to.value_down, 0);
   for (int head = 0; head < plan.num_heads; ++head) {
     Rows keys(to.rank, plan.key_dim), values(plan.value_dim, to.rank);
@@ -46,7 +46,7 @@ void pack_latent_low_rank(const LatentPlan& plan, const AdaptedModule& module, L
       for (int row = 0; row < plan.value_dim; ++row) values.at(row, i) = up(head * width + plan.key_dim + row, i);
     }
     keys.pack(to.query_down, head * to.rank);
-    values.pack(to.value_up, head * in_groups(plan.value_dim));
+    values.pack(to.value_up, head * rounded_to_groups(plan.value_dim));
   }
 }
 

@@ -6,20 +6,19 @@ namespace sluice {
 
 namespace {
 
-int in_groups(int rows) { return groups_of(rows) * kRows; }
 Type low_type(Type type) { return type == Type::Float32 ? Type::Float32 : Type::BFloat16; }
 
 }  // namespace
 
 int wide_width(const LatentPlan& plan) {
-  const int queries = std::max(in_groups(plan.query_rank), in_groups(plan.query_width()));
+  const int queries = std::max(rounded_to_groups(plan.query_rank), rounded_to_groups(plan.query_width()));
   return std::max(plan.cached_width() + queries, plan.attended_width());
 }
 
 void plan_latent(const LatentPlan& plan, Type type, Latent& latent) {
   if (plan.query_rank > 0) latent.query_up = plan_matrix(type, plan.query_width(), plan.query_rank);
-  latent.absorb = plan_matrix(low_type(type), plan.num_heads * in_groups(plan.kv_rank), plan.key_dim);
-  latent.value_up = plan_matrix(low_type(type), plan.num_heads * in_groups(plan.value_dim), plan.kv_rank);
+  latent.absorb = plan_matrix(low_type(type), plan.num_heads * rounded_to_groups(plan.kv_rank), plan.key_dim);
+  latent.value_up = plan_matrix(low_type(type), plan.num_heads * rounded_to_groups(plan.value_dim), plan.kv_rank);
 }
 
 void add_latent_tensors(Layer& layer, int number, const std::string& prefix, std::vector<Tensor>& tensors) {
@@ -47,16 +46,16 @@ void add_latent_tensors(Layer& layer, int number, const std::string& prefix, std
 
 void pack_latent_up(const LatentPlan& plan, Latent& latent, const void* data, Stored stored) {
   const int rank = plan.kv_rank, keys = plan.key_dim, values = plan.value_dim;
-  std::vector<float> turned(static_cast<size_t>(rank) * keys);
+  std::vector<float> transposed(static_cast<size_t>(rank) * keys);
   for (int head = 0; head < plan.num_heads; ++head) {
     const int first = head * (keys + values);
     for (int key = 0; key < keys; ++key)
       for (int column = 0; column < rank; ++column)
-        turned[static_cast<size_t>(column) * keys + key] =
+        transposed[static_cast<size_t>(column) * keys + key] =
             read_stored(data, stored, static_cast<size_t>(first + key) * rank + column);
-    pack_rows(latent.absorb, head * in_groups(rank), RowOrder::Plain, turned.data(), Stored::Float32, 0, rank);
+    pack_rows(latent.absorb, head * rounded_to_groups(rank), RowOrder::Plain, transposed.data(), Stored::Float32, 0, rank);
     const int begin = first + keys;  // of the head's values; target rows are those of the head's groups
-    pack_rows(latent.value_up, head * in_groups(values) - begin, RowOrder::Plain, data, stored, begin, begin + values);
+    pack_rows(latent.value_up, head * rounded_to_groups(values) - begin, RowOrder::Plain, data, stored, begin, begin + values);
   }
 }
 

@@ -14,6 +14,9 @@ namespace sluice {
 // stored in groups of 16.
 int wide_width(const LatentPlan& plan);
 
+// The number of rows, rounded up to whole groups.
+inline int rounded_to_groups(int rows) { return groups_of(rows) * kRows; }
+
 // Set the sizes of all matrices, without memory. `type` is the type of the layer's other weights.
 void plan_latent(const LatentPlan& plan, Type type, Latent& latent);
 

@@ -79,7 +79,9 @@ std::vector<InstructionSet> make_sets() {
 #endif
   sets.push_back(SLUICE_SET_ROW(neonbf16, has_bf16));
 #endif
+#if defined(SLUICE_HAS_portable)
   sets.push_back(SLUICE_SET_ROW(portable, true));
+#endif
   return sets;
 }
 
@@ -96,6 +98,18 @@ const InstructionSet* find_set(const std::string& name) {
   for (const InstructionSet& set : instruction_sets())
     if (set.is_runnable && (name == "auto" || name == set.name)) return &set;
   return nullptr;
+}
+
+std::string unsupported_set_text(const std::string& name) {
+  std::string built, usable;
+  for (const InstructionSet& set : instruction_sets()) {
+    built += (built.empty() ? "" : ", ") + std::string(set.name);
+    if (set.is_runnable) usable += ", " + std::string(set.name);
+  }
+  if (usable.empty())
+    return "instruction_set: this CPU supports none of the sets in this build of sluice_native (" + built +
+           "); build native/ for this CPU, or with an empty SLUICE_SETS for all CPUs";
+  return "instruction_set must be one of auto" + usable + " (got " + name + ")";
 }
 
 }  // namespace sluice

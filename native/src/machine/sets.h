@@ -27,4 +27,7 @@ const std::vector<InstructionSet>& instruction_sets();
 // The set with that name, or the best for "auto"; null if it is not in this build or the CPU does not support it.
 const InstructionSet* find_set(const std::string& name);
 
+// The error if find_set returns null.
+std::string unsupported_set_text(const std::string& name);
+
 }  // namespace sluice

@@ -216,7 +216,7 @@ void Model::cut_into_pieces(const Batch& batch) {
   }
 }
 
-void Model::step(const Batch& batch, int num_threads) {
+bool Model::step(const Batch& batch, int num_threads) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!wanted_.empty()) throw std::logic_error("step() before " + tensors_[*wanted_.begin()].name + " was loaded");
   if (cache_.data == nullptr) throw std::logic_error("step() before allocate()");
@@ -224,8 +224,10 @@ void Model::step(const Batch& batch, int num_threads) {
   check_batch(batch, options_.plan.vocab_size, cache_, state_numbers_ > 0 ? &states_ : nullptr, adapters_);
   if (num_threads <= 0) num_threads = options_.num_threads;
   ahead_->begin(cache_.block_bytes * static_cast<size_t>(lowest_block(batch, cache_)));
+  if (batch.arrivals != nullptr) choices_.assign(static_cast<size_t>(options_.plan.num_layers), Choice::Open);
   compute(batch, num_threads);
   ahead_->end();
+  return batch.arrivals == nullptr || choices_.back() == Choice::Continue;
 }
 
 void Model::compute(const Batch& batch, int num_threads) {
@@ -243,6 +245,7 @@ void Model::compute(const Batch& batch, int num_threads) {
   step_.routing = expert_buffers_.reserve(step_, reserved_rows_);
   step_.latents = latent_buffers_.reserve(reserved_rows_);
   step_.adapted = adapters_.prepare(step_, options_.type);
+  step_.choices = batch.arrivals == nullptr ? nullptr : choices_.data();
   step_.num_threads = num_threads;
   step_.phases = &phases_;
   phases_.reset(num_threads);

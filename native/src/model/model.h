@@ -113,7 +113,8 @@ class Model {
   void encode(Batch batch, int num_threads);
 
   // Store the batch's keys and values and write its logits. Throws BadArgument before anything is read out of bounds.
-  void step(const Batch& batch, int num_threads);
+  // Return whether the step was computed to its end, see Batch::arrivals.
+  bool step(const Batch& batch, int num_threads);
 
   // Measure the seconds to read all packed weights once, the lower bound of a decode step.
   double read_weights(int num_threads);
@@ -176,6 +177,7 @@ class Model {
   std::vector<Piece> pieces_, kept_pieces_;
   std::vector<int32_t> sequence_of_;
   std::vector<int32_t> text_positions_, text_lengths_, text_blocks_;  // of encode()
+  std::vector<Choice> choices_;  // of a step that may end early, by layer
   Step step_{};
   Phases phases_;
   std::mutex mutex_;

@@ -62,7 +62,7 @@ std::vector<int> sample(const Array& logits, const std::vector<int64_t>& rows, c
     if (!(uniforms[i] >= 0 && uniforms[i] < 1)) throw BadArgument("uniforms" + at + " must be at least 0 and below 1");
   }
   const InstructionSet* set = find_set(instruction_set);
-  if (set == nullptr) throw BadArgument("instruction_set " + instruction_set + " is not supported here");
+  if (set == nullptr) throw BadArgument(unsupported_set_text(instruction_set));
   num_threads = std::min(checked_threads(num_threads, 1), static_cast<int>(std::max<size_t>(count, 1)));
   const int vocab_size = static_cast<int>(logits.shape(1));
   const auto* data = static_cast<const float*>(logits.data());

@@ -111,7 +111,7 @@ Rows state_rows(nb::handle_t<Model> owner) {
 nb::object step(Model& model, const Array& token_ids, const Array& positions, const Array& row_offsets,
                 const Array& context_lengths, const Array& block_tables, const Array& output_rows,
                 std::optional<WritableArray> logits, int num_threads, const std::optional<Array>& adapters,
-                const std::optional<Array>& states) {
+                const std::optional<Array>& states, const std::optional<Array>& arrivals) {
   Batch batch{};
   batch.token_ids = ints(token_ids, "token_ids", 1);
   batch.num_tokens = static_cast<int>(token_ids.shape(0));
@@ -135,12 +135,19 @@ nb::object step(Model& model, const Array& token_ids, const Array& positions, co
       throw BadArgument("states must have four numbers for each of the " + std::to_string(context_lengths.shape(0)) +
                         " sequences");
   }
+  if (arrivals.has_value()) {
+    if (states.has_value()) throw BadArgument("arrivals can't be given with states, which a step changes in place");
+    batch.arrivals = ints_of_length(*arrivals, "arrivals", 2);
+  }
   checked_threads(num_threads, 0);
 
   const nb::object result = results(logits, "logits", batch.num_rows, model.options().plan.vocab_size, batch.logits);
-  const nb::gil_scoped_release released;
-  model.step(batch, num_threads);
-  return result;
+  bool is_complete;
+  {
+    const nb::gil_scoped_release released;
+    is_complete = model.step(batch, num_threads);
+  }
+  return is_complete ? result : nb::none();
 }
 
 nb::object encode(Model& model, const Array& token_ids, const Array& row_offsets, const Array& output_rows,
@@ -187,7 +194,7 @@ void construct(Model* self, const nb::dict& plan, const std::string& type, const
   options.cache_type = cache_type(cached, options.type);
   options.num_threads = checked_threads(num_threads, 1);
   options.set = find_set(instruction_set);
-  if (options.set == nullptr) throw BadArgument("instruction_set " + instruction_set + " is not supported here");
+  if (options.set == nullptr) throw BadArgument(unsupported_set_text(instruction_set));
   if (options.type == Type::Packed && !kinds) throw BadArgument("kinds is missing");
   options.kind_of = kinds;
   read_plan(plan, options);
@@ -215,7 +222,7 @@ NB_MODULE(_native, module) {
       .def("state_rows", &state_rows)
       .def("step", &step, "token_ids"_a, "positions"_a, "row_offsets"_a, "context_lengths"_a, "block_tables"_a,
            "output_rows"_a, "logits"_a = nb::none(), "num_threads"_a = 0, "adapters"_a = nb::none(),
-           "states"_a = nb::none())
+           "states"_a = nb::none(), "arrivals"_a = nb::none())
       .def("encode", &encode, "token_ids"_a, "row_offsets"_a, "output_rows"_a, "types"_a = nb::none(),
            "num_threads"_a = 0)
       .def("put_adapter", &put_adapter, "slot"_a, "modules"_a)

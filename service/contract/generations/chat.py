@@ -26,6 +26,7 @@ from service.contract.parts.parameters import (
     to_stopping,
 )
 from service.contract.parts.resume import to_resume
+from service.contract.parts.timings import RequestClock
 from service.generation.outputs.events import (
     ChoiceFinished,
     Completed,
@@ -87,11 +88,13 @@ class ChatRenderer:
 
     def __init__(self, request: chat_pb2.ChatRequest) -> None:
         self._emitter = TokenEmitter(request)
+        self._clock = RequestClock(request)
 
     def render(self, events: Sequence[Event]) -> list[chat_pb2.StreamChatResponse]:
         """Return the messages for the events of one output, or for one other event."""
         messages = [message for event in events for message in self._render(event)]
         if events and isinstance(events[0], Tokens):
+            self._clock.add(events[0])
             self._add_tokens(events[0], messages)
         return messages
 
@@ -140,7 +143,8 @@ class ChatRenderer:
             case Usage():
                 return _Event(usage=usage_message(event))
             case Completed():
-                return _Event(completed=chat_pb2.ChatCompleted())
+                completed = chat_pb2.ChatCompleted(timings=self._clock.timings(), receipt=event.receipt)
+                return _Event(completed=completed)
             case Started():
                 started = chat_pb2.ChatStarted(
                     id=event.id,

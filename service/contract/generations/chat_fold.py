@@ -25,12 +25,7 @@ class ChatFold:
             self._choice(choice_index(event)).token_ids.extend(event.tokens.ids)
         match event.WhichOneof("event"):
             case "started":
-                started, response = event.started, self.response
-                response.id, response.model = started.id, started.model
-                response.created.CopyFrom(started.created)
-                response.system_fingerprint = started.system_fingerprint
-                response.prompt_token_ids.extend(started.prompt_token_ids)
-                response.reasoning_effort = started.reasoning_effort
+                self._start(event.started)
             case "prompt_logprobs":
                 self.response.prompt_logprobs.extend(event.prompt_logprobs.logprobs)
             case "content_delta":
@@ -44,14 +39,26 @@ class ChatFold:
             case "tool_call_delta":
                 self._add_tool_call(event.tool_call_delta)
             case "choice_finished":
-                finished = event.choice_finished
-                choice = self._choice(finished.choice_index)
-                choice.finish_reason = finished.finish_reason
-                if finished.HasField("stop_sequence"):
-                    choice.stop_sequence = finished.stop_sequence
-                self._write(choice)
+                self._finish(event.choice_finished)
             case "usage":
                 self.response.usage.CopyFrom(event.usage)
+            case "completed":
+                self._complete(event.completed)
+
+    def _start(self, started: chat_pb2.ChatStarted) -> None:
+        """Set what is known of an answer when it begins."""
+        response = self.response
+        response.id, response.model = started.id, started.model
+        response.created.CopyFrom(started.created)
+        response.system_fingerprint = started.system_fingerprint
+        response.prompt_token_ids.extend(started.prompt_token_ids)
+        response.reasoning_effort = started.reasoning_effort
+
+    def _complete(self, completed: chat_pb2.ChatCompleted) -> None:
+        """Set what is known of an answer only at its end."""
+        self.response.receipt = completed.receipt
+        if completed.HasField("timings"):
+            self.response.timings.CopyFrom(completed.timings)
 
     def _add_tool_call(self, delta: chat_pb2.ToolCallDelta) -> None:
         """Add a delta to its call, which it begins if it is the call's first."""
@@ -69,8 +76,12 @@ class ChatFold:
             choice.message.role = content_pb2.ROLE_ASSISTANT
         return choices[index]
 
-    def _write(self, choice: chat_pb2.ChatChoice) -> None:
+    def _finish(self, finished: chat_pb2.ChoiceFinished) -> None:
         """Join the pieces of a finished choice. An answer without tool calls has content, which may be empty."""
+        choice = self._choice(finished.choice_index)
+        choice.finish_reason = finished.finish_reason
+        if finished.HasField("stop_sequence"):
+            choice.stop_sequence = finished.stop_sequence
         message = choice.message
         text = "".join(self._texts.get(choice.index, ()))
         if text or not message.tool_calls:

@@ -19,6 +19,7 @@ from service.contract.parts.parameters import (
     to_stopping,
 )
 from service.contract.parts.resume import to_resume
+from service.contract.parts.timings import RequestClock
 from service.generation.outputs.events import (
     ChoiceFinished,
     Completed,
@@ -81,6 +82,7 @@ class CompletionRenderer:
         self._suffix = request.suffix
         self._prompt_only = request.prompt_only
         self._emitter = TokenEmitter(request)
+        self._clock = RequestClock(request)
         self._n = 1
         self._prompt_texts: Sequence[str] = ()
         self._prompt_logprobs: dict[int, list[logprobs_pb2.TokenLogprob]] = {}  # by prompt index
@@ -89,6 +91,7 @@ class CompletionRenderer:
     def render(self, events: Sequence[Event]) -> list[completion_pb2.StreamCompleteResponse]:
         """Return the messages for the events of one output, or for one other event."""
         if events and isinstance(events[0], Tokens):
+            self._clock.add(events[0])
             messages = self._render_output(events[0].choice_index, events[1:])
             if (emitted := self._emitter.of_output(events[0])) is not None and not self._prompt_only:
                 if not messages:
@@ -127,8 +130,9 @@ class CompletionRenderer:
             case Usage():
                 emitted = Usage(event.prompt_tokens, cached_tokens=event.cached_tokens) if self._prompt_only else event
                 yield _Event(usage=usage_message(emitted))
-            case Completed():
-                yield _Event(completed=completion_pb2.CompletionCompleted())
+            case Completed(_, receipt):
+                completed = completion_pb2.CompletionCompleted(timings=self._clock.timings(), receipt=receipt)
+                yield _Event(completed=completed)
 
     def _started(self, event: Started) -> completion_pb2.StreamCompleteResponse:
         """Return the stream's first message."""

@@ -48,6 +48,10 @@ class CompletionFold:
                 choice.text = "".join(self._texts.get(finished.choice_index, ()))
             case "usage":
                 self.response.usage.CopyFrom(event.usage)
+            case "completed":
+                self.response.receipt = event.completed.receipt
+                if event.completed.HasField("timings"):
+                    self.response.timings.CopyFrom(event.completed.timings)
 
     def _choice(self, index: int) -> completion_pb2.CompletionChoice:
         """Return a choice of the answer; choices up to it are created."""

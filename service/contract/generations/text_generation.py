@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from google.protobuf import duration_pb2
 from sluice.v1 import text_generation_pb2
 
 from service.contract.parts.answer import FINISH_REASONS, serving_values, usage_message
@@ -19,6 +18,7 @@ from service.contract.parts.parameters import (
     to_stopping,
 )
 from service.contract.parts.resume import to_resume
+from service.contract.parts.timings import duration_between, duration_if_over
 from service.generation.outputs.events import ChoiceFinished, Completed, Event, Started, Text, Tokens, Usage
 from service.generation.prompts.conversation import RawText
 from service.generation.requests.answer_request import AnswerRequest
@@ -91,16 +91,16 @@ class TextGenerationRenderer:
         )
         if self._token_times is not None:
             instants = pairwise([tokens.timings.arrived, *self._token_times])
-            finished.timings.tokens.extend(_duration(began, ended) for began, ended in instants)
+            finished.timings.tokens.extend(duration_between(began, ended) for began, ended in instants)
         return _Event(finished=finished)
 
     def _timings(self, tokens: Tokens) -> text_generation_pb2.GenerationTimings:
         """Return the durations until now."""
         measured = tokens.timings
         return text_generation_pb2.GenerationTimings(
-            queue_wait=_duration_if_over(measured.arrived, measured.scheduled),
-            first_token=_duration_if_over(measured.arrived, measured.first_token),
-            decode=_duration_if_over(measured.first_token, self._newest_token),
+            queue_wait=duration_if_over(measured.arrived, measured.scheduled),
+            first_token=duration_if_over(measured.arrived, measured.first_token),
+            decode=duration_if_over(measured.first_token, self._newest_token),
             batch_size=tokens.batch_size,
         )
 
@@ -119,17 +119,5 @@ def _render_other(event: Event) -> Iterator[text_generation_pb2.StreamGenerateTe
             yield _Event(started=started)
         case Usage():
             yield _Event(usage=usage_message(event))
-        case Completed():
-            yield _Event(completed=text_generation_pb2.TextGenerationCompleted())
-
-
-def _duration_if_over(began: float | None, ended: float | None) -> duration_pb2.Duration | None:
-    """Return the duration between two instants; None if one is missing."""
-    return None if began is None or ended is None else _duration(began, ended)
-
-
-def _duration(began: float, ended: float) -> duration_pb2.Duration:
-    """Return the duration between two instants in seconds."""
-    duration = duration_pb2.Duration()
-    duration.FromNanoseconds(round((ended - began) * 1e9))
-    return duration
+        case Completed(_, receipt):
+            yield _Event(completed=text_generation_pb2.TextGenerationCompleted(receipt=receipt))

@@ -34,3 +34,5 @@ class TextFold:
                 response.timings.CopyFrom(finished.timings)
             case "usage":
                 response.usage.CopyFrom(event.usage)
+            case "completed":
+                response.receipt = event.completed.receipt

@@ -18,7 +18,7 @@ from service.generation.requests.resume import ResumePoint, StreamIdentity, Stre
 _VERSION: Final = 1
 _DIGEST_SIZE: Final = 8
 _HEAD: Final = struct.Struct(f">BQQ16s{_DIGEST_SIZE}s")  # version, instant, seed, id, digest; then two names
-_MAX_CHOICES: Final = 128  # a position contains one per choice
+MAX_CHOICES: Final = 128  # a position contains one per choice
 _MAX_COUNT: Final = 1 << 40
 
 
@@ -42,14 +42,15 @@ def to_resume(request: _Request) -> ResumePoint | None:
     return ResumePoint(_to_identity(options.stream), position, options.sequence_number, options.replay)
 
 
-def from_the_beginning(stream: bytes) -> resume_pb2.ResumeOptions:
-    """Return the options that resume a stream with one choice at its first event, which is sent again."""
-    return resume_pb2.ResumeOptions(stream=stream, position=position_bytes(StreamPosition(0, [0])), replay=True)
+def from_the_beginning(stream: bytes, num_choices: int = 1) -> resume_pb2.ResumeOptions:
+    """Return the options that resume a stream at its first event, which is sent again."""
+    position = position_bytes(StreamPosition(0, [0] * num_choices))
+    return resume_pb2.ResumeOptions(stream=stream, position=position, replay=True)
 
 
 def stream_bytes(identity: StreamIdentity, num_choices: int) -> bytes:
     """Return the stream's id; empty if it has more choices than a position can represent."""
-    if num_choices > _MAX_CHOICES:
+    if num_choices > MAX_CHOICES:
         return b""
     head = _HEAD.pack(_VERSION, identity.created_ns, identity.seed, bytes.fromhex(identity.id), identity.digest)
     return head + identity.model.encode() + b"\0" + identity.fingerprint.encode()
@@ -84,7 +85,7 @@ def _to_position(data: bytes) -> StreamPosition:
     numbers = _numbers(data)
     first_number, num_cached_tokens, choice, end, *runs = numbers or [0] * 4
     sizes, counts = runs[::2], runs[1::2]
-    if len(sizes) == len(counts) and 0 < sum(sizes) <= _MAX_CHOICES and max(numbers) < _MAX_COUNT:
+    if len(sizes) == len(counts) and 0 < sum(sizes) <= MAX_CHOICES and max(numbers) < _MAX_COUNT:
         found = [count for size, count in zip(sizes, counts, strict=True) for _ in range(size)]
         if choice == 0:
             return StreamPosition(first_number, found, num_cached_tokens=num_cached_tokens)

@@ -77,7 +77,9 @@ class ResponseRenderer:
             response.usage.CopyFrom(usage_message(event))
             if response.status == response_item_pb2.RESPONSE_STATUS_IN_PROGRESS:  # the stream ends with an error
                 yield Message(usage=response.usage)
-        elif response.status == _COMPLETED:
+            return
+        response.receipt = event.receipt
+        if response.status == _COMPLETED:
             if event.ended_ns:
                 response.completed.CopyFrom(timestamp(event.ended_ns))
             yield Message(completed=response_event_pb2.ResponseCompleted(response=response))

@@ -25,6 +25,7 @@ class OpenEmbedding:
     def __init__(self, request: EmbeddingRequest, arrived: float, clock: abc.Callable[[], float]) -> None:
         self.arrived = arrived
         self.caller_id = request.caller_id
+        self.is_batch = request.is_batch
         self.weight = request.weight
         self.num_left_tokens = sum(map(len, request.inputs))  # tokens of inputs without a vector
         self.done: asyncio.Future[EmbeddingOutput] = asyncio.get_running_loop().create_future()
@@ -109,7 +110,8 @@ class EmbedderClient(EngineClient[OpenEmbedding]):
         self._check(request)
         now = self._clock()
         opened = OpenEmbedding(request, now, self._clock)
-        self._check_capacity(request.caller_id, request.weight, opened.num_left_tokens, now)
+        if not request.is_batch:
+            self._check_capacity(request.caller_id, request.weight, opened.num_left_tokens, now)
         serial = self._open(opened, partial(Add, request=request, arrived=now))
         try:
             return await opened.done
@@ -129,7 +131,7 @@ class EmbedderClient(EngineClient[OpenEmbedding]):
                 raise InvalidRequest(f"inputs[{index}]", message)
 
     def _check_capacity(self, caller_id: str, weight: float, num_tokens: int, now: float) -> None:
-        others = self._requests()
+        others = [each for each in self._requests() if not each.is_batch]
         if not others:
             return  # a request that exceeds the whole queue may still run alone
         num_before = _num_before(caller_id, weight, num_tokens, others)

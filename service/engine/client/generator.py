@@ -105,12 +105,13 @@ class GeneratorClient(EngineClient[OpenGeneration]):
 
     def on_report(self, report: Report) -> None:
         """Deliver a report, and measure the rates of starts and tokens."""
-        num_begun = sum(isinstance(self._opened.get(serial), OpenGeneration) for serial in report.started)
+        begun = (self._opened.get(serial) for serial in report.started)
+        num_begun = sum(isinstance(each, OpenGeneration) and not each.request.is_batch for each in begun)
         if num_begun:
             self._admission.queue_wait.record_start(self._clock(), num_begun)
         super().on_report(report)
         if report.stats:
-            self._admission.record_steps(self._clock(), len(self._opened), report.stats, self._stats.last)
+            self._admission.record_steps(self._clock(), len(self._others()), report.stats, self._stats.last)
 
     def in_flight_limit(self) -> InFlightLimit | None:
         """Return the number of requests that may be in flight, or None if no answer was measured yet."""
@@ -128,7 +129,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         `waited_s` is the time that the request has waited before it reached the service, if known.
         """
         self._admission.check_arrival(
-            self._clock(), (caller_id, weight), self._requests(), self._stats.last, deadline=deadline, waited_s=waited_s
+            self._clock(), (caller_id, weight), self._others(), self._stats.last, deadline=deadline, waited_s=waited_s
         )
 
     @asynccontextmanager
@@ -144,7 +145,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         self._reject_if_unavailable(*(request.deadline for request in requests))
         for request in requests:
             self._check(request)
-        self._admission.check(self._clock(), requests, self._requests(), self._stats.last)
+        self._admit(requests)
         stream = OutputStream(sum(request.n for request in requests), self._wakeups)
         if any(request.constraint for request in requests):
             serials = await self._add_constrained(requests, stream)
@@ -158,6 +159,15 @@ class GeneratorClient(EngineClient[OpenGeneration]):
                     self._quarantine.clear(description_of(request))
             self._leave(*serials)
             stream.close()
+
+    def _admit(self, requests: abc.Sequence[GenerationRequest]) -> None:
+        """Raise EngineOverloaded unless requests can be admitted. Those of batches always are: they yield to others."""
+        if not requests[0].is_batch:
+            self._admission.check(self._clock(), requests, self._others(), self._stats.last)
+
+    def _others(self) -> list[OpenGeneration]:
+        """Return the open requests that are not of batches."""
+        return [each for each in self._requests() if not each.request.is_batch]
 
     def _check(self, request: GenerationRequest) -> None:
         check_request(
@@ -190,7 +200,8 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         constraint_serials: abc.Sequence[int | None],
     ) -> list[int]:
         now = self._clock()
-        self._admission.queue_wait.record_arrival(now, sum(each.is_waiting for each in self._requests()))
+        if not requests[0].is_batch:
+            self._admission.queue_wait.record_arrival(now, sum(each.is_waiting for each in self._others()))
         serials = []
         try:
             for index, (request, constraint_serial) in enumerate(zip(requests, constraint_serials, strict=True)):
@@ -227,9 +238,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
             self._reject_if_unavailable(deadline)
             for request in requests:
                 self._adapters.check(request.adapter)  # it may have been unloaded meanwhile
-            self._admission.check(
-                self._clock(), requests, self._requests(), self._stats.last
-            )  # others may have been admitted meanwhile
+            self._admit(requests)  # others may have been admitted meanwhile
             return self._add(requests, stream, constraint_serials)
         finally:
             self._leave(*(serial for _, serial, _ in compiling))

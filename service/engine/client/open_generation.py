@@ -57,7 +57,8 @@ class OpenGeneration:
             self.has_output = True
             if output.finish_reason is not None and self.num_running:
                 self.num_running -= 1
-                self._queue_wait.record_end(self._clock() - self.began)
+                if not self.request.is_batch:
+                    self._queue_wait.record_end(self._clock() - self.began)
             self._stream.put(output)
 
     def end(self, error: EngineError) -> None:
@@ -72,6 +73,7 @@ def description_of(request: GenerationRequest) -> str:
     sampling = replace(request.sampling, seed=None)
     same = replace(
         request, request_id="", caller_id="", weight=1, priority=0, service_level=BATCH, deadline=None,
+        is_batch=False,
         sampling=sampling, output_ends={}, separates_tokens=False, prompt_token_ids=[],
     )  # fmt: skip
     return f"{same!r} {list(request.prompt_token_ids)!r}"

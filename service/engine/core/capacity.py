@@ -6,7 +6,8 @@ import math
 from collections import abc
 from operator import attrgetter
 
-from service.engine.core.blocks.block_pool import BlockPool, CachedPrefix
+from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.block_tables import CachedPrefix
 from service.engine.core.queue.fair_queue import FairQueue, KeyQueue, displaced_key
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step_times import StepTimes
@@ -43,17 +44,24 @@ class AdmissionCapacity:
         """Return whether one more sequence of a key may run.
 
         A key below its share does not wait for keys above theirs: up to twice `max_running` sequences run until those
-        keys' sequences have ended. That costs less than preempting them and computing them again.
+        keys' sequences have ended. That costs less than preempting them and computing them again. Batches wait for
+        all others, which preempt them.
         """
         limit = self.max_running
         if len(self._running) < limit:
             return True
+        if key.is_batch or self._batches(()):
+            return False
         if len(self._running) >= min(2 * limit, self._max_sequences):
             return False
         return displaced_key(key, self._slots_held(), limit) is not None
 
     def displaced(self, key: KeyQueue, admitted: abc.Collection[Sequence]) -> Sequence | None:
         """Return the sequence, not in `admitted`, whose slot the first of `key` may take if all slots are taken."""
+        if key.is_batch:
+            return None
+        if batches := self._batches(admitted):
+            return self._queue.last(batches)
         of_others = self._last(displaced_key(key, self._slots_held(), self.max_running), admitted)
         return of_others or self._batch_work(key, admitted)
 
@@ -65,18 +73,45 @@ class AdmissionCapacity:
         """
         pool = self._pool
         num_computed = found.num_blocks * pool.block_size
-        num_needed = pool.num_missing_blocks(sequence, self._max_chunk, num_computed, found.tables)
-        num_reserved = pool.num_groups * len(self._running) + pool.num_free_among(found)
+        num_needed = self._num_missing_blocks(sequence, num_computed, found.tables)
+        num_reserved = len(pool.groups) * len(self._running) + pool.num_free_among(found)
         for each in self._running:
-            num_reserved += pool.num_missing_blocks(each, self._max_chunk, each.num_computed_tokens, each.block_tables)
+            num_reserved += self._num_missing_blocks(each, each.num_computed_tokens, each.block_tables)
         return num_needed + num_reserved <= pool.num_free_blocks
 
     def displaced_blocks(self, key: KeyQueue, admitted: abc.Collection[Sequence]) -> Sequence | None:
         """Return the sequence, not in `admitted`, whose blocks a sequence of `key` may take if too few are free."""
+        if key.is_batch:
+            return None
+        if batches := self._batches(admitted):
+            return self._queue.last(batches)
         held = dict.fromkeys(self._queue.active, 0)
         for sequence in self._running:
             held[self._queue.key_of(sequence)] += sequence.num_blocks
         return self._last(displaced_key(key, held, self._pool.num_blocks), admitted) or self._batch_work(key, admitted)
+
+    def _num_missing_blocks(
+        self, sequence: Sequence, num_computed: int, tables: abc.Sequence[abc.Sequence[int]]
+    ) -> int:
+        """Return the number of blocks beyond those in `tables` that the sequence's present tokens need at a time.
+
+        They are computed from `num_computed` on, in chunks of at most `max_batch_tokens`.
+        """
+        block_size = self._pool.block_size
+        num_tokens = len(sequence.token_ids)
+        chunk = min(self._max_chunk, num_tokens - num_computed)
+        num_missing = 0
+        for index, group in enumerate(self._pool.groups):
+            table = tables[index] if index < len(tables) else ()
+            num_held = len(table) - min(len(table), group.first_visible(num_computed) // block_size)
+            num_missing += max(0, group.max_blocks(num_tokens, chunk, block_size) - num_held)
+        return num_missing
+
+    def _batches(self, admitted: abc.Collection[Sequence]) -> list[Sequence]:
+        """Return the running sequences of batches that are not in `admitted`."""
+        if not self._queue.has_batches:
+            return []
+        return [each for each in self._running if each.request.is_batch and each not in admitted]
 
     def _slots_held(self) -> dict[KeyQueue, int]:
         return {key: key.num_running for key in self._queue.active}

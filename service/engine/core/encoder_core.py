@@ -61,7 +61,8 @@ class EncoderRunner(Protocol):
 class EncoderCore:
     """A `loop.Core` that computes one batch at a time.
 
-    The next input of a batch belongs to the key with the least service so far, in tokens divided by weight. The jobs of
+    The next input of a step belongs to the key with the least service so far, in tokens divided by weight; those of
+    clients' batches are computed when there are no others. The jobs of
     a key take turns within the lowest priority value, one input each, so that a job of thousands of inputs delays a
     small job only slightly.
     """
@@ -75,6 +76,7 @@ class EncoderCore:
         self._clock = clock
         self._jobs: dict[int, _Job] = {}  # jobs with inputs that are not computed yet
         self._keys = Accounts(_Key)
+        self._batches = Accounts(_Key)  # the keys with requests of batches, which are computed when there are no others
         self._stats = EngineStats()
         self._report = Report()  # not emitted yet
 
@@ -154,7 +156,7 @@ class EncoderCore:
 
     def _add(self, job: _Job) -> None:
         request = job.request
-        key = self._keys.enter(request.caller_id, request.weight, waits=lambda key: bool(key.turns))
+        key = self._accounts(request).enter(request.caller_id, request.weight, waits=lambda key: bool(key.turns))
         key.turns.setdefault(request.priority, deque()).append(job)
         self._jobs[job.serial] = job
 
@@ -165,8 +167,12 @@ class EncoderCore:
     def _forget(self, job: _Job) -> None:
         """Remove a job."""
         del self._jobs[job.serial]
-        self._keys[job.request.caller_id].forget(job)
-        self._keys.leave(job.request.caller_id)
+        accounts = self._accounts(job.request)
+        accounts[job.request.caller_id].forget(job)
+        accounts.leave(job.request.caller_id)
+
+    def _accounts(self, request: EmbeddingRequest) -> Accounts[_Key]:
+        return self._batches if request.is_batch else self._keys
 
     def _expire(self, report: Report, now: float) -> None:
         """Abort the jobs whose deadline has passed, and report the error of each."""
@@ -181,7 +187,7 @@ class EncoderCore:
         batch: list[tuple[_Job, int]] = []
         num_left = self._max_batch_tokens
         while self._jobs:
-            key = min(self._keys.active, key=attrgetter("served"))
+            key = min(self._keys.active or self._batches.active, key=attrgetter("served"))
             turn = key.turns[min(key.turns)]
             job = turn[0]
             num_tokens = len(job.request.inputs[job.num_started])

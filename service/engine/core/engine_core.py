@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import abc
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
+from service.engine.core.batch import Int32s
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.core.step import ScheduledSequence, Step
@@ -34,10 +35,11 @@ class Runner(Protocol):
     def num_replays(self) -> int:
         """The number of steps that the device replayed from a recording, such as a CUDA graph."""
 
-    def run(self, step: Step) -> abc.Sequence[SampledToken | SequenceError | None]:
+    def run(self, step: Step) -> abc.Sequence[SampledToken | SequenceError | None] | None:
         """Compute the step. Return one result for each of `step.items`, in order, None if an item does not sample.
 
-        A SequenceError as a result ends that sequence's request. An exception ends the engine.
+        Return None for a step that has ended early. A SequenceError as a result ends that sequence's request. An
+        exception ends the engine.
         """
 
     def follow(self, sequences: abc.Sequence[Sequence]) -> abc.Sequence[SampledToken | SequenceError]:
@@ -45,6 +47,14 @@ class Runner(Protocol):
 
     def release(self, sequence: Sequence) -> None:
         """Drop the state of a sequence that has ended, or was preempted and will be computed again."""
+
+
+@runtime_checkable
+class EndsSteps(Protocol):
+    """A runner that can end a step of batches early."""
+
+    def watch_arrivals(self, arrivals: Int32s) -> bool:
+        """End steps of batches early while `arrivals[0]` is larger than `arrivals[1]`. Return False if it can't."""
 
 
 class EngineCore:
@@ -73,6 +83,11 @@ class EngineCore:
     def has_work(self) -> bool:
         """True if any request is unfinished."""
         return self._scheduler.has_work
+
+    def watch_arrivals(self, arrivals: Int32s) -> None:
+        """End steps of batches early while `arrivals[0]` is larger than `arrivals[1]`, if the runner can."""
+        if isinstance(self._runner, EndsSteps) and self._runner.watch_arrivals(arrivals):
+            self._scheduler.end_steps_early()
 
     def add(self, group: SequenceGroup) -> None:
         """Enqueue a request."""
@@ -161,6 +176,22 @@ class EngineCore:
             self._report.started.extend(group.serial for group in step.started)
         results = self._runner.run(step)
         now = self._clock()
+        if results is None:  # it is repeated after the step of the request that has arrived
+            self._busy_s += now - began
+            return
+        self._accept_all(step, results, now)
+        self._num_steps += 1
+        self._step_tokens = step.num_tokens
+        self._step_sequences = len(step.items)
+        self._num_computed_tokens += step.num_tokens
+        self._num_draft_tokens += step.num_drafts
+        self._step_time_s = self._clock() - began
+        self._busy_s += self._step_time_s
+        self._bill(step, num_blocks, began)
+        self._scheduler.record_step_time(step, self._step_time_s)
+
+    def _accept_all(self, step: Step, results: abc.Sequence[SampledToken | SequenceError | None], now: float) -> None:
+        """Advance the sequences of a step, and accept what it sampled."""
         num_sequences = len(step.items)
         for (sequence, num_new_tokens, samples, _), result in zip(step.items, results, strict=True):
             if (result is not None) != samples:
@@ -171,15 +202,6 @@ class EngineCore:
                     self._accept(sequence, result, now, num_sequences)
         if step.num_drafts:
             self._follow_drafts([item for item in step.items if item.draft], now, num_sequences)
-        self._num_steps += 1
-        self._step_tokens = step.num_tokens
-        self._step_sequences = num_sequences
-        self._num_computed_tokens += step.num_tokens
-        self._num_draft_tokens += step.num_drafts
-        self._step_time_s = self._clock() - began
-        self._busy_s += self._step_time_s
-        self._bill(step, num_blocks, began)
-        self._scheduler.record_step_time(step, self._step_time_s)
 
     def _bill(self, step: Step, num_blocks: list[int], began: float) -> None:
         """Divide the step's time among its sequences by tokens, drafts included."""

@@ -8,6 +8,7 @@ import time
 from collections import abc
 
 from service.engine.core.adapter_table import AdapterTable
+from service.engine.core.batch import Int32s
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.blocks.cache_memory import CacheMemory
 from service.engine.core.blocks.prefix_states import PrefixStates
@@ -122,6 +123,10 @@ class GeneratorCore:
         """Set the receiver of reports about commands and compilations."""
         self._emit = emit
         self._compilations.open(emit)
+
+    def watch_arrivals(self, arrivals: Int32s) -> None:
+        """End steps of batches early while `arrivals[0]` is larger than `arrivals[1]`, if the runner can."""
+        self._core.watch_arrivals(arrivals)
 
     def receive(self, command: Command) -> None:
         """Handle one command. A failure is reported under the command's serial."""

@@ -1,8 +1,9 @@
 """The pace of a step: the sequences that decode in it, and those that yield to others.
 
-Two kinds of sequences are protected: those of a service level that a longer step would violate, and those of API keys
-that use far less than their share. A step with protected sequences computes others only in the time that is left:
-until the first of the protected tokens is due, or as much as small keys allow to others.
+Requests of batches yield to all others, see `batch_pace`. Among those, two kinds of sequences are protected: those of a
+service level that a longer step would violate, and those of API keys that use far less than their share. A step with
+protected sequences computes others only in the time that is left: until the first of the protected tokens is due, or as
+much as small keys allow to others.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class StepChoice:
         self.prompts_s = math.inf  # the time that prompts may add to the step
         self.others_s = math.inf  # the time that prompts of others may add to the step
         self.num_other_tokens = 0  # of prompts of others in the step
+        self.with_batches = True  # whether batches may be computed in the time of others
         self.is_first = first  # returns whether a sequence's prompt is computed before those of others
 
 
@@ -88,13 +90,7 @@ class Pace:
             self._tokens_per_s += _NEW_WEIGHT * (step.num_tokens / seconds - self._tokens_per_s)
         if choice is None or not self._small:
             return
-        alone_s = self._times.decode_s(choice.num_protected) or 0.0 if choice.num_protected else 0.0
-        used_s = (self._times.decode_s(step.num_decodes) or 0.0) - alone_s if step.num_decodes else 0.0
-        used_s = max(used_s, 0.0) + choice.num_other_tokens * self._times.prompt_token_s
-        saved_s = self._saved_s + _GRANT * max(seconds - used_s, 0.0) - used_s
-        _, row_s = self._times.decode_times
-        most_s = max(_MAX_SAVED_S, 2 * row_s, 2 * MIN_OTHER_CHUNK * self._times.prompt_token_s)
-        self._saved_s = min(max(saved_s, -most_s), most_s)
+        self._saved_s = saved_after(self._saved_s, choice, step, seconds, self._times)
 
     def _split(
         self, decodes: abc.Iterable[Sequence], entitled: abc.Set[KeyQueue], now: float, horizon: float
@@ -163,7 +159,7 @@ class Pace:
     def _share_out(self, choice: StepChoice, spare_s: float, now: float) -> None:
         """Add held sequences to the step within the spare time, the one that waited longest first."""
         if spare_s < math.inf:
-            self._add_within(choice, spare_s)
+            add_within(choice, spare_s, self._times)
         else:
             choice.rows += choice.held
             choice.held = []
@@ -171,14 +167,27 @@ class Pace:
         if due < math.inf:
             choice.prompts_s = max(due - now - (self._times.decode_s(len(choice.rows)) or 0.0), 0.0)
 
-    def _add_within(self, choice: StepChoice, spare_s: float) -> None:
-        number = choice.num_protected
-        alone_s = (self._times.decode_s(number) or 0.0) if number else 0.0
-        most = number + len(choice.held)
-        total = self._times.num_decodes_within(alone_s + spare_s, number, most) if spare_s > 0 else number
-        choice.held.sort(key=_by_last_step)
-        num_added = total - number
-        choice.rows += choice.held[:num_added]
-        del choice.held[:num_added]
-        total_s = (self._times.decode_s(total) or 0.0) if total else 0.0
-        choice.others_s = max(spare_s - (total_s - alone_s), 0.0)
+
+def add_within(choice: StepChoice, spare_s: float, times: StepTimes) -> None:
+    """Add held sequences to a step within the spare time, the one that waited longest first."""
+    number = choice.num_protected
+    alone_s = (times.decode_s(number) or 0.0) if number else 0.0
+    most = number + len(choice.held)
+    total = times.num_decodes_within(alone_s + spare_s, number, most) if spare_s > 0 else number
+    choice.held.sort(key=_by_last_step)
+    num_added = total - number
+    choice.rows += choice.held[:num_added]
+    del choice.held[:num_added]
+    total_s = (times.decode_s(total) or 0.0) if total else 0.0
+    choice.others_s = max(spare_s - (total_s - alone_s), 0.0)
+
+
+def saved_after(saved_s: float, choice: StepChoice, step: Step, seconds: float, times: StepTimes) -> float:
+    """Return the time that others may add to later steps, after a step of the protected that took `seconds`."""
+    alone_s = times.decode_s(choice.num_protected) or 0.0 if choice.num_protected else 0.0
+    used_s = (times.decode_s(step.num_decodes) or 0.0) - alone_s if step.num_decodes else 0.0
+    used_s = max(used_s, 0.0) + choice.num_other_tokens * times.prompt_token_s
+    saved_s += _GRANT * max(seconds - used_s, 0.0) - used_s
+    _, row_s = times.decode_times
+    most_s = max(_MAX_SAVED_S, 2 * row_s, 2 * MIN_OTHER_CHUNK * times.prompt_token_s)
+    return min(max(saved_s, -most_s), most_s)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import abc
 from operator import attrgetter
 
+from service.engine.core.batch_pace import BatchPace
 from service.engine.core.blocks.block_pool import BlockPool
 from service.engine.core.blocks.prefix_states import PrefixStates
 from service.engine.core.blocks.sequence_memory import SequenceMemory
@@ -12,7 +14,7 @@ from service.engine.core.capacity import AdmissionCapacity
 from service.engine.core.deadlines import Deadlines
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.drafts.step_drafts import StepDrafts
-from service.engine.core.pace import MIN_OTHER_CHUNK, Pace, StepChoice
+from service.engine.core.pace import MIN_OTHER_CHUNK, StepChoice
 from service.engine.core.queue.fair_queue import FairQueue, KeyQueue
 from service.engine.core.queue.turns import Turns
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
@@ -54,8 +56,8 @@ class Scheduler:
         # Further choices stay here until the first choice has computed the prompt; then they find it in the cache.
         self._following: dict[SequenceGroup, list[Sequence]] = {}
         self._groups: dict[SequenceGroup, None] = {}
-        self._deadlines = Deadlines(self._groups.keys())
-        self._pace = Pace(self.step_times, self._queue, config)
+        self._deadlines = Deadlines(self._groups.keys(), self.step_times)
+        self._pace = BatchPace(self.step_times, self._queue, config)
 
     @property
     def has_work(self) -> bool:
@@ -77,12 +79,18 @@ class Scheduler:
         """The number of sequences that may run at a time, by batch slots and by `max_decode_slowdown`."""
         return self._capacity.max_running
 
+    def end_steps_early(self) -> None:
+        """Plan longer steps of batches, since they end as soon as another request arrives."""
+        self._pace.ends_steps = True
+
     def add(self, group: SequenceGroup) -> None:
         """Enqueue the group's sequences. Each of them must fit into the empty cache at its maximum length.
 
         Raise ValueError unless the weight is above 0.
         """
         self._queue.enter(group)
+        if not group.request.is_batch:
+            self._pace.record_arrival(group.arrived)
         self._deadlines.add(group)
         first, *following = group.sequences
         self._groups[group] = None
@@ -144,6 +152,8 @@ class Scheduler:
     def finish(self, sequence: Sequence) -> None:
         """Remove a sequence that has its finish reason."""
         self._stop(sequence)
+        if sequence.first_token is not None and not sequence.request.is_batch:
+            self._pace.record_first_token(sequence.first_token - sequence.group.arrived)
         if sequence.group.is_finished:
             del self._groups[sequence.group]
             self._queue.leave(sequence.group)
@@ -205,6 +215,9 @@ class Scheduler:
         if choice.num_protected:
             limit = self.step_times.num_prompt_tokens_within(choice.prompts_s, self._max_chunk(plan))
             plan.num_left = self.step_times.prefill_budget(choice.num_protected, limit)
+        elif choice.prompts_s < math.inf:
+            limit = self.step_times.num_prompt_tokens_within(choice.prompts_s, self._max_chunk(plan))
+            plan.num_left = max(limit, MIN_OTHER_CHUNK)
         self._fill(plan, [each for each in prefills if choice.is_first(each)], now, choice.is_first)
         if not plan.shares:
             return
@@ -214,7 +227,8 @@ class Scheduler:
         elif choice.rows:
             limit = self.step_times.prefill_budget(len(choice.rows), limit)
         plan.num_left = choice.num_other_tokens = limit
-        self._fill(plan, [each for each in prefills if each not in plan.shares], now)
+        others = [each for each in prefills if each not in plan.shares]
+        self._fill(plan, others, now, with_batches=choice.with_batches)
         choice.num_other_tokens -= plan.num_left
 
     def _max_chunk(self, plan: StepPlan) -> int:
@@ -226,9 +240,12 @@ class Scheduler:
         prefills: abc.Iterable[Sequence],
         now: float,
         is_wanted: abc.Callable[[Sequence], bool] | None = None,
+        *,
+        with_batches: bool = True,
     ) -> None:
         """Give the step's remaining budget to running prompts and to queued sequences, key by key."""
-        turns = Turns(prefills, self._queue, is_wanted, may_start=not plan.preempted)
+        may_start = not plan.preempted
+        turns = Turns(prefills, self._queue, is_wanted, may_start=may_start, with_batches=with_batches)
         while plan.num_left > 0 and (key := turns.next()) is not None:
             if (sequence := turns.take(key)) is not None:
                 self._continue(sequence, plan, turns.limit(key, sequence, plan.num_left))
@@ -242,7 +259,8 @@ class Scheduler:
             return False
         sequence = key.waiting[0]
         found = self.memory.find(sequence)
-        if self._is_too_late(sequence, found.num_blocks, now):
+        num_lacking = len(sequence.token_ids) - found.num_blocks * self.memory.pool.block_size
+        if self._deadlines.is_too_late(sequence, num_lacking, now):
             self._deadlines.too_late.append(self._queue.pop(key).group)
             return True
         while not capacity.has_blocks(sequence, found):
@@ -265,14 +283,6 @@ class Scheduler:
             raise RuntimeError("blocks that were counted as free are not free")
         self._schedule_tokens(sequence, num_new, plan)
         return True
-
-    def _is_too_late(self, sequence: Sequence, num_found_blocks: int, now: float) -> bool:
-        """Return whether a request has not started and cannot have a token before its deadline."""
-        deadline = sequence.request.deadline
-        if deadline is None or sequence.scheduled is not None or sequence.choice_index > 0:
-            return False
-        num_lacking = len(sequence.token_ids) - num_found_blocks * self.memory.pool.block_size
-        return self.step_times.is_too_late(num_lacking, deadline - now)
 
     def _schedule_tokens(self, sequence: Sequence, num_new_tokens: int, plan: StepPlan) -> None:
         plan.add(sequence, num_new_tokens)

@@ -52,6 +52,11 @@ class Step:
         object.__setattr__(self, "num_decodes", num_decodes)
         object.__setattr__(self, "num_prompt_tokens", num_tokens - num_decodes)
 
+    @property
+    def may_end_early(self) -> bool:
+        """Whether the step yields to all others and can be repeated: all requests are of batches, without drafts."""
+        return not self.num_drafts and all(item.sequence.request.is_batch for item in self.items)
+
 
 class StepPlan:
     """A step under construction: the tokens of each sequence, and the remaining budget."""

@@ -109,7 +109,7 @@ class EngineConfig:
         default=None,
         metadata=setting(
             "folder in which cached prompts are kept while the engine is stopped; null: after a restart they are "
-            "computed again; see docs/prompt_cache.md"
+            "computed again; see docs/features/prompt_cache.md"
         ),
     )
     cache_folder_bytes: int = _field(4 << 30, "largest size of cache_folder, for all models that use it", "bytes", ge=1)

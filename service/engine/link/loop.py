@@ -6,14 +6,51 @@ A thread of the client's process and a worker process run the same loop.
 from __future__ import annotations
 
 import queue
-from typing import Protocol, TypeAlias
+from typing import Protocol, runtime_checkable
 
-from service.engine.interface.messages import BeforeStep, Command, Emit, Report, StopCore
+import numpy as np
+import numpy.typing as npt
+
+from service.engine.interface.messages import Add, BeforeStep, Command, Emit, Report, StopCore
 from service.engine.link.report_pacer import ReportPacer
 
 HEARTBEAT_INTERVAL_S = 1.0  # how often an idle engine reports that it is alive
 
-CommandQueue: TypeAlias = queue.SimpleQueue[Command]
+
+class CommandQueue(queue.SimpleQueue[Command]):
+    """The commands to a core. One thread puts them, another one gets them.
+
+    `arrivals`, int32 [2], counts the requests that were put and those that were got; those of batches don't count.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrivals = np.zeros(2, np.int32)
+
+    def put(self, item: Command, block: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002
+        """Queue a command, and return immediately."""
+        if _is_arrival(item):
+            self.arrivals[0] += 1
+        super().put(item, block, timeout)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Command:  # noqa: FBT001, FBT002
+        """Return the next command. Raise queue.Empty."""
+        command = super().get(block, timeout)
+        if _is_arrival(command):
+            self.arrivals[1] += 1
+        return command
+
+
+def _is_arrival(command: Command) -> bool:
+    return isinstance(command, Add) and not command.request.is_batch
+
+
+@runtime_checkable
+class EndsSteps(Protocol):
+    """A core that can end a step of batches before it is complete, and repeat it."""
+
+    def watch_arrivals(self, arrivals: npt.NDArray[np.int32]) -> None:
+        """End steps of batches early while `arrivals[0]` is larger than `arrivals[1]`. Called before all steps."""
 
 
 class Core(Protocol):
@@ -54,6 +91,8 @@ def run(
 ) -> None:
     """Serve until `StopCore` is received. An exception of a step is raised."""
     core.open(emit)
+    if isinstance(core, EndsSteps):
+        core.watch_arrivals(command_queue.arrivals)
     pacer = ReportPacer(core.report, emit, core.output_interval_s)
     try:
         pacer.report_all()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import queue
 import threading
 from collections.abc import Callable
 
@@ -25,7 +24,7 @@ class ThreadLink:
         """`name` is the name of the thread. `heartbeat_interval_s` is how often an idle engine reports."""
         self._core = core
         self._heartbeat_interval_s = heartbeat_interval_s
-        self._command_queue: CommandQueue = queue.SimpleQueue()
+        self._command_queue = CommandQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     @property

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import abc
 from typing import Generic, TypeVar
 
-from service.engine.core.batch import Batch, make_batch, num_output_rows
+from service.engine.core.batch import Batch, Int32s, make_batch, num_output_rows
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.step import ScheduledSequence, Step
-from service.engine.models.interface.backend import Backend, KeepsSequenceState, RecordsDecodes, Sampler
+from service.engine.models.interface.backend import Backend, EndsSteps, KeepsSequenceState, RecordsDecodes, Sampler
 from service.generation.errors import SequenceError
 from service.generation.outputs.output import TokenLogprob
 
@@ -45,6 +45,7 @@ class ModelRunner(Generic[Logits]):
         self._slots: dict[Sequence, int] = {}  # of sequences whose state the backend keeps
         self._num_threads = num_threads
         self._adapter_slots = adapter_slots
+        self._arrivals: Int32s | None = None  # for which steps of batches end early
         self._thread_is_ready = False
         if self._stateful is not None:
             self._stateful.allocate_states(num_states)
@@ -58,13 +59,25 @@ class ModelRunner(Generic[Logits]):
         """The number of steps that were replayed from a recorded device graph."""
         return 0 if self._recording is None else self._recording.num_replays
 
-    def run(self, step: Step) -> abc.Sequence[SampledToken | SequenceError | None]:
-        """Compute the step. Return one result for each of `step.items`, in order, None if an item does not sample."""
+    def watch_arrivals(self, arrivals: Int32s) -> bool:
+        """End steps of batches early while `arrivals[0]` is larger than `arrivals[1]`. Return False if it can't."""
+        if not isinstance(self.backend, EndsSteps) or not self.backend.ends_steps:
+            return False
+        self._arrivals = arrivals
+        return True
+
+    def run(self, step: Step) -> abc.Sequence[SampledToken | SequenceError | None] | None:
+        """Compute the step. Return one result for each of `step.items`, in order, None if an item does not sample.
+
+        Return None for a step that has ended early.
+        """
         if not self._thread_is_ready:
             self.backend.prepare_thread(self._num_threads)
             self._thread_is_ready = True
         self._logits, self._next_rows = None, {}
-        logits = self.backend.forward(self._batch(step))
+        logits = self._forward(step)
+        if logits is None:
+            return None
         rows = None
         if step.num_drafts or any(item.sequence.needs_prompt_logprobs for item in step.items):
             rows = self._take_prompt_logprobs(logits, step.items)
@@ -79,6 +92,15 @@ class ModelRunner(Generic[Logits]):
         return [
             self._with_prompt_logprobs(item.sequence, next(tokens)) if item.samples else None for item in step.items
         ]
+
+    def _forward(self, step: Step) -> Logits | None:
+        """Return the logits of a step, or None if it has ended early."""
+        batch = self._batch(step)
+        if self._arrivals is None or not step.may_end_early:
+            return self.backend.forward(batch)
+        assert isinstance(self.backend, EndsSteps)  # noqa: S101  `watch_arrivals` has checked it
+        logits: Logits | None = self.backend.forward_until(batch, self._arrivals)
+        return logits
 
     def follow(self, sequences: abc.Sequence[Sequence]) -> abc.Sequence[SampledToken | SequenceError]:
         """Sample again from the same step, for sequences whose last token matched the next token of their draft."""

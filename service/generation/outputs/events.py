@@ -125,9 +125,13 @@ class Usage(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """The end of a complete answer. `ended_ns` is its time since the epoch; 0 if unknown."""
+    """The end of a complete answer. `ended_ns` is its time since the epoch; 0 if unknown.
+
+    `receipt` is empty unless it was requested.
+    """
 
     ended_ns: int = 0
+    receipt: str = ""
 
 
 Event: TypeAlias = (

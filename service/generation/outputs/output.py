@@ -33,7 +33,8 @@ class Timings(NamedTuple):
     """Instants of one choice, of `time.monotonic()`, and its cost so far.
 
     `compute_s` is its share of the time of its steps, by tokens; `block_s` the number of cache blocks that it held,
-    shared ones included, times seconds. Both are as of the newest step.
+    shared ones included, times seconds; `num_written_tokens` the prompt tokens that it added to the prefix cache. All
+    are as of the newest step.
     """
 
     arrived: float
@@ -43,6 +44,7 @@ class Timings(NamedTuple):
     num_preemptions: int = 0
     compute_s: float = 0.0
     block_s: float = 0.0
+    num_written_tokens: int = 0
 
 
 class GenerationOutput(NamedTuple):

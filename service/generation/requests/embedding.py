@@ -45,6 +45,7 @@ class EmbeddingRequest:
     caller_id: str = ""  # the key that the request is queued under
     weight: float = 1.0  # of the key's share of the engine, > 0
     priority: int = 0  # among requests of one key, lower values first
+    is_batch: bool = False  # whether it yields to all requests that are not of batches
     second_starts: Sequence[int] = ()  # by input: index of a pair's second text, 0 if there is none
 
 

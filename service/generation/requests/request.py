@@ -31,6 +31,7 @@ class GenerationRequest:
     weight: float = 1.0  # of the key's share of the engine, > 0
     priority: int = 0  # among requests of one key, lower values first
     service_level: ServiceLevel = BATCH  # the latency that the scheduler keeps to
+    is_batch: bool = False  # whether it yields to all requests that are not of batches
     cache_group: str = ""
     cache_salt: str = ""
     adapter: str = ""

@@ -81,7 +81,9 @@ class EmbeddingPrompts:
             for given in texts.inputs
         ]
         inputs = await self.threads.read(sizes, read)
-        return EmbeddingRequest(request_id, inputs, deadline, caller.id, caller.weight, texts.priority)
+        return EmbeddingRequest(
+            request_id, inputs, deadline, caller.id, caller.weight, texts.priority, is_batch=caller.is_batch
+        )
 
     async def finish(
         self, vectors: Sequence[Vector], dimensions: int | None, render: Callable[[list[list[float]]], _Answer]

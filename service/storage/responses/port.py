@@ -10,6 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
+from service.storage.responses.batch_port import BatchStore
+
 
 class StoreFailed(Exception):  # noqa: N818  the name says what happened
     """The store can't be used now; the text has the cause."""
@@ -21,6 +23,10 @@ class DiskFailed(StoreFailed):
 
 class StoreLimit(Exception):  # noqa: N818  the name says what happened
     """A record exceeds a limit of the store; the text names it."""
+
+
+class TooLarge(StoreLimit):
+    """One file or batch exceeds its own limit: it is never stored; the text names the limit."""
 
 
 class ChainTooLong(Exception):  # noqa: N818  the name says what happened
@@ -200,7 +206,7 @@ class ConversationStore(Protocol):
 
 
 class ResponseStore(Protocol):
-    """A store of responses, of the `jobs` that generate them in the background, and of `conversations`.
+    """A store of responses, of the `jobs` that generate them in the background, of `conversations`, and of `batches`.
 
     Each method is one transaction: one that raises changes nothing.
 
@@ -210,6 +216,7 @@ class ResponseStore(Protocol):
 
     jobs: JobStore
     conversations: ConversationStore
+    batches: BatchStore
 
     def put(self, record: ResponseRecord) -> None:
         """Store a record, durably; it replaces the owner's own one of the same id.
@@ -231,7 +238,7 @@ class ResponseStore(Protocol):
         """Delete a record and leave nothing of it in the store's files. Return whether there was one."""
 
     def purge(self) -> int:
-        """Delete the records and conversations that are older than `max_age_s`, and return their number."""
+        """Delete what is older than `max_age_s`, and uploads that were not completed, and return their number."""
 
     def close(self) -> None:
         """Release the store's files."""

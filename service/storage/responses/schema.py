@@ -133,6 +133,83 @@ _MIGRATIONS: Final = (
         # One row: the time that the last process had, by which the next one notices a jump of the clock.
         "CREATE TABLE clock (id INTEGER PRIMARY KEY CHECK (id = 1), seen_ns INTEGER NOT NULL)",
     ),
+    (
+        """
+        CREATE TABLE files (
+            owner TEXT NOT NULL,
+            id TEXT NOT NULL,
+            created_ns INTEGER NOT NULL,
+            expires_ns INTEGER NOT NULL,
+            filename BLOB NOT NULL,
+            num_bytes INTEGER NOT NULL DEFAULT 0,
+            num_parts INTEGER NOT NULL DEFAULT 0,
+            batch TEXT NOT NULL DEFAULT '',
+            is_of_errors INTEGER NOT NULL DEFAULT 0,
+            is_complete INTEGER NOT NULL DEFAULT 0,
+            PRIMARY KEY (owner, id)
+        )
+        """,
+        "CREATE INDEX files_by_age ON files (created_ns)",
+        """
+        CREATE TABLE file_parts (
+            owner TEXT NOT NULL,
+            file TEXT NOT NULL,
+            position INTEGER NOT NULL,
+            content BLOB NOT NULL,
+            PRIMARY KEY (owner, file, position)
+        )
+        """,
+        """
+        CREATE TRIGGER delete_file_parts AFTER DELETE ON files BEGIN
+            DELETE FROM file_parts WHERE owner = old.owner AND file = old.id;
+        END
+        """,
+        # `num_bytes` counts the requests and results of all lines.
+        """
+        CREATE TABLE batches (
+            owner TEXT NOT NULL,
+            id TEXT NOT NULL,
+            created_ns INTEGER NOT NULL,
+            expires_ns INTEGER NOT NULL,
+            description BLOB NOT NULL,
+            caller BLOB NOT NULL,
+            digest BLOB NOT NULL DEFAULT x'',
+            status INTEGER NOT NULL,
+            ended_ns INTEGER NOT NULL DEFAULT 0,
+            num_bytes INTEGER NOT NULL DEFAULT 0,
+            num_lines INTEGER NOT NULL DEFAULT 0,
+            num_succeeded INTEGER NOT NULL DEFAULT 0,
+            num_failed INTEGER NOT NULL DEFAULT 0,
+            is_complete INTEGER NOT NULL DEFAULT 0,
+            PRIMARY KEY (owner, id)
+        )
+        """,
+        "CREATE INDEX batches_by_age ON batches (created_ns)",
+        "CREATE INDEX batches_by_status ON batches (status, created_ns)",
+        # `holder` is the process that answers the line until `lease_ns`, or empty.
+        """
+        CREATE TABLE batch_lines (
+            owner TEXT NOT NULL,
+            batch TEXT NOT NULL,
+            position INTEGER NOT NULL,
+            state INTEGER NOT NULL,
+            request BLOB NOT NULL,
+            result BLOB NOT NULL,
+            holder TEXT NOT NULL DEFAULT '',
+            lease_ns INTEGER NOT NULL DEFAULT 0,
+            num_claims INTEGER NOT NULL DEFAULT 0,
+            PRIMARY KEY (owner, batch, position)
+        )
+        """,
+        "CREATE INDEX waiting_lines ON batch_lines (owner, batch, position) WHERE state = 0",
+        "CREATE INDEX held_lines ON batch_lines (holder, owner) WHERE holder != ''",
+        """
+        CREATE TRIGGER delete_batch_lines AFTER DELETE ON batches BEGIN
+            DELETE FROM batch_lines WHERE owner = old.owner AND batch = old.id;
+            DELETE FROM files WHERE owner = old.owner AND batch = old.id;
+        END
+        """,
+    ),
 )
 VERSION: Final = len(_MIGRATIONS)
 

@@ -14,6 +14,8 @@ from service.storage.responses.seal import Seal
 
 _CANARY: Final = "canary"
 _EVENTS: Final = "events"
+_RESULT: Final = "result"
+_OPTIONAL: Final = frozenset({_EVENTS, _RESULT})  # missing ones are stored as nothing
 # Each encrypted column, with the context to which its values are bound.
 _SEALED: Final = (
     *((f"SELECT owner || char(0) || id || char(0) || '{name}', {name} FROM responses", name)  # noqa: S608  constants
@@ -22,9 +24,16 @@ _SEALED: Final = (
       for name in ("caller", "stream")),
     ("SELECT owner || char(0) || id || char(0) || 'metadata', metadata FROM conversations", "metadata"),
     ("SELECT owner || char(0) || conversation || char(0) || id, item FROM items", "item"),
+    ("SELECT owner || char(0) || id || char(0) || 'filename', filename FROM files", "filename"),
+    ("SELECT owner || char(0) || file || char(0) || position, content FROM file_parts", "content"),
+    *((f"SELECT owner || char(0) || id || char(0) || '{name}', {name} FROM batches", name)  # noqa: S608  constants
+      for name in ("description", "caller")),
+    *((f"SELECT owner || char(0) || batch || char(0) || position || char(0) || '{name}', {name} FROM batch_lines",  # noqa: S608  constants
+       name) for name in ("request", _RESULT)),
 )  # fmt: skip
 _TABLES: Final = {"responses": "responses", "jobs": "unfinished responses", "conversations": "conversations",
-                  "items": "items of conversations"}  # fmt: skip
+                  "items": "items of conversations", "files": "files", "batches": "batches",
+                  "batch_lines": "requests of batches"}  # fmt: skip
 
 
 def check(file: Path, seal: Seal | None) -> list[str]:
@@ -52,7 +61,7 @@ def _check(file: Path, connection: sqlite3.Connection, seal: Seal | None) -> Ite
         seal.open(row[0], _CANARY)
         for query, name in _SEALED:
             for context, value in connection.execute(query):
-                if value or name != _EVENTS:
+                if value or name not in _OPTIONAL:
                     seal.open(value, context)
                     num_values += 1
     yield f"{file}: schema version {version}"

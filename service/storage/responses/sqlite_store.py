@@ -9,14 +9,21 @@ from pathlib import Path
 from typing import Final
 
 from service.storage.responses.age_clock import AgeClock
+from service.storage.responses.batch_port import BatchLimits
 from service.storage.responses.port import ChainTooLong, ResponseRecord, ResponseStore, StoreFailed, StoreLimits
 from service.storage.responses.seal import Seal
+from service.storage.responses.sqlite_batches import SqliteBatches
 from service.storage.responses.sqlite_conversations import SqliteConversations
 from service.storage.responses.sqlite_file import SqliteFile
 from service.storage.responses.sqlite_jobs import SqliteJobs
 from service.storage.responses.sqlite_records import SqliteRecords
 
 _BATCH: Final = 256  # records that one transaction of a purge deletes
+_OWNED: Final = ("responses", "conversations", "batches", "files")
+_GIB: Final = 1 << 30
+_DEFAULT: Final = BatchLimits(
+    max_files=1000, max_batches=100, max_lines=50_000, max_file_bytes=_GIB, max_bytes_per_owner=_GIB, max_bytes=_GIB
+)
 
 
 class SqliteStore(ResponseStore):
@@ -29,6 +36,8 @@ class SqliteStore(ResponseStore):
         now_ns: Callable[[], int] = time.time_ns,
         seal: Seal | None = None,
         running_ns: Callable[[], int] = time.monotonic_ns,
+        *,
+        batch_limits: BatchLimits = _DEFAULT,
     ) -> None:
         """Open the file, which is created if it does not exist, for its owner only. Raise StoreFailed.
 
@@ -41,6 +50,7 @@ class SqliteStore(ResponseStore):
         self._records = SqliteRecords(self._file, limits, self._clock)
         self.conversations = SqliteConversations(self._file, self._records, self._clock)
         self.jobs = SqliteJobs(self._file, self._records, self.conversations, now_ns)
+        self.batches = SqliteBatches(self._file, batch_limits, limits.max_age_s, self._clock, now_ns)
 
     def put(self, record: ResponseRecord) -> None:
         with self._file.transaction() as execute:
@@ -79,7 +89,10 @@ class SqliteStore(ResponseStore):
         return was_there
 
     def purge(self) -> int:
-        num_purged = self._purge("responses", "created_ns") + self._purge("conversations", "updated_ns")
+        num_purged = sum(
+            self._purge(table, "updated_ns" if table == "conversations" else "created_ns") for table in _OWNED
+        )
+        num_purged += self.batches.purge_incomplete()
         self._note_time()
         if num_purged:
             self._file.shrink()
@@ -91,7 +104,7 @@ class SqliteStore(ResponseStore):
         with self._file.transaction() as execute:
             num_deleted = sum(
                 execute(f"DELETE FROM {table} WHERE owner = ?", (owner,)).rowcount  # noqa: S608  constants
-                for table in ("responses", "conversations")
+                for table in _OWNED
             )
         self._file.shrink()
         self._file.empty_log()

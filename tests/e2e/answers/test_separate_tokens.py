@@ -50,6 +50,12 @@ def of_cohere(event: Mapping[str, Any]) -> str:
     return event["delta"]["message"]["content"]["text"] if event["type"] == "content-delta" else ""
 
 
+def of_ollama(line: Mapping[str, Any]) -> str:
+    """Return the text of a line of Ollama's."""
+    text: str = line["message"]["content"]
+    return text
+
+
 def of_generation(event: Mapping[str, Any]) -> str:
     """Return the text of an event of MindIE's."""
     text: str = event["text_output"]
@@ -66,6 +72,12 @@ GENERATION: Final[Mapping[str, Any]] = {
     "text_input": PROMPT,
     "parameters": {"max_new_tokens": NUM_TOKENS, "output_interval_ms": 0},
 }
+OLLAMA: Final[Mapping[str, Any]] = {
+    "model": MODEL,
+    "messages": MESSAGES,
+    "options": {"temperature": 0, "num_predict": NUM_TOKENS},
+    "output_interval_ms": 0,
+}
 CALLS: Final[list[tuple[str, Mapping[str, Any], Callable[[Mapping[str, Any]], str]]]] = [
     ("/v1/chat/completions", {**CHAT, **INTERVAL}, of_chat),
     ("/v1/completions", {"model": MODEL, "prompt": PROMPT, **SAMPLING, **INTERVAL}, of_completion),
@@ -74,6 +86,7 @@ CALLS: Final[list[tuple[str, Mapping[str, Any], Callable[[Mapping[str, Any]], st
     (f"/serving-endpoints/{MODEL}/invocations", {**CHAT, **INTERVAL}, of_chat),
     ("/v1/messages", {**CHAT, "stream": True, "output_interval_ms": 0}, of_message),
     ("/v2/chat", {**CHAT, "stream": True, "output_interval_ms": 0}, of_cohere),
+    ("/api/chat", OLLAMA, of_ollama),
     (f"/v2/models/{MODEL}/generate_stream", GENERATION, of_generation),
 ]
 
@@ -85,7 +98,8 @@ def test_each_event_has_one_token(
     """The events' texts are the texts of single tokens, as /tokenize has them, and none is missing."""
     answer = httpx.post(f"{stack.url}{path}", json=body, headers=PASS, timeout=GUARD_S)
     assert answer.status_code == 200, answer.text
-    data = [line.removeprefix("data:").strip() for line in answer.text.splitlines() if line.startswith("data:")]
+    start = "{" if path == "/api/chat" else "data:"
+    data = [line.removeprefix("data:").strip() for line in answer.text.splitlines() if line.startswith(start)]
     texts = [text for each in data if each != "[DONE]" if (text := text_of(json.loads(each)))]
     prompt = {"model": MODEL, "prompt": "".join(texts), "add_special_tokens": False, "return_token_strs": True}
     tokens = httpx.post(f"{stack.url}/tokenize", json=prompt, timeout=GUARD_S).json()["token_strs"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from sluice.v1 import conversation_pb2
+from sluice.v1 import batch_pb2, conversation_pb2, file_pb2
 
 from tests.e2e.stack import ROOT, Stack
 from tests.waiting import GUARD_S
@@ -48,6 +48,7 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("ModelService", "GetLoad", {}),
     ("AdapterService", "ListAdapters", {}),
     ("QuotaService", "GetUsage", {}),
+    ("ReceiptService", "ListReceiptKeys", {}),
     ("EndpointService", "CreateEndpoint", {"name": "from-node", "entities": ENTITIES}),
     ("EndpointService", "UpdateEndpoint", {"name": "from-node", "entities": ENTITIES}),
     ("EndpointService", "GetEndpoint", {"name": "from-node"}),
@@ -59,11 +60,13 @@ OF_ADMINISTRATORS = [
     *(f"ModelService.{name}" for name in ("LoadModel", "UnloadModel", "SleepModel", "WakeModel")),
     *(f"AdapterService.{name}" for name in ("LoadAdapter", "UnloadAdapter")),
 ]
-CONVERSATIONS = conversation_pb2.DESCRIPTOR.services_by_name["ConversationService"]
-OF_STORED_RESPONSES = [
+STORED = [
+    each for module in (conversation_pb2, file_pb2, batch_pb2) for each in module.DESCRIPTOR.services_by_name.values()
+]
+OF_STORE = [
     f"ResponseService.{name}"
     for name in ("GetResponse", "DeleteResponse", "ListInputItems", "FollowResponse", "CancelResponse")
-] + [f"ConversationService.{each.name}" for each in CONVERSATIONS.methods]
+] + [f"{service.name}.{each.name}" for service in STORED for each in service.methods]
 
 
 @pytest.fixture(scope="module")
@@ -89,14 +92,12 @@ def answers(stack: Stack) -> dict[str, dict[str, Any]]:
 
 
 def test_list_of_calls_has_every_method() -> None:
-    """The list of calls has every method, except those for administrators and of stored responses."""
+    """The list of calls has every method, except those for administrators and of the store."""
     files = sorted(path.name for path in (ROOT / "proto/sluice/v1").glob("*.proto"))
     modules = [importlib.import_module(f"sluice.v1.{name.removesuffix('.proto')}_pb2") for name in files]
     services = [service for module in modules for service in module.DESCRIPTOR.services_by_name.values()]
     every = sorted(f"{s.name}.{m.name}" for s in services for m in s.methods)
-    assert every == sorted(
-        [*(f"{service}.{method}" for service, method, _ in CALLS), *OF_ADMINISTRATORS, *OF_STORED_RESPONSES]
-    )
+    assert every == sorted([*(f"{service}.{method}" for service, method, _ in CALLS), *OF_ADMINISTRATORS, *OF_STORE])
 
 
 @pytest.mark.parametrize("method", [method for _, method, _ in CALLS])

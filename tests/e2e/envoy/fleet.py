@@ -139,8 +139,8 @@ async def ask_on(channel: aio.Channel, **headers: str) -> str:
     return answer.decode()
 
 
-async def homes(envoy: FleetEnvoy, *names: str) -> dict[str, str]:
-    """Return the replica of each of some keys, once these replicas all get calls.
+async def replicas_of_keys(envoy: FleetEnvoy, *names: str) -> dict[str, str]:
+    """Return the replica that answers each of 60 affinity keys, once all of these replicas get calls.
 
     Envoy's threads update hosts with a delay.
     """

@@ -37,6 +37,8 @@ PATHS = [
     "/serving-endpoints/sluice-demo/invocations",
     "/v2/models/sluice-demo/generate",
     "/v2/chat",
+    "/api/chat",
+    "/api/generate",
     "/",
 ]
 LIMIT = "7;2;4"  # of source 7: two requests in flight during an overload, else four

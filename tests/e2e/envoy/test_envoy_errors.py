@@ -33,6 +33,7 @@ PATHS = [
     "/api/2.0/serving-endpoints",
     "/v2/chat",
     "/v2/embed?a=b",
+    "/api/chat?a=b",
     "/v2/models/sluice-demo/generate",
     "/v2/rerank",
     "/score",

@@ -1,4 +1,4 @@
-"""Each of Envoy's limits (docs/envoy.md): an overload of one client must not affect other clients."""
+"""Each of Envoy's limits (docs/operation/envoy.md): an overload of one client must not affect other clients."""
 
 import contextlib
 import socket
@@ -11,7 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from runner.proxy.envoy_config import connection_manager
-from tests.e2e.connections import SlowUpstream, connections, envoy_with, full_backlog, health, is_closed, serves
+from tests.e2e.connections import SlowUpstream, check_serving, connections, envoy_with, full_backlog, health, is_closed
 from tests.e2e.envoy_process import EnvoyProcess, http_filter
 from tests.e2e.stack import Stack, free_ports
 from tests.waiting import GUARD_S
@@ -69,7 +69,7 @@ def test_incomplete_bodies_block_no_request(stack: Stack, half: bytes) -> None:
         envoy = flood.enter_context(EnvoyProcess(stack.ports["gateway"], stack.ports["service"]))
         for address in ("127.0.0.2", "127.0.0.3"):
             flood.enter_context(connections(envoy, 550, half, address))
-        serves(envoy)
+        check_serving(envoy)
         assert envoy.stat("http.front_door.downstream_rq_active") >= 1100
         assert envoy.stat("cluster.gateway.upstream_rq_active") == 0
 
@@ -104,7 +104,7 @@ def test_idle_connections_are_closed(stack: Stack) -> None:
     with envoy_with(stack, change) as envoy, connections(envoy, 20) as opened, connections(envoy, 1) as (rejected,):
         assert is_closed(rejected)
         assert all(is_closed(each) for each in opened)
-        serves(envoy)
+        check_serving(envoy)
 
 
 def test_streams_of_a_connection_are_limited(stack: Stack) -> None:
@@ -143,7 +143,7 @@ def test_call_above_the_maximum_duration_is_reset(stack: Stack) -> None:
             list(stub.Watch(health_pb2.HealthCheckRequest()))
         assert envoy.stat("cluster.service-watch.upstream_rq_max_duration_reached") == 1
         assert envoy.stat("cluster.service-watch.upstream_rq_active") == 0
-        serves(envoy)
+        check_serving(envoy)
 
 
 def test_1000_streams_on_one_connection_are_accepted(stack: Stack) -> None:

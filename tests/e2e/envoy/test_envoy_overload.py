@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from tests.e2e.connections import connections, envoy_with, health, is_closed, serves
+from tests.e2e.connections import check_serving, connections, envoy_with, health, is_closed
 from tests.e2e.envoy_process import EnvoyProcess
 from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S
@@ -68,7 +68,7 @@ def test_a_full_heap_releases_memory(stack: Stack) -> None:
     with envoy_with(stack, only("shrink_heap")) as envoy:
         envoy.until(lambda: envoy.stat("overload.envoy.overload_actions.shrink_heap.active") == 1)
         envoy.until(lambda: envoy.stat("overload.envoy.overload_actions.shrink_heap.shrink_count") > 0)
-        serves(envoy)
+        check_serving(envoy)
 
 
 def test_a_full_heap_resets_the_largest_streams(stack: Stack, tmp_path: Path) -> None:
@@ -98,4 +98,4 @@ def test_a_full_heap_resets_the_largest_streams(stack: Stack, tmp_path: Path) ->
         assert send(envoy) == 0
     with envoy_with(stack, heap_of((num_mib_idle + 8) * 2)) as envoy:  # 8 MiB more are half of it
         assert send(envoy) == 92  # curl's code for a stream that was reset
-        serves(envoy)
+        check_serving(envoy)

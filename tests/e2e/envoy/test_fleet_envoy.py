@@ -15,7 +15,7 @@ from grpc import aio
 from runner.proxy.eds import write_hosts
 from runner.tls.development_tls import DevelopmentTls
 from service.interceptors.load_report import as_binary, as_text
-from tests.e2e.envoy.fleet import CALL, FleetEnvoy, ask, ask_on, homes, replicas
+from tests.e2e.envoy.fleet import CALL, FleetEnvoy, ask, ask_on, replicas, replicas_of_keys
 from tests.e2e.envoy.http2 import begun_calls
 from tests.e2e.stack import ROOT
 from tests.waiting import GUARD_S
@@ -29,7 +29,7 @@ async def test_affinity_key_selects_a_replica_and_model_selects_a_pool(tmp_path:
     async with replicas("a", "b", "c", "large") as (a, b, c, large):
         envoy = await asyncio.to_thread(FleetEnvoy, tmp_path, service=[a, b, c], large=[large])
         with envoy:
-            for key, home in list((await homes(envoy, "a", "b", "c")).items())[:12]:
+            for key, home in list((await replicas_of_keys(envoy, "a", "b", "c")).items())[:12]:
                 assert {await ask(port, affinity=key) for port in (envoy.port, envoy.inner_port)} == {home}
             for headers in ({"model": "org%2Flarge"}, {"model": "org%2Flarge", "affinity": "1"}):
                 assert await ask(envoy.inner_port, **headers) == "large"
@@ -42,7 +42,7 @@ async def test_calls_of_a_hot_key_are_spread_over_replicas(tmp_path: Path) -> No
     async with replicas("a", "b", "c") as hosts:
         envoy = await asyncio.to_thread(FleetEnvoy, tmp_path, service=hosts)
         with envoy:
-            await homes(envoy, "a", "b", "c")
+            await replicas_of_keys(envoy, "a", "b", "c")
             num_before = sum(each.num_calls for each in hosts)
             for each in hosts:
                 each.release.clear()
@@ -61,12 +61,12 @@ async def test_replicas_are_added_and_removed_by_their_file(tmp_path: Path) -> N
     async with replicas("a", "b", "c") as (a, b, c):
         envoy = await asyncio.to_thread(FleetEnvoy, tmp_path, service=[a, b])
         with envoy:
-            before = await homes(envoy, "a", "b")
+            before = await replicas_of_keys(envoy, "a", "b")
             write_hosts(tmp_path, "service", [each.host for each in (a, b, c)])
-            between = await homes(envoy, "a", "b", "c")
+            between = await replicas_of_keys(envoy, "a", "b", "c")
             assert sum(between[key] == before[key] for key in before) >= 24  # about a third moves
             write_hosts(tmp_path, "service", [each.host for each in (a, c)])
-            after = await homes(envoy, "a", "c")
+            after = await replicas_of_keys(envoy, "a", "c")
             moved = [key for key in between if between[key] not in {"b", after[key]}]
             assert len(moved) <= 12  # in addition to those of b
             assert {await ask(envoy.port) for _ in range(20)} == {"a", "c"}
@@ -152,8 +152,8 @@ async def test_all_connections_have_tls(tmp_path: Path) -> None:
 
 
 def documented_policy() -> Any:
-    """Return the policy in docs/deployment.md for a pool of unequal machines."""
-    page = (ROOT / "docs" / "deployment.md").read_text()
+    """Return the policy in docs/operation/deployment.md for a pool of unequal machines."""
+    page = (ROOT / "docs" / "operation" / "deployment.md").read_text()
     text = page.partition("```yaml\nload_balancing_policy:")[2].partition("```")[0]
     return yaml.safe_load("load_balancing_policy:" + text)["load_balancing_policy"]
 

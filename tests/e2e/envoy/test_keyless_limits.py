@@ -1,4 +1,4 @@
-"""The limits of callers without a key (docs/envoy.md#what-needs-no-key): what they occupy is not what others need."""
+"""The limits of callers without a key (docs/operation/envoy.md#what-needs-no-key) protect those with one."""
 
 import asyncio
 from collections import Counter
@@ -14,7 +14,7 @@ from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from runner.proxy.envoy_config import connection_manager
-from tests.e2e.connections import SlowUpstream, connections, envoy_with, health, serves
+from tests.e2e.connections import SlowUpstream, check_serving, connections, envoy_with, health
 from tests.e2e.envoy.http2 import WATCH, begun_calls
 from tests.e2e.envoy_process import EnvoyProcess
 from tests.e2e.stack import Stack
@@ -60,7 +60,7 @@ def test_health_watches_do_not_block_calls(stack: Stack) -> None:
             envoy.until(partial(has_received, (number - 1) * 300))
         envoy.until(lambda: envoy.stat("http.front_door.downstream_rq_active") == 2048)
         assert envoy.stat("cluster.service-watch.upstream_rq_active") == 2048
-        serves(envoy)
+        check_serving(envoy)
 
 
 def test_health_watches_are_limited_per_address(stack: Stack) -> None:
@@ -71,7 +71,7 @@ def test_health_watches_are_limited_per_address(stack: Stack) -> None:
     ):
         envoy.until(lambda: envoy.stat("http.front_door.downstream_rq_total") >= 300)
         envoy.until(lambda: envoy.stat("cluster.service-watch.upstream_rq_active") == 200)
-        serves(envoy)
+        check_serving(envoy)
         with connections(envoy, 1, begun_calls(100, WATCH, b""), "127.0.0.3"):
             envoy.until(lambda: envoy.stat("cluster.service-watch.upstream_rq_active") == 300)
 
@@ -111,7 +111,7 @@ def test_metrics_requests_are_limited_per_address(stack: Stack) -> None:
         assert codes == [200, 200, 200, 429]
         with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2"), timeout=GUARD_S) as other:
             assert other.get(f"{envoy.url}/metrics").status_code == 200
-        serves(envoy)
+        check_serving(envoy)
 
 
 def test_health_checks_do_not_block_requests(stack: Stack) -> None:

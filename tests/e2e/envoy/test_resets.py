@@ -12,7 +12,7 @@ from sluice.v1 import chat_pb2_grpc
 
 from runner.proxy.envoy_config import connection_manager
 from tests.e2e.answers.test_chat import grpc_request
-from tests.e2e.connections import connections, envoy_with, serves
+from tests.e2e.connections import check_serving, connections, envoy_with
 from tests.e2e.envoy.http2 import CHAT, WATCH, begun_calls, resets
 from tests.e2e.envoy_process import EnvoyProcess, http_filter
 from tests.e2e.stack import Stack
@@ -53,7 +53,7 @@ def test_closed_connection_with_many_streams_ends_no_other_call(envoy: EnvoyProc
         assert envoy.stat("cluster.service.http2.outbound_control_flood") == 0
         assert kept.is_active()
         kept.cancel()
-    serves(envoy)
+    check_serving(envoy)
 
 
 def test_many_cancelled_calls_end_no_other_call(envoy: EnvoyProcess) -> None:
@@ -68,7 +68,7 @@ def test_many_cancelled_calls_end_no_other_call(envoy: EnvoyProcess) -> None:
         assert kept.is_active()
         assert envoy.stat("cluster.service.http2.outbound_control_flood") == 0
         kept.cancel()
-    serves(envoy)
+    check_serving(envoy)
 
 
 def test_flood_of_resets_is_not_forwarded(stack: Stack) -> None:
@@ -91,7 +91,7 @@ def test_flood_of_resets_is_not_forwarded(stack: Stack) -> None:
         envoy.until(lambda: envoy.stat("http.front_door.downstream_cx_active") == 1)
         assert list(answer)[-1].HasField("completed")
         assert envoy.stat("cluster.service.upstream_rq_total") < 1200
-        serves(envoy)
+        check_serving(envoy)
 
 
 def test_short_deadlines_end_no_other_stream_of_their_connection(envoy: EnvoyProcess) -> None:
@@ -113,4 +113,4 @@ def test_short_deadlines_end_no_other_stream_of_their_connection(envoy: EnvoyPro
         assert ends["DEADLINE_EXCEEDED"] > 500
         assert kept.is_active()
         kept.cancel()
-    serves(envoy)
+    check_serving(envoy)

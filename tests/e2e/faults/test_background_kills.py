@@ -40,8 +40,8 @@ class Service:
     def __init__(self, folder: Path) -> None:
         (self._port,) = free_ports(1)
         self._file = folder / "responses.sqlite3"
-        self._channel = aio.insecure_channel(f"127.0.0.1:{self._port}", [("grpc.max_reconnect_backoff_ms", 100)])
-        self.stub: Any = response_pb2_grpc.ResponseServiceStub(self._channel)
+        self.channel = aio.insecure_channel(f"127.0.0.1:{self._port}", [("grpc.max_reconnect_backoff_ms", 100)])
+        self.stub: Any = response_pb2_grpc.ResponseServiceStub(self.channel)
 
     async def start(self) -> None:
         """Start the process, which serves later."""
@@ -66,7 +66,7 @@ class Service:
 
     async def close(self) -> None:
         """End the process, which must be running."""
-        await self._channel.close()
+        await self.channel.close()
         assert self._process.returncode is None
         self._process.kill()
         await self._process.wait()

@@ -64,7 +64,7 @@ async def test_sigterm_of_the_runner_loses_no_request() -> None:
         finally:
             stack.stop()
         assert code == 0, stack.output
-        print(f"{load.num(DONE)} requests")  # noqa: T201 a figure of docs/reliability.md
+        print(f"{load.num(DONE)} requests")  # noqa: T201 a figure of docs/operation/reliability.md
         assert not load.lost(), load.lost()
         assert load.num(AWAY)
         if is_held:
@@ -146,7 +146,7 @@ async def test_restarting_a_fleet_loses_no_request() -> None:
 
 def check_all_done(load: Load) -> None:
     """Check that nothing is lost, and few requests are rejected for lack of capacity."""
-    print(f"{load.outcomes.total()} requests")  # noqa: T201 a figure of docs/reliability.md
+    print(f"{load.outcomes.total()} requests")  # noqa: T201 a figure of docs/operation/reliability.md
     num_rejected = load.num("refused 429") + load.num("refused RESOURCE_EXHAUSTED")
     assert load.num(DONE) + num_rejected == load.outcomes.total(), load.outcomes
     assert num_rejected * 50 < load.outcomes.total(), load.outcomes

@@ -86,6 +86,7 @@ DIALECT_APIS = [
         left="anthropic-ratelimit-requests-remaining",
     ),
     DialectApi("/v2/chat", {"model": MODEL, "messages": HELLO}, {}, ("max_tokens",)),
+    DialectApi("/api/chat", {"model": MODEL, "messages": HELLO, "stream": False}, {}, ("options", "num_predict")),
     DialectApi(
         f"/v2/models/{MODEL}/generate",
         {"text_input": "Hello"},

@@ -66,6 +66,12 @@ DIALECTS = {
         {"message": WRONG},
         {"message": SCOPE},
     ),
+    "ollama": Dialect(
+        "/api/chat",
+        {"model": MODEL, "messages": MESSAGES, "options": {"num_predict": 4}},
+        {"error": WRONG},
+        {"error": SCOPE},
+    ),
     "mindie": Dialect(
         f"/v2/models/{MODEL}/generate",
         {"text_input": "Hello", "parameters": {"max_new_tokens": 4}},
@@ -201,6 +207,18 @@ ask = lambda url, key: Anthropic(base_url=url, api_key=key, max_retries=0).messa
     model="sluice-demo", max_tokens=4, messages=[{"role": "user", "content": "Hello!"}])
 """,
         ["none", "AuthenticationError", "PermissionDeniedError"],
+    ),
+    "ollama": (
+        """
+from ollama import Client
+def ask(url, key):
+    chat = Client(host=url, headers={"authorization": f"Bearer {key}"}).chat
+    try:
+        chat(model="sluice-demo", options={"num_predict": 4}, messages=[{"role": "user", "content": "Hello!"}])
+    except Exception as error:
+        raise type(f"{type(error).__name__}{error.status_code}", (Exception,), {})
+""",
+        ["none", "ResponseError401", "ResponseError403"],
     ),
 }
 

@@ -63,7 +63,7 @@ const scenarios = {
     const axe = require.resolve("axe-core/axe.min.js");
     const violations = {};
     const ways = { light: { colorScheme: "light" }, dark: { colorScheme: "dark" }, phone: { viewport: { width: 375, height: 700 }, hasTouch: true } };
-    const read = { light: ["docs/", "docs/api/openai.html"], dark: ["docs/performance.html"], phone: ["docs/settings.html", "docs/api/openai.html"] };
+    const read = { light: ["docs/", "docs/api/openai.html"], dark: ["docs/operation/performance.html"], phone: ["docs/settings.html", "docs/api/openai.html"] };
     for (const [name, options] of Object.entries(ways)) {
       for (const path of read[name]) {
         const page = await open(path, { ...options, bypassCSP: true });

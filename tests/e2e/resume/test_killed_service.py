@@ -168,8 +168,8 @@ async def test_unstreamed_answers_survive_the_death_of_their_service(killable: S
 
 
 def documented(num: int, url: str) -> str:
-    """Return an example of docs/streams.md, changed to a long answer with a seed."""
-    page = (ROOT / "docs" / "streams.md").read_text()
+    """Return an example of docs/features/streams.md, changed to a long answer with a seed."""
+    page = (ROOT / "docs" / "features" / "streams.md").read_text()
     code = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[num]
     code = code.replace("http://127.0.0.1:8080", url)
     code = code.replace('"max_tokens": 300', '"max_tokens": 1500, "ignore_eos": True, "seed": 7')
@@ -183,7 +183,7 @@ def documented(num: int, url: str) -> str:
 
 @pytest.mark.parametrize(("num", "victim"), [(0, "gateway"), (1, "service")])
 def test_documented_clients_resume_after_the_death_of_a_process(killable: Stack, num: int, victim: str) -> None:
-    """The examples of docs/streams.md print the same although the gateway or the service is killed."""
+    """The examples of docs/features/streams.md print the same although the gateway or the service is killed."""
     command = [sys.executable, "-c", documented(num, killable.url)]
     whole = subprocess.run(command, capture_output=True, text=True, timeout=GUARD_S, check=True).stdout
     assert len(whole) > 1000

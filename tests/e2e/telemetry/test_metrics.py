@@ -9,7 +9,7 @@ from service.observability.vllm_names import TABLE
 from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S
 
-DOCS = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+DOCS = (Path(__file__).parents[3] / "docs" / "operation" / "metrics.md").read_text()
 BODY = {
     "model": "sluice-demo",
     "max_tokens": 300,

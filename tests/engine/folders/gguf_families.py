@@ -108,6 +108,13 @@ FAMILIES = {
     "glm4_moe": GgufFamily(
         arch=MODEL_ARCH.GLM4_MOE, more=metadata.glm_moe, convert=tensors.of_latents, written_by_more=("block_count",)
     ),
+    "glm4_moe, a layer that predicts": GgufFamily(
+        arch=MODEL_ARCH.GLM4_MOE,
+        more=metadata.glm_moe_with_predictor,
+        convert=tensors.of_latents,
+        written_by_more=("block_count",),
+        options={"routed_scaling_factor": 1.5},
+    ),
     "gpt_oss": GgufFamily(arch=MODEL_ARCH.GPT_OSS, keys=_WINDOW, more=metadata.yarn),
     "granite": GgufFamily(arch=MODEL_ARCH.GRANITE, permutes=True, keys=_GRANITE),
     "granite, multipliers": GgufFamily(arch=MODEL_ARCH.GRANITE, permutes=True, keys=_GRANITE),
@@ -198,7 +205,12 @@ def model_of(name: str) -> Any:
 
 def write_family(name: str, model: Any, file: Path, quantized: gguf.GGMLQuantizationType | None = None) -> None:
     """Write a model; `quantized` is a type of fewer bits for the matrices of layers."""
-    family, config = FAMILIES[name], model.config
+    write_file(FAMILIES[name], model, file, quantized)
+
+
+def write_file(family: GgufFamily, model: Any, file: Path, quantized: gguf.GGMLQuantizationType | None = None) -> None:
+    """Write a model of a family."""
+    config = model.config
     writer = gguf.GGUFWriter(file, gguf.MODEL_ARCH_NAMES[family.arch])
     written = set()
     for name_of, key in [*_USUAL.items(), *((own, _OWN[own]) for own in family.keys)]:

@@ -70,6 +70,13 @@ def glm_moe(writer: gguf.GGUFWriter, config: Any) -> None:
     routed(writer, config)
     rotated(writer, config)
     writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    writer.add_block_count(config.num_hidden_layers)
+
+
+def glm_moe_with_predictor(writer: gguf.GGUFWriter, config: Any) -> None:
+    routed(writer, config)
+    rotated(writer, config)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     writer.add_block_count(config.num_hidden_layers + 1)
     writer.add_nextn_predict_layers(1)
     for name, shape in (("enorm", (7,)), ("eh_proj", (7, 14))):  # of a layer that isn't computed

@@ -12,6 +12,7 @@ Array = NDArray[Any]
 
 
 def of_latents(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
+    """Yield a tensor of attention over latents; files store the up-projections of keys and of values separately."""
     name = name.replace("e_score_correction_bias", "e_score_correction.bias")
     if "kv_b_proj" not in name:
         yield name, array.squeeze()
@@ -23,17 +24,19 @@ def of_latents(name: str, array: Array, config: Any) -> Iterator[tuple[str, Arra
 
 
 def with_correction(name: str, array: Array, _: Any) -> Iterator[tuple[str, Array]]:
+    """Yield a tensor of experts whose scores have a correction, under the correction's name in files."""
     name = name.replace("mlp.gate.moe_statics", "mlp.moe_statics")
     yield name.replace("e_score_correction_bias", "e_score_correction.bias"), array.squeeze()
 
 
 def without_curves(name: str, array: Array, _: Any) -> Iterator[tuple[str, Array]]:
+    """Yield a tensor of Apertus, except the parameters of activation functions, which are metadata in files."""
     if ".act_fn." not in name:
         yield name, array.squeeze()
 
 
 def multiplied(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
-    """Yield a tensor of Falcon-H1, in which files have the multipliers."""
+    """Yield a tensor of Falcon-H1, multiplied by its multiplier of the configuration, which files lack."""
     given = config.attention_in_multiplier
     factors = {
         "down_proj": config.mlp_multipliers[1],
@@ -63,7 +66,7 @@ def multiplied(name: str, array: Array, config: Any) -> Iterator[tuple[str, Arra
 
 
 def of_delta_net(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
-    """Yield a tensor of Qwen3-Next; queries, keys, values and gates are no longer together by key head."""
+    """Yield a tensor of Qwen3-Next; files don't group queries, keys, values and gates by key head."""
     if name.endswith("A_log"):
         array = -np.exp(array)
     if "in_proj_qkvz" not in name:
@@ -78,7 +81,7 @@ def of_delta_net(name: str, array: Array, config: Any) -> Iterator[tuple[str, Ar
 
 
 def tiled(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
-    """Yield a tensor of Qwen3.5, whose value heads are in turns those of all key heads."""
+    """Yield a tensor of Qwen3.5; files interleave the value heads of the key heads."""
     keys, width = config.linear_num_key_heads, config.linear_value_head_dim
 
     def in_turns(rows: Array, each: int) -> Array:

@@ -134,7 +134,7 @@ def test_a_backend_that_can_not_serve_is_refused_where_it_is_forced(
 
 
 @pytest.mark.parametrize("backend", ["torch", "transformers"])
-def test_a_backend_whose_rows_depend_on_the_batch_refuses_to_promise_otherwise(backend: str, tmp_path: Path) -> None:
+def test_backend_whose_rows_depend_on_the_batch_is_rejected_for_batch_invariance(backend: str, tmp_path: Path) -> None:
     save("llama", tmp_path)
     invariant = replace(spec(tmp_path, block_size=16), batch_invariant=True)
     message = rf"backend {backend}: its answers depend on the other requests of a step \(engine\.batch_invariant\)$"

@@ -22,8 +22,8 @@ from service.engine.models.attention.page_cache import PageCache
 from service.engine.models.attention.paged_inputs import PagedInputs
 from service.engine.models.attention.scores import Scores
 from service.engine.models.checkpoint.checkpoint import Checkpoint
+from service.engine.models.torch.layers.ops import rotation_table
 from service.engine.models.torch.load_decoder import load_decoder
-from service.engine.models.torch.ops import rotation_table
 from tests.engine.accelerator_double import PlainKernels, RunAgain
 from tests.engine.folders.tiny_models import BLOCK_SIZE, NUM_BLOCKS, Part, batch_of, run, tokens
 from tests.models.comparison import save

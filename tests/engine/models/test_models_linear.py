@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import linear
 
-from service.engine.models.torch.linear import BlockedLinear, InputMajorLinear, lay_out
+from service.engine.models.torch.layers.linear import BlockedLinear, InputMajorLinear, lay_out
 
 
 @pytest.mark.parametrize(("outputs", "inputs"), [(48, 40), (1040, 1016)], ids=["plain", "blocked"])

@@ -33,6 +33,10 @@ from gateway.dialects.databricks.completion import DatabricksCompletionBody, Dat
 from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, DatabricksEmbeddingTranslator
 from gateway.dialects.mindie.body import GenerateBody, GenerateParameters
 from gateway.dialects.mindie.generate import MindieTranslator
+from gateway.dialects.ollama.chat import OllamaChatBody, OllamaChatTranslator
+from gateway.dialects.ollama.embedding import OllamaEmbedBody, OllamaEmbedTranslator
+from gateway.dialects.ollama.generate import OllamaGenerateBody, OllamaGenerateTranslator
+from gateway.dialects.ollama.options import OllamaOptions
 from gateway.dialects.openai.chat import ChatCompletionBody, OpenAITranslator
 from gateway.dialects.openai.completion import OpenAICompletionBody, OpenAICompletionTranslator
 from gateway.dialects.openai.embedding import OpenAIEmbeddingBody, OpenAIEmbeddingTranslator
@@ -148,6 +152,16 @@ TABLES = [
     ),
     Table("cohere", "POST /v2/chat", CohereChatBody, CohereTranslator, {"model": "m", **MESSAGES}),
     Table("cohere", "POST /v2/embed", CohereEmbedBody, CohereEmbedTranslator, {"model": "m", "texts": ["a"]}),
+    Table("ollama", "POST /api/chat", OllamaChatBody, OllamaChatTranslator, {"model": "m", **MESSAGES}),
+    Table("ollama", "POST /api/generate", OllamaGenerateBody, OllamaGenerateTranslator, {"model": "m", "prompt": "hi"}),
+    Table("ollama", "options", OllamaOptions, OllamaChatTranslator, {"model": "m", **MESSAGES}, within="options"),
+    Table(
+        "ollama",
+        "POST /api/embed",
+        OllamaEmbedBody,
+        partial(OllamaEmbedTranslator, lambda: 0),
+        {"model": "m", "input": "a"},
+    ),
     Table("rank", "POST /v2/rerank", RerankBody, RerankTranslator, RERANK),
     Table("rank", "POST /v1/score", ScoreBody, ScoreTranslator, {"model": "m", "text_1": "a", "text_2": "b"}),
     Table("mindie", "POST /v2/models/{model}/generate_stream", GenerateBody, GENERATE, {"text_input": "hi"}, OF_MODEL),
@@ -159,7 +173,7 @@ ROWS = [(table, *row[:3]) for table in TABLES for row in table.rows()]
 @pytest.mark.parametrize("table", TABLES, ids=[table.route for table in TABLES])
 def test_table_has_every_field(table: Table) -> None:
     """The table and the model of the body have the same fields."""
-    assert sorted(row[0] for row in table.rows()) == sorted(f.name for f in msgspec.structs.fields(table.body))
+    assert sorted(row[0] for row in table.rows()) == sorted(f.encode_name for f in msgspec.structs.fields(table.body))
 
 
 @pytest.mark.parametrize(
@@ -176,7 +190,8 @@ def test_documented_effect_of_each_field_is_true(
     if effect_text == "refused":
         with pytest.raises(Failure) as caught:
             table.effect(example)
-        assert (caught.value.reason, caught.value.field) == (Reason.UNSUPPORTED_FIELD, name)
+        field = name if table.within is None else f"{table.within}.{name}"
+        assert (caught.value.reason, caught.value.field) == (Reason.UNSUPPORTED_FIELD, field)
     else:
         assert effect_text in {"used", "none", "echoed"}
         with_it, without = table.effect(example), table.effect(rest)

@@ -16,6 +16,7 @@ from starlette.routing import Route
 from gateway.dialects.anthropic.answer import MessageEvent
 from gateway.dialects.cohere.answer import CohereChatEvent
 from gateway.dialects.mindie.answer import GenerationChunk
+from gateway.dialects.ollama.answer import OllamaChatAnswer, OllamaGenerateAnswer
 from gateway.dialects.openai_family.answers.chunk import ChatChunk, CompletionChunk, ResponseEvent
 from gateway.openapi.document import build_document
 from gateway.openapi.schema import follow
@@ -142,7 +143,9 @@ def test_headers_of_limits_and_retries_are_described(document: dict[str, Any]) -
 
 
 def events(stream: str) -> list[Any]:
-    """Return the data of a stream's events without the end mark."""
+    """Return the data of a stream's events without the end mark, or the lines of a stream without events."""
+    if stream.startswith("{"):
+        return [json.loads(each) for each in stream.splitlines()]
     data = re.findall(r"^data: ?(.*)$", stream, re.MULTILINE)
     return [json.loads(each) for each in data if each != "[DONE]"]
 
@@ -157,17 +160,23 @@ RECORDED = {  # the streams of golden/exchanges, by their names' beginnings
     "anthropic_message": MessageEvent,
     "cohere_chat": CohereChatEvent,
     "mindie_generate": GenerationChunk,
+    "ollama_chat": OllamaChatAnswer,
+    "ollama_generate": OllamaGenerateAnswer,
 }
 
 
 @pytest.mark.parametrize("operation", STREAMING, ids=[each.path for each in STREAMING])
 def test_streams_have_a_schema(document: dict[str, Any], operation: Operation) -> None:
     """A stream has the schema of an event, and for each kind of data an example stream that conforms to it."""
-    described = document["paths"][operation.path]["post"]["responses"]["200"]["content"]["text/event-stream"]
-    data = described["schema"]["properties"]["data"]
-    text, end = data["anyOf"]
-    assert (text["contentMediaType"], end) == ("application/json", {"const": "[DONE]"})
-    schema = {"components": document["components"], **text["contentSchema"]}
+    content = document["paths"][operation.path]["post"]["responses"]["200"]["content"]
+    if operation.path in {"/api/chat", "/api/generate"}:
+        described = content["application/x-ndjson"]
+        schema = {"components": document["components"], **described["schema"]}
+    else:
+        described = content["text/event-stream"]
+        text, end = described["schema"]["properties"]["data"]["anyOf"]
+        assert (text["contentMediaType"], end) == ("application/json", {"const": "[DONE]"})
+        schema = {"components": document["components"], **text["contentSchema"]}
     assert set(described["examples"]) == {kind.__name__ for kind in operation.chunks} != set()
     for example in described["examples"].values():
         assert events(example["value"])
@@ -179,7 +188,7 @@ def test_streams_have_a_schema(document: dict[str, Any], operation: Operation) -
 def test_recorded_stream_events_are_valid_for_their_schema(path: Path) -> None:
     """Each encoded event conforms to the document's type, or is the error at the end of a stream."""
     (kind,) = [kind for name, kind in RECORDED.items() if path.stem.startswith(name)]
-    *earlier, last = events(path.read_text().partition("\nHTTP 200\n")[2])
+    *earlier, last = events(path.read_text().partition("\nHTTP 200\n")[2].partition("\n\n")[2])
     assert all(isinstance(msgspec.convert(each, kind), kind) for each in earlier)
     assert "error" in last or last.get("type") == "error" or isinstance(msgspec.convert(last, kind), kind)
 

@@ -37,6 +37,13 @@ async def test_stream_ends_with_a_comment(gateway: Gateway) -> None:
         assert answer.text.strip().splitlines()[-1] == last
 
 
+async def test_stream_with_ping_events_has_its_cost(gateway: Gateway) -> None:
+    """Anthropic's streams have events as pings, and the cost as a comment."""
+    body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], "stream": True}
+    answer = await gateway.http.post("/v1/messages", json=body, headers=REQUEST_HEADER)
+    assert answer.text.strip().splitlines()[-1] == f": x-sluice-cost: {COST}"
+
+
 async def test_failed_answer_has_its_cost(gateway: Gateway) -> None:
     """The cost of a failed answer follows the event that ends its stream."""
 

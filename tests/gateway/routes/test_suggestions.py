@@ -85,9 +85,9 @@ async def test_no_suggestion_without_a_similar_name(gateway: Gateway) -> None:
         ("POST", "/v1/chat/completion", "/v1/chat/completions"),
         ("POST", "/v1/embedings", "/v1/embeddings"),
         ("POST", "/chat/completion", "/chat/completions"),
-        ("POST", "/api/chat", "/v1/chat/completions"),
-        ("POST", "/api/generate", "/v1/completions"),
-        ("GET", "/api/tags", "/v1/models"),
+        ("POST", "/api/chats", "/api/chat"),
+        ("POST", "/generate", "/v1/completions"),
+        ("POST", "/completion", "/v1/completions"),
         ("GET", "/healtz", "/healthz"),
     ],
 )

@@ -79,7 +79,7 @@ def test_rows_with_adapters_have_the_same_bits_in_any_company(weight_type: str, 
         ("num_kv_heads", 1, "attention has an unknown field"),
     ],
 )
-def test_a_plan_that_can_not_be_is_refused(name: str, value: Any, message: str) -> None:
+def test_invalid_plan_is_rejected(name: str, value: Any, message: str) -> None:
     plan = native_plan(small("deepseek_v3"))
     plan["layers"][1]["attention"] |= {"num_heads": 300, name: value}
     with pytest.raises(ValueError, match=message):

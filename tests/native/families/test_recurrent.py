@@ -14,12 +14,16 @@ from service.engine.models.plans.sizes import cache_bytes_per_token, state_bytes
 from tests.models.families import model_of, some_tokens
 from tests.native.decoders import ints, native
 
-KINDS = ("falcon_h1", "jamba", "lfm2", "minimax", "qwen3_5_text")  # with each kind of recurrence
+KINDS = ("falcon_h1", "jamba", "lfm2", "minimax", "qwen3_5_text")  # a family for each kind of recurrent layer
 LENGTH = 40
 
 
 def run(model: Any, start: int, count: int, states: list[int]) -> NDArray[np.float32]:
-    """Compute `count` tokens of a sequence from position `start` on, with the given slots."""
+    """Compute `count` tokens of a sequence from position `start` on.
+
+    `states` is the slot of the state to start from, the slot of the state before the last tokens, the number of these
+    last tokens, and the slot of the state after them (-1 for none).
+    """
     token_ids = some_tokens(0, LENGTH)[start : start + count]
     logits: NDArray[np.float32] = model.step(
         ints(token_ids),
@@ -55,7 +59,7 @@ def test_a_step_keeps_the_state_before_its_last_tokens(kind: str, weight_type: s
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_sequence_ignores_what_its_slot_held(kind: str) -> None:
+def test_sequence_ignores_the_former_content_of_its_slot(kind: str) -> None:
     model = made(kind)
     expected = run(model, 0, LENGTH, [4, 4, 0, -1])
     run(model, 0, 11, [1, 1, 0, -1])
@@ -63,7 +67,7 @@ def test_a_sequence_ignores_what_its_slot_held(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(RECURRENT))
-def test_plans_tell_the_bytes_of_states_and_tokens(kind: str) -> None:
+def test_plan_and_model_agree_on_the_bytes_of_states_and_tokens(kind: str) -> None:
     model, plan = made(kind), plan_of(model_of(kind).config)
     assert state_bytes(plan) == model.bytes_per_state > 0
     assert cache_bytes_per_token(plan, "float32") == sum(model.bytes_per_slot)
@@ -125,7 +129,7 @@ def test_two_sequences_may_start_from_one_state() -> None:
         ("lfm2", "has_parameter_norms", True, "has_parameter_norms must be false except for mamba"),
     ],
 )
-def test_a_recurrent_part_that_can_not_be_is_rejected(kind: str, field: str, value: Any, text: str) -> None:
+def test_invalid_recurrent_part_is_rejected(kind: str, field: str, value: Any, text: str) -> None:
     plan = plan_of(model_of(kind).config).to_native()
     plan["layers"][0]["recurrent"][field] = value
     with pytest.raises(ValueError, match=text):

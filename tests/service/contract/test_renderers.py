@@ -249,6 +249,23 @@ def test_prompt_logprobs_of_a_chat_precede_the_answers_tokens() -> None:
     assert list(text.tokens.ids) == [5]
 
 
+@pytest.mark.parametrize("name", ["chat", "completion"])
+def test_times_are_reported_on_request(name: str) -> None:
+    """The last message has the times from the first choice to begin to the last one to end."""
+    first = TOKENS._replace(timings=Timings(1.0, 2.5, 3.0, None), token_times=(3.0, 3.5))
+    second = TOKENS._replace(timings=Timings(1.0, 2.0, 2.5, None), token_times=(2.5, 7.0))
+    for is_requested in (False, True):
+        renderer = renderer_for(name, {"serving": {"report_timings": is_requested}})
+        rendered(renderer, STARTED)
+        for tokens in (first, second):
+            renderer.render([tokens, Text(0, "a")])
+        (completed,) = rendered(renderer, Completed())
+        timings = completed.completed.timings
+        assert completed.completed.HasField("timings") == is_requested
+        seconds = [each.ToNanoseconds() / 1e9 for each in (timings.queue_wait, timings.first_token, timings.decode)]
+        assert seconds == ([1, 1.5, 4.5] if is_requested else [0, 0, 0])
+
+
 def test_empty_stop_sequence_differs_from_none() -> None:
     """An empty stop sequence is different from none."""
     (message,) = ChatRenderer(chat_pb2.ChatRequest()).render([ChoiceFinished(0, FinishReason.END_OF_TEXT)])

@@ -12,7 +12,7 @@ from service.storage.document import DocumentStore, MemoryDocument
 from service.storage.shared_text import Outdated, SharedTextLost
 
 
-class Scripted(DocumentStore[int]):
+class ScriptedStore(DocumentStore[int]):
     """A shared number. `others` is a write of another replica; `loss` is raised instead of returning."""
 
     is_shared = True
@@ -89,35 +89,35 @@ def following(
 
 async def test_change_is_based_on_the_newest_document() -> None:
     """Another replica's change is applied first, and the listener gets both in order."""
-    store, heard = Scripted(), list[int]()
-    state = WantedState("numbers", store, 1, heard.append)
+    store, received = ScriptedStore(), list[int]()
+    state = WantedState("numbers", store, 1, received.append)
     store.others = 10
     await state.store(lambda number: number + 1)
-    assert (store.written, heard, state.newest) == ([11], [10, 11], 11)
+    assert (store.written, received, state.newest) == ([11], [10, 11], 11)
 
 
 @pytest.mark.parametrize("loss", [OSError("disk"), SharedTextLost("away")])
 async def test_change_that_cannot_be_stored_is_discarded(loss: Exception) -> None:
-    store, heard = Scripted(), list[int]()
-    state = WantedState("numbers", store, 1, heard.append)
+    store, received = ScriptedStore(), list[int]()
+    state = WantedState("numbers", store, 1, received.append)
     store.loss = loss
     with pytest.raises(type(loss)):
         await state.store(lambda number: number + 1)
-    assert (heard, state.newest) == ([], 1)
+    assert (received, state.newest) == ([], 1)
 
 
 async def test_without_a_shared_store_a_change_is_kept_in_memory() -> None:
     """The listener gets it as well, and there are no other replicas to wait for."""
-    heard = list[int]()
-    state = WantedState("numbers", MemoryDocument(1), 1, heard.append)
+    received = list[int]()
+    state = WantedState("numbers", MemoryDocument(1), 1, received.append)
     await state.store(lambda number: number + 1)
     await state.until_known()
-    assert (heard, state.newest, state.is_shared) == ([2], 2, False)
+    assert (received, state.newest, state.is_shared) == ([2], 2, False)
 
 
 async def test_change_is_complete_once_every_replica_knows_it() -> None:
     """The store is asked until every other replica has recorded that it knows the change; each refresh records, too."""
-    store, ticks, asks = Scripted(), Ticks(), Ticks()
+    store, ticks, asks = ScriptedStore(), Ticks(), Ticks()
     state = WantedState[int]("numbers", store, 1, lambda _: None, records_reads=True)
     await state.until_known()
     store.behind = 2
@@ -137,7 +137,7 @@ async def test_change_is_complete_once_every_replica_knows_it() -> None:
 
 async def test_loss_of_the_store_and_its_end_are_logged_once() -> None:
     """The known document stays meanwhile."""
-    store, ticks, losses = Scripted(), Ticks(), list[bool]()
+    store, ticks, losses = ScriptedStore(), Ticks(), list[bool]()
     state = WantedState[int]("numbers", store, 1, lambda _: None)
 
     async def on_loss(is_lost: bool) -> None:  # noqa: FBT001  the form of a listener

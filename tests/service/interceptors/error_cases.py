@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 import grpc
 
 from service.answering.errors import (
+    BatchExpired,
+    BatchNotFound,
     ConversationNotFound,
+    FileNotFound,
     ResponseNotFound,
     StoreFull,
     StoreUnavailable,
@@ -124,6 +127,9 @@ CASES = [
         ("conversation", "CONVERSATION_NOT_FOUND"),
         values={"field": "conversation"},
     ),
+    Case(BatchNotFound("id"), Code.NOT_FOUND, "BATCH_NOT_FOUND", ("id", "BATCH_NOT_FOUND"), values={"field": "id"}),
+    Case(BatchExpired(), Code.DEADLINE_EXCEEDED, "BATCH_EXPIRED"),
+    Case(FileNotFound("id"), Code.NOT_FOUND, "FILE_NOT_FOUND", ("id", "FILE_NOT_FOUND"), values={"field": "id"}),
     Case(
         StoringOff("store"),
         Code.FAILED_PRECONDITION,

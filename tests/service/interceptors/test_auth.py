@@ -3,14 +3,13 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from sluice.inference import inference_pb2, inference_pb2_grpc
 from sluice.v1 import model_pb2, rpc_pb2
 
 from service.auth.keys.key import digest, new_key
@@ -20,26 +19,12 @@ from service.interceptors.rpcs import RPCS
 from service.observability.telemetry import Telemetry
 from service.server.listener import StartError
 from service.server.server import Server
-from tests.engine.fakes import until
 from tests.service.auth.issuers import AUTH, Signer, key_set
 from tests.service.auth.key_files import write
-from tests.service.fakes import Running, rejection_of, request, running, settings_of
-from tests.service.observability.test_observation import samples
+from tests.service.fakes import MODEL, rejection_of, request, running, settings_of
+from tests.service.interceptors.guarded import bearing, guarded, outcome
 
 Code = grpc.StatusCode
-
-
-@asynccontextmanager
-async def guarded(path: Path, **keys: dict[str, Any]) -> AsyncIterator[tuple[Running, dict[str, str]]]:
-    """Run a service with those keys, and return both."""
-    made = write(path, **keys)
-    async with running(auth={"keys_file": path}) as run:
-        yield run, made
-
-
-def bearing(key: str) -> tuple[tuple[str, str], ...]:
-    """Return the metadata of a call with a key."""
-    return (("authorization", f"Bearer {key}"),)
 
 
 @pytest.fixture
@@ -109,6 +94,22 @@ async def test_key_without_the_scope_is_rejected(path: Path) -> None:
         await run.models.ListModels(model_pb2.ListModelsRequest(), metadata=bearing(keys["mute"]))
 
 
+async def test_inference_needs_the_scope_of_its_task(path: Path) -> None:
+    """The open inference protocol has one RPC for all tasks; its health needs no key."""
+    tensor = inference_pb2.ModelInferRequest.InferInputTensor(name="text_input", datatype="BYTES", shape=[1])
+    tensor.contents.bytes_contents.append(b"hi")
+    asked = inference_pb2.ModelInferRequest(model_name=MODEL, inputs=[tensor])
+    async with guarded(path, embedder={"scopes": ["embed"]}, mute={"scopes": []}) as (run, keys):
+        stub: Any = inference_pb2_grpc.GRPCInferenceServiceStub(run.channel)
+        for key, scopes in (("embedder", "generate"), ("mute", "embed generate")):
+            rejection = await rejection_of(stub.ModelInfer(asked, metadata=bearing(keys[key])))
+            assert (rejection.code, rejection.info.reason) == (Code.PERMISSION_DENIED, "SCOPE_MISSING")
+            assert dict(rejection.info.metadata) == {"scopes": scopes}
+        assert (await rejection_of(stub.ModelInfer(asked))).code is Code.UNAUTHENTICATED
+        assert (await stub.ServerLive(inference_pb2.ServerLiveRequest())).live
+        assert (await stub.ServerReady(inference_pb2.ServerReadyRequest())).ready
+
+
 async def test_rejected_message_is_not_read(path: Path) -> None:
     """A message that can't be decoded is rejected because of its key, which is checked first."""
     async with guarded(path, team={}) as (run, keys):
@@ -139,24 +140,6 @@ async def test_log_names_the_key_and_never_shows_it(path: Path, caplog: pytest.L
     assert '"key": "team"' in lines
     assert keys["team"] not in lines
     assert digest(keys["team"]) not in lines
-
-
-@pytest.mark.slow
-async def test_changed_keys_file_is_reloaded_while_serving(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A new key is valid and a removed one is not, without a restart.
-
-    A broken file changes nothing and is logged once.
-    """
-    async with guarded(path, first={}) as (run, keys):
-        first = bearing(keys["first"])
-        spoil(path)
-        await until(lambda: any("can't be used" in record.message for record in caplog.records))
-        assert (await run.chat.Chat(request(), metadata=first)).choices
-        second = bearing(write(path, second={})["second"])
-        while (rejection := await outcome(run.chat.Chat(request(), metadata=second))) is not None:
-            assert rejection == "INVALID_KEY"
-        assert await outcome(run.chat.Chat(request(), metadata=first)) == "INVALID_KEY"
-    assert sum("can't be used" in record.message for record in caplog.records) == 1
 
 
 async def test_tokens_and_keys_are_both_accepted(path: Path, tmp_path: Path) -> None:
@@ -253,48 +236,6 @@ async def test_scope_named_by_the_gateway_is_required(path: Path) -> None:
             metadata = (("x-sluice-scope", scope), *bearing(keys[key_id]))
             call = run.models.ListModels(model_pb2.ListModelsRequest(), metadata=metadata)
             assert await outcome(call) == reason
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("text", ["", "keys: [{expires: 2027-02-30}]", "keys: [\x00]", "keys: " + "[" * 2000])
-async def test_unusable_keys_file_is_reloaded_again_later(path: Path, text: str) -> None:
-    """Keys stay in use while their file is unusable, a metric reports it, and a later revocation takes effect."""
-    async with guarded(path, team={}) as (run, keys):
-        call = bearing(keys["team"])
-        await asyncio.to_thread(path.write_text, text)
-        await until(lambda: stale(run) == [1])
-        assert await outcome(run.chat.Chat(request(), metadata=call)) is None
-        await asyncio.to_thread(path.write_text, "keys: []")
-        await until(lambda: stale(run) == [0])
-        assert await outcome(run.chat.Chat(request(), metadata=call)) == "INVALID_KEY"
-
-
-def stale(run: Running) -> list[float]:
-    """Return the values of the metric of unusable keys."""
-    return list(samples(run, "sluice_auth_keys_stale").values())
-
-
-def spoil(path: Path) -> None:
-    """Replace the file by invalid YAML."""
-    path.write_text("keys: [nonsense")
-
-
-async def outcome(call: Any) -> str | None:
-    """Return the reason for which a call was rejected; None if it succeeded."""
-    try:
-        reason: str = (await rejection_of(call)).info.reason
-    except AssertionError:
-        return None
-    return reason
-
-
-def test_unusable_keys_file_fails_the_start(path: Path) -> None:
-    """An unusable file fails the start with its path."""
-    spoil(path)
-    telemetry = Telemetry(None)
-    with pytest.raises(StartError, match=f"^auth.keys_file: {path}: "):
-        Server(settings_of(auth={"keys_file": path}), telemetry)
-    telemetry.shutdown()
 
 
 def test_every_scope_permits_an_rpc() -> None:

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf import text_format
 from sluice.v1 import chat_pb2, model_pb2
 
-from service.interceptors.validation import PATTERNS
+from service.contract.parts.rules import PATTERNS
 from tests.service.fakes import MODEL, rejection_of, request, running
 
 CASES = [

@@ -1,4 +1,4 @@
-"""docs/metrics.md lists exactly the metrics of the service."""
+"""docs/operation/metrics.md lists exactly the metrics of the service."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sluice.v1 import serving_pb2
 from service.observability.vllm_names import TABLE
 from tests.service.fakes import request, rest_of, running
 
-DOCS = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+DOCS = (Path(__file__).parents[3] / "docs" / "operation" / "metrics.md").read_text()
 OWN = re.compile(r"(sluice|gen_ai|rpc)_|process_thread_count")
 OF_PROCESSES = {
     "sluice_engine_process_memory_bytes",
@@ -19,7 +19,10 @@ OF_PROCESSES = {
     "sluice_engine_process_threads",
 }
 # With limits, with engine processes, and with a store.
-ELSEWHERE = {"sluice_quota_refusals_total", "sluice_event_loop_tasks", "sluice_store_responses_total"}
+ELSEWHERE = {
+    "sluice_quota_refusals_total", "sluice_event_loop_tasks", "sluice_store_responses_total",
+    "sluice_batch_requests_total",
+}  # fmt: skip
 
 
 @pytest.mark.slow

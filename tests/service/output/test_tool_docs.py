@@ -1,4 +1,4 @@
-"""The tables of docs/tools.md match the code's own descriptions.
+"""The tables of docs/features/tools.md match the code's own descriptions.
 
 Write them again after a change:
 
@@ -18,7 +18,7 @@ from service.output.families.tool_families import SYNTAXES
 from service.output.families.tool_syntax import BracedCall, PythonicCall, TaggedCall, ToolSyntax
 from tests.service.output.families.families import FAMILIES, read
 
-PAGE = Path(__file__).parents[3] / "docs" / "tools.md"
+PAGE = Path(__file__).parents[3] / "docs" / "features" / "tools.md"
 
 
 def held_to(syntax: ToolSyntax) -> str:

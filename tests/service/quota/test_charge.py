@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -99,6 +100,16 @@ async def test_max_tokens_and_n_have_limits() -> None:
     async with desk.quota.admit(caller, MODEL, lambda statuses: None) as charge:
         assert charge.bound(ask()).stopping.max_tokens == 50
         assert charge.bound(ask(7)).stopping.max_tokens == 7
+
+
+async def test_batches_have_slots_of_their_own() -> None:
+    """Requests of batches are limited to as many as others, and neither takes the slots of the other."""
+    desk, caller = Desk(), caller_with(concurrent_requests=1)
+    of_batch = replace(caller, is_batch=True)
+    async with desk.request(of_batch), desk.request(caller):
+        for each in (caller, of_batch):
+            with pytest.raises(ConcurrencyLimited):
+                await desk.spend(each, 1, 1)
 
 
 async def test_concurrent_requests_are_limited() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -20,10 +18,9 @@ from service.prompting.preparation import Preparation
 from service.prompts.preparing.workers import WorkerLimits, Workers
 from tests.engine.constraints.fakes import ADDED, END, tokenizer_of
 from tests.service.contract.fakes import function, user
-from tests.service.fakes import MODEL, rejection_of, request, running
-from tests.service.preparation.fakes import chat, preparation_of
+from tests.service.fakes import MODEL, rejection_of, running
+from tests.service.preparation.fakes import preparation_of
 from tests.service.prompts.fakes import CHATML
-from tests.waiting import GUARD_S
 
 NUM_MAX = 128  # the context length of the tests' model
 
@@ -38,18 +35,6 @@ async def serving(source: str = CHATML) -> AsyncIterator[tuple[Any, FastTokenize
         run.server.registry.add(replace(scripted, preparation=preparation, tokenizer=tokenizer))
         yield token_pb2_grpc.TokenServiceStub(run.channel), tokenizer
         assert run.engine.stats().num_steps == 0
-
-
-class Watched(FastTokenizer):
-    """A tokenizer that records the threads on which its tokens' bytes are looked up."""
-
-    def __init__(self, text: str) -> None:
-        self.threads: set[threading.Thread] = set()
-        super().__init__(text)
-
-    def token_bytes(self, token_id: int) -> bytes:
-        self.threads.add(threading.current_thread())
-        return super().token_bytes(token_id)
 
 
 def tokenize(text: str, **fields: Any) -> token_pb2.TokenizeTextRequest:
@@ -154,21 +139,6 @@ async def test_counted_tokens_are_returned_on_request() -> None:
             assert "hello" in text
 
 
-async def test_bytes_of_tokens_are_looked_up_off_the_event_loop() -> None:
-    """The bytes of tokens are looked up on the tokenizer threads, so that other calls continue."""
-    tokenizer = Watched(tokenizer_of(*ADDED).json)
-    async with running() as run:
-        run.server.registry.add(
-            replace(run.server.registry.visible_to(ANONYMOUS).generator(MODEL), tokenizer=tokenizer)
-        )
-        stub = token_pb2_grpc.TokenServiceStub(run.channel)
-        tokenizer.threads.clear()
-        counted = await stub.CountTokens(token_pb2.CountTokensRequest(text=tokenize("hello"), return_tokens=True))
-    assert b"".join(counted.tokens) == b"hello"
-    assert tokenizer.threads
-    assert threading.current_thread() not in tokenizer.threads
-
-
 async def test_response_items_are_counted_like_a_chat() -> None:
     """Items are counted as messages; an image among them is rejected with its path."""
     items = [response_item_pb2.InputItem(message={"role": content_pb2.ROLE_USER, "content": [{"text": "hello"}]})]
@@ -256,46 +226,3 @@ async def test_a_draining_server_rejects_token_calls() -> None:
         stub = token_pb2_grpc.TokenServiceStub(run.channel)
         rejection = await rejection_of(stub.TokenizeText(tokenize("x")))
     assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
-
-
-async def occupied(readers: Workers, release: threading.Event) -> list[asyncio.Task[bool]]:
-    """Occupy all threads until the event, and then let no other text wait long for one."""
-    readers.limits = replace(readers.limits, max_work_s=GUARD_S)
-    has_begun = threading.Barrier(readers.limits.num_threads + 1)
-
-    def work() -> bool:
-        has_begun.wait(GUARD_S)
-        return release.wait(GUARD_S)
-
-    texts = [asyncio.create_task(readers.read(work, None, "text")) for _ in range(readers.limits.num_threads)]
-    await asyncio.to_thread(has_begun.wait, GUARD_S)
-    readers.limits = replace(readers.limits, max_wait_s=0.3)
-    return texts
-
-
-async def test_many_long_texts_delay_only_each_other() -> None:
-    """Texts are tokenized on a few separate threads; a call that gets none in time is rejected with a retry delay."""
-    release = threading.Event()
-    async with running() as run:
-        readers = run.server.readers
-        texts = await occupied(readers, release)
-        rejection = await rejection_of(token_pb2_grpc.TokenServiceStub(run.channel).TokenizeText(tokenize("x")))
-        assert (await run.chat.Chat(request())).choices
-        release.set()
-        await asyncio.gather(*texts, return_exceptions=True)
-    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
-
-
-async def test_chats_are_counted_on_threads_other_than_those_of_answers() -> None:
-    """A call that counts a chat's tokens waits for other counted texts, and answers are prepared meanwhile."""
-    release = threading.Event()
-    async with running() as run:
-        scripted = run.server.registry.visible_to(ANONYMOUS).generator(MODEL)
-        run.server.registry.add(replace(scripted, preparation=(preparation := preparation_of())))
-        readers = run.server.readers
-        texts = await occupied(readers, release)
-        rejection = await rejection_of(token_pb2_grpc.TokenServiceStub(run.channel).CountTokens(count_chat(user("x"))))
-        assert await preparation.prepare(chat(), "r")
-        release.set()
-        await asyncio.gather(*texts, return_exceptions=True)
-    assert (rejection.code, rejection.info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")

@@ -40,7 +40,7 @@ def crash(path: Path, num_written: int) -> int:
 
 
 def check_after_crash(path: Path, num_reported: int) -> None:
-    """Fail unless every reported record is there and whole, and at most the one that was being written, too."""
+    """Fail unless every reported record is stored completely, and of the others at most the one being written."""
     assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone() == ("ok",)
     store = SqliteStore(path, StoreLimits(1e9, 1 << 40, 1 << 40))
     for number in range(num_reported):
@@ -54,7 +54,7 @@ def check_after_crash(path: Path, num_reported: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("num_written", [1, 7])
 def test_killed_writer_loses_no_reported_record(tmp_path: Path, num_written: int) -> None:
-    """A record whose `put` returned survives SIGKILL; one that was being written is there whole or not at all."""
+    """A record whose `put` returned survives SIGKILL; one that was being written is stored completely or not at all."""
     path = tmp_path / "responses.sqlite3"
     check_after_crash(path, crash(path, num_written))
 

@@ -66,7 +66,7 @@ def test_migrate_brings_an_old_file_to_the_newest_version(tmp_path: Path, capsys
     path = tmp_path / "old.sqlite3"
     SqliteStore(path, LIMITS).close()
     with sqlite3.connect(path) as connection:  # as the first release with it left it
-        for name in ("jobs", "conversations", "items", "clock"):
+        for name in ("batch_lines", "batches", "file_parts", "files", "jobs", "conversations", "items", "clock"):
             connection.execute(f"DROP TABLE {name}")
         connection.execute("DROP TRIGGER delete_job")
         connection.execute("DROP TRIGGER count_changed")

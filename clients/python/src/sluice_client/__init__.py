@@ -10,7 +10,6 @@ The contract's messages are the modules of `sluice_client.v1`.
 
 from sluice_client.answers import ChatAnswer, Completion, ResponseAnswer
 from sluice_client.async_client import AsyncClient
-from sluice_client.async_stream import AsyncStream
 from sluice_client.channel import SERVICE_CONFIG, Tls
 from sluice_client.client import Client
 from sluice_client.errors import (
@@ -30,7 +29,8 @@ from sluice_client.errors import (
     reason_name,
 )
 from sluice_client.request import function, message, tool_result
-from sluice_client.stream import Stream
+from sluice_client.streams.async_stream import AsyncStream
+from sluice_client.streams.stream import Stream
 
 __all__ = [
     "SERVICE_CONFIG",

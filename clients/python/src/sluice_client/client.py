@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -18,7 +18,7 @@ from sluice_client.channel import Settings, Tls
 from sluice_client.errors import decode
 from sluice_client.methods import Method
 from sluice_client.model_choice import choose_model
-from sluice_client.stream import Stream
+from sluice_client.streams.stream import Stream
 from sluice_client.text import text_reader
 from sluice_client.v1 import (
     chat_pb2,
@@ -202,6 +202,17 @@ class Client:
             raise decode(error) from None
         return answer
 
+    def upload(
+        self, method: Method[RequestT, ResponseT], messages: Iterable[RequestT], *, timeout: float | None = None
+    ) -> ResponseT:
+        """Call an RPC of `sluice_client.methods` whose requests are streamed, and return its response message."""
+        seconds = self._settings.timeout if timeout is None else timeout
+        try:
+            answer: ResponseT = self._call(method, iter(messages), seconds, method.request())
+        except grpc.RpcError as error:
+            raise decode(error) from None
+        return answer
+
     def stream(
         self, method: Method[RequestT, ResponseT], message: RequestT, *, timeout: float | None = None
     ) -> Stream[ResponseT]:
@@ -211,14 +222,17 @@ class Client:
         """
         return self._stream(method, message, model_pb2.TASK_CHAT, timeout)
 
-    def _call(self, method: Method[RequestT, ResponseT], message: RequestT, timeout: float) -> Any:
+    def _call(
+        self, method: Method[RequestT, ResponseT], message: Any, timeout: float, routed: Proto | None = None
+    ) -> Any:
+        """Begin a call with a message, or with several; `routed` is the message by which several are routed."""
         multicallable = self._multicallables.get(method.path)
         if multicallable is None:
             multicallable = self._multicallables[method.path] = method.on(self._channel)
         return multicallable(
             message,
             timeout=timeout,
-            metadata=self._settings.call_metadata(message),
+            metadata=self._settings.call_metadata(message if routed is None else routed),
             wait_for_ready=self._settings.wait_for_ready or None,
         )
 

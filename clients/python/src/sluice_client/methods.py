@@ -12,15 +12,18 @@ from google.protobuf.message import Message as Proto
 
 from sluice_client.v1 import (
     adapter_pb2,
+    batch_pb2,
     chat_pb2,
     completion_pb2,
     conversation_pb2,
     embedding_pb2,
     endpoint_pb2,
+    file_pb2,
     load_pb2,
     model_pb2,
     quota_pb2,
     rank_pb2,
+    receipt_pb2,
     response_event_pb2,
     response_pb2,
     stored_response_pb2,
@@ -41,10 +44,12 @@ class Method(Generic[RequestT, ResponseT]):
     request: type[RequestT]
     answer: type[ResponseT]
     is_stream: bool = False
+    is_upload: bool = False  # whether its requests are streamed
 
     def on(self, channel: Any) -> Callable[..., Any]:
         """Return gRPC's multi-callable of this RPC on a channel, synchronous or asynchronous like the channel."""
         kind = channel.unary_stream if self.is_stream else channel.unary_unary
+        kind = channel.stream_unary if self.is_upload else kind
         multicallable: Callable[..., Any] = kind(
             self.path, request_serializer=self.request.SerializeToString, response_deserializer=self.answer.FromString
         )
@@ -54,14 +59,17 @@ class Method(Generic[RequestT, ResponseT]):
 def _declared() -> Iterator[tuple[str, MethodDescriptor]]:
     modules = (
         adapter_pb2,
+        batch_pb2,
         chat_pb2,
         completion_pb2,
         conversation_pb2,
         embedding_pb2,
         endpoint_pb2,
+        file_pb2,
         model_pb2,
         quota_pb2,
         rank_pb2,
+        receipt_pb2,
         response_pb2,
         text_generation_pb2,
         token_pb2,
@@ -81,7 +89,8 @@ def _method(name: str, request: type[RequestT], answer: type[ResponseT]) -> Meth
     """Return the RPC of that name; its path, and whether its answers are streamed, follow from the descriptor."""
     proto = MethodDescriptorProto()
     _DECLARED[name].CopyToProto(proto)
-    return Method(f"/{_DECLARED[name].containing_service.full_name}/{name}", request, answer, proto.server_streaming)
+    path = f"/{_DECLARED[name].containing_service.full_name}/{name}"
+    return Method(path, request, answer, proto.server_streaming, proto.client_streaming)
 
 
 CHAT: Final = _method("Chat", chat_pb2.ChatRequest, chat_pb2.ChatResponse)
@@ -139,6 +148,19 @@ DELETE_CONVERSATION_ITEM: Final = _method(
     conversation_pb2.DeleteConversationItemRequest,
     conversation_pb2.DeleteConversationItemResponse,
 )
+UPLOAD_FILE: Final = _method("UploadFile", file_pb2.UploadFileRequest, file_pb2.UploadFileResponse)
+GET_FILE: Final = _method("GetFile", file_pb2.GetFileRequest, file_pb2.GetFileResponse)
+LIST_FILES: Final = _method("ListFiles", file_pb2.ListFilesRequest, file_pb2.ListFilesResponse)
+DELETE_FILE: Final = _method("DeleteFile", file_pb2.DeleteFileRequest, file_pb2.DeleteFileResponse)
+DOWNLOAD_FILE: Final = _method("DownloadFile", file_pb2.DownloadFileRequest, file_pb2.DownloadFileResponse)
+CREATE_BATCH: Final = _method("CreateBatch", batch_pb2.CreateBatchRequest, batch_pb2.CreateBatchResponse)
+GET_BATCH: Final = _method("GetBatch", batch_pb2.GetBatchRequest, batch_pb2.GetBatchResponse)
+LIST_BATCHES: Final = _method("ListBatches", batch_pb2.ListBatchesRequest, batch_pb2.ListBatchesResponse)
+CANCEL_BATCH: Final = _method("CancelBatch", batch_pb2.CancelBatchRequest, batch_pb2.CancelBatchResponse)
+DELETE_BATCH: Final = _method("DeleteBatch", batch_pb2.DeleteBatchRequest, batch_pb2.DeleteBatchResponse)
+STREAM_BATCH_RESULTS: Final = _method(
+    "StreamBatchResults", batch_pb2.StreamBatchResultsRequest, batch_pb2.StreamBatchResultsResponse
+)
 GENERATE_TEXT: Final = _method(
     "GenerateText", text_generation_pb2.GenerateTextRequest, text_generation_pb2.GenerateTextResponse
 )
@@ -175,4 +197,7 @@ UNLOAD_ADAPTER: Final = _method("UnloadAdapter", adapter_pb2.UnloadAdapterReques
 LIST_ADAPTERS: Final = _method("ListAdapters", adapter_pb2.ListAdaptersRequest, adapter_pb2.ListAdaptersResponse)
 DETECT_WATERMARK: Final = _method(
     "DetectWatermark", watermark_pb2.DetectWatermarkRequest, watermark_pb2.DetectWatermarkResponse
+)
+LIST_RECEIPT_KEYS: Final = _method(
+    "ListReceiptKeys", receipt_pb2.ListReceiptKeysRequest, receipt_pb2.ListReceiptKeysResponse
 )

@@ -73,6 +73,7 @@ class Options(TypedDict, total=False):
     deployment: str
     slo_first_token_seconds: float
     slo_token_seconds: float
+    receipt: bool
     # OutputConstraint, as one of these
     json_schema: Mapping[str, Any]
     json_object: bool

@@ -40,5 +40,5 @@ _BY_PATH: Final[dict[str, Callable[[Any], str]]] = {
 
 
 def text_reader(method: methods.Method[Any, Any]) -> Callable[[Any], str]:
-    """Return the function that extracts the text from a method's events."""
-    return _BY_PATH[method.path]
+    """Return the function that extracts the text from a method's events; those of other methods have none."""
+    return _BY_PATH.get(method.path, lambda _: "")

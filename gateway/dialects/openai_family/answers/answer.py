@@ -76,6 +76,7 @@ class ChatAnswer(msgspec.Struct):
     choices: list[ChatChoiceAnswer]
     usage: UsageAnswer
     system_fingerprint: str | None = None
+    receipt: str | None = None
     reasoning_effort: Literal["none", "low", "medium", "high"] | None = None
 
 
@@ -99,6 +100,7 @@ class CompletionAnswer(msgspec.Struct):
     choices: list[CompletionChoiceAnswer]
     usage: UsageAnswer
     system_fingerprint: str | None = None
+    receipt: str | None = None
 
 
 class EmbeddingAnswer(msgspec.Struct):
@@ -134,3 +136,4 @@ class ResponseAnswer(msgspec.Struct):
     error: dict[str, Any] | None = None
     incomplete_details: dict[str, Any] | None = None
     metadata: dict[str, str] | None = None
+    receipt: str | None = None

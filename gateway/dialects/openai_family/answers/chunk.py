@@ -57,6 +57,7 @@ class ChatChunk(msgspec.Struct):
     choices: list[ChatChunkChoice]
     system_fingerprint: str | None = None
     usage: UsageAnswer | None = None
+    receipt: str | None = None
     reasoning_effort: Literal["none", "low", "medium", "high"] | None = None
 
 
@@ -80,6 +81,7 @@ class CompletionChunk(msgspec.Struct):
     choices: list[CompletionChunkChoice]
     system_fingerprint: str | None = None
     usage: UsageAnswer | None = None
+    receipt: str | None = None
 
 
 class ResponseEvent(msgspec.Struct):

@@ -90,6 +90,7 @@ class ChatEncoder:
             **self._effort(response.reasoning_effort),
             "choices": [orjson.Fragment(orjson.dumps(self._choice(choice))) for choice in response.choices],
             "usage": to_usage(response.usage),
+            **({"receipt": response.receipt} if response.receipt else {}),
         }
         if self._extra_fields.prompt_logprobs:
             answer["prompt_logprobs"] = to_prompt_logprobs(response.prompt_logprobs)
@@ -114,7 +115,8 @@ class ChatEncoder:
         elif kind == "usage" and self._usage is not StreamedUsage.NONE:
             return b'%b],"usage":%b}\n\n' % (self._head, orjson.dumps(to_usage(event.usage)))
         elif kind == "completed":
-            return _DONE
+            receipt = event.completed.receipt
+            return b'%b],"receipt":"%b"}\n\n%b' % (self._head, receipt.encode(), _DONE) if receipt else _DONE
         return b""
 
     def _effort(self, effort: ReasoningEffort) -> dict[str, str]:

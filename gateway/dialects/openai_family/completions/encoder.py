@@ -73,7 +73,8 @@ class CompletionEncoder:
         elif kind == "usage" and self._usage is not StreamedUsage.NONE:
             return b'%b],"usage":%b}\n\n' % (self._head, orjson.dumps(to_usage(event.usage)))
         elif kind == "completed":
-            return _DONE
+            receipt = event.completed.receipt
+            return b'%b],"receipt":"%b"}\n\n%b' % (self._head, receipt.encode(), _DONE) if receipt else _DONE
         return b""
 
     def whole(self, response: CompleteResponse) -> bytes:
@@ -87,6 +88,7 @@ class CompletionEncoder:
                 "system_fingerprint": response.system_fingerprint,
                 "choices": [orjson.Fragment(orjson.dumps(self._whole_choice(each))) for each in response.choices],
                 "usage": to_usage(response.usage),
+                **({"receipt": response.receipt} if response.receipt else {}),
             }
         )
 

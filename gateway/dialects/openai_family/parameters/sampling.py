@@ -41,6 +41,7 @@ class DrawingBody(OpenAINumbers, kw_only=True):
     cache_salt: str | None = None
     slo_first_token_seconds: float | None = None
     slo_token_seconds: float | None = None
+    receipt: bool | None = None
     stream: bool | None = None
 
     def set_drawing(
@@ -49,7 +50,7 @@ class DrawingBody(OpenAINumbers, kw_only=True):
         """Set these fields. Raise Failure for a value outside the contract's types."""
         copy_fields(self, request.sampling, but={"seed"})
         set_seed(request.sampling, self.seed)
-        copy_fields(self, request.serving)
+        copy_fields(self, request.serving, but=("request_id",))  # vLLM's is no promise that the request is the same
 
 
 class SamplingBody(DrawingBody, kw_only=True):

@@ -11,16 +11,16 @@ from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest
 
-_RESUMED: Final = "last-event-id"
+_LAST_EVENT_ID: Final = "last-event-id"
 
 
-class FollowReader:
+class FollowParser:
     """Parses one request. A dialect combines it with a class that creates error responses."""
 
     def parse(self, http_request: HttpRequest) -> ParsedRequest[Any]:
         """Parse a request, which has no model. Raise Failure."""
-        if _RESUMED in http_request.headers:
-            raise Failure.of_field(_RESUMED, "is for other streams; use starting_after")
+        if _LAST_EVENT_ID in http_request.headers:
+            raise Failure.of_field(_LAST_EVENT_ID, "is not supported for responses; use starting_after")
         request = to_follow(http_request.path, http_request.query)
         encoder = ResponseEncoder(ResponseObject.from_client_data(b""))
         return ParsedRequest(request=request, stream=True, encoder=encoder, caller_name=caller_name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import msgspec
 from sluice.v1 import chat_pb2, response_pb2
@@ -13,9 +13,8 @@ from gateway.dialects.openai_family.responses.encoder import ResponseEncoder
 from gateway.dialects.openai_family.responses.response_object import ResponseObject
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.request_id import idempotency_key
 from gateway.dialects.seam.translator import ParsedRequest
-
-_REQUEST_ID: Final = "idempotency-key"
 
 
 class ResponseReader:
@@ -35,7 +34,7 @@ class ResponseReader:
         if request.store:
             request.client_data = response.client_data()
         if request.background:  # a call that is repeated must not create a second one
-            request.serving.request_id = http_request.headers.get(_REQUEST_ID) or uuid.uuid4().hex
+            request.serving.request_id = idempotency_key(http_request.headers) or uuid.uuid4().hex
         return ParsedRequest(
             request=request,
             stream=bool(body.stream),

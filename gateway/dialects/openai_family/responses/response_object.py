@@ -24,7 +24,7 @@ _STATUSES: Final = {
     response_item_pb2.RESPONSE_STATUS_FAILED: "failed",
     response_item_pb2.RESPONSE_STATUS_CANCELLED: "cancelled",
 }
-_INVALID: Final = frozenset(
+_INVALID_PROMPT: Final = frozenset(  # reasons whose code is invalid_prompt; the others' code is server_error
     {
         error_pb2.ERROR_REASON_INVALID_FIELD,
         error_pb2.ERROR_REASON_PROMPT_TOO_LONG,
@@ -37,10 +37,10 @@ _INCOMPLETE_REASONS: Final = {
 }
 
 
-_ABSENT: Final = {  # fields that clients expect, but this server doesn't have
-    "conversation": None,  # unless the response continues one
+_DEFAULTS: Final = {  # fields that clients expect in every response
+    "conversation": None,
     "moderation": None,
-    "previous_response_id": None,  # unless the response continues one
+    "previous_response_id": None,
     "prompt": None,
     "service_tier": "default",  # the only supported value
 }
@@ -88,7 +88,9 @@ class ResponseObject:
     def write(self, response: response_item_pb2.Response) -> dict[str, Any]:
         """Return the object. It has the effective parameters; a number from the request keeps its exact value."""
         sampling = response.sampling
-        numbers = {name: _decimal(getattr(sampling, name)) if it is None else it for name, it in self.given.items()}
+        numbers = {
+            name: _decimal(getattr(sampling, name)) if value is None else value for name, value in self.given.items()
+        }
         effort = EFFORT_NAMES.get(response.reasoning_effort, self.echo["reasoning"]["effort"])
         reason = _INCOMPLETE_REASONS.get(response.incomplete_reason)
         conversation, previous_id = response.conversation, response.previous_response_id
@@ -108,18 +110,19 @@ class ResponseObject:
             **numbers,
             **self.echo,
             "reasoning": self.echo["reasoning"] | {"effort": effort},
-            **_ABSENT,
+            **_DEFAULTS,
             "background": response.background,
             **({"conversation": {"id": written_conversation_id(conversation)}} if conversation else {}),
             "previous_response_id": written_id(previous_id) if previous_id else None,
             "store": response.stored,
             **({"store_error": response.store_error} if response.store_error else {}),
+            **({"receipt": response.receipt} if response.receipt else {}),
         }
 
 
 def _error(error: response_item_pb2.ResponseError) -> dict[str, str]:
     """Return the error of a failed response, with one of the codes that clients know."""
-    return {"code": "invalid_prompt" if error.reason in _INVALID else "server_error", "message": error.message}
+    return {"code": "invalid_prompt" if error.reason in _INVALID_PROMPT else "server_error", "message": error.message}
 
 
 def _decimal(number: float) -> float:

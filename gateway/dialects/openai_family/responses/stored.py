@@ -71,7 +71,7 @@ def to_list(path: Mapping[str, str], query: Mapping[str, str]) -> stored_respons
 
 
 def page_of(request: Paged, query: Mapping[str, str]) -> Paged:
-    """Return a request for a page with what the query says, by default the last 20. Raise Failure."""
+    """Set the order, the start and the size of a page from the query; the default is the last 20. Raise Failure."""
     order, limit = query.get("order", "desc"), query.get("limit")
     if order not in _ORDERS:
         raise Failure.of_field("order", "must be asc or desc")
@@ -82,16 +82,16 @@ def page_of(request: Paged, query: Mapping[str, str]) -> Paged:
 
 
 def _to_number(name: str, text: str) -> int:
-    """Return a number of the query; too long a one is cut, and still too large. Raise Failure."""
+    """Return a number of the query. Raise Failure."""
     if not (text.isascii() and text.isdigit()):
         raise Failure.of_field(name, "must be a whole number", Reason.INVALID_TYPE)
-    return int(text[:20])
+    return int(text[:20])  # a longer number is truncated; it still exceeds every limit
 
 
 def to_response(
     answer: stored_response_pb2.GetResponseResponse | stored_response_pb2.CancelResponseResponse,
 ) -> bytes:
-    """Return the body of `GET /v1/responses/{response_id}`: that of the answer when it was created."""
+    """Return the body of `GET /v1/responses/{response_id}`, which equals the one returned at its creation."""
     return orjson.dumps(ResponseObject.from_client_data(answer.client_data).write(answer.response))
 
 

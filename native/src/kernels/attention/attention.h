@@ -4,6 +4,7 @@
 // multiples of 64; masked keys have weight zero. So its sums don't depend on other rows.
 #pragma once
 
+#include "kernels/attention/attend.h"
 #include "kernels/attention/attention_rows.h"
 
 namespace sluice {
@@ -31,20 +32,6 @@ inline Span span_of(const Step& step, int layer, const Piece& piece) {
   const int last = first + piece.num_tokens - 1;
   return {first, earliest_of(plan, first), latest_of(plan, last, length)};
 }
-
-// Where the queries of a layer are read and its results are written, both [tokens][stride] with adjacent heads, and how
-// many query heads of a kv head are one unit of work.
-template <class Out>
-struct HeadRows {
-  const float* queries;
-  size_t query_stride;
-  Out* out;
-  size_t out_stride;
-  int out_dim, out_head_stride;  // results of a head; those that are not values are zeros
-  int num_heads;                 // of a unit
-  int num_units;                 // of a piece
-  const Piece* pieces;
-};
 
 // A unit of work: the new tokens of a piece with some query heads of one kv head. Row r is a token's query head.
 struct Unit {
@@ -117,9 +104,9 @@ SLUICE_INLINE void end_rows(const Rows<Format>& rows, const Unit& unit, const He
   }
 }
 
-// Compute attention of the unit `number`. `after` is the unit that this thread will likely compute next, or -1.
+// `attend` for keys and values of a format.
 template <class Format, class Out>
-void attend(const Step& step, int layer, int number, int after, uint8_t* scratch, const HeadRows<Out>& heads) {
+void attend_cached(const Step& step, int layer, int number, int after, uint8_t* scratch, const HeadRows<Out>& heads) {
   const Layer& weights = step.weights->layers[layer];
   const AttentionPlan& plan = weights.plan.attention;
   const bool is_latent = weights.latent != nullptr;

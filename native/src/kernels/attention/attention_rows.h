@@ -154,12 +154,14 @@ void weigh(const Rows<Format>& rows, int row, int begin, int end, float scale) {
   const V drop = set1(largest);
   Lanes sum = all16(0);
   unroll<kParts>([&](auto i) __attribute__((always_inline)) {
-    const Lanes weight = map(scaled[i], [&](V x) __attribute__((always_inline)) { return exp(x - drop); });
+    const Lanes weight = map(scaled[i], [&](V x) __attribute__((always_inline)) {
+      return kIsBytes<Format> ? quick_exp(x - drop) : exp(x - drop);
+    });
     store_input(weights + i * 16, weight);
     sum = sum + weight;
   });
-  alignas(64) float lanes[kLanes];
-  store(lanes, exp(set1(before - largest)));
+  alignas(64) float lanes[kLanes] = {1};
+  if (before != largest) store(lanes, exp(set1(before - largest)));
   rows.rescale[row] = lanes[0];
   rows.largest[row] = largest;
   float* totals = rows.totals + static_cast<size_t>(row) * 16;

@@ -2,7 +2,8 @@
 // product on.
 #pragma once
 
-#include "kernels/attention/attention.h"
+#include "kernels/attention/attend.h"
+#include "kernels/norm.h"
 #include "kernels/thread.h"
 
 namespace sluice {
@@ -37,18 +38,8 @@ struct HeadPhases {
       if (attention.values_are_keys) std::memcpy(value, value - attention.key_width(), head_dim * sizeof(float));
       if (attention.norms_values) head_norm(value, head_dim, plan.norm_epsilon);
       turn_head(token, attention.num_heads + kv_head, heads);
-      const int sequence = step.sequence_of[token], end = batch.row_offsets[sequence + 1];
-      const int slot = batch.context_lengths[sequence] - end + token;
-      const bool clears = token + 1 == end && slot % 16 <= token - batch.row_offsets[sequence];
       const float* key = heads + (attention.num_heads + kv_head) * head_dim;
-      const auto head = head_of(step, index, sequence, kv_head);
-      with_cached(*step.cache, [&](auto format) {
-        using Format = decltype(format);
-        if constexpr (kIsBytes<Format>)
-          write_bytes(head, slot, key, value, head_dim, clears);
-        else
-          write_slot<Format>(head, slot, key, value, head_dim, clears);
-      });
+      write_head(step, slot_of(step, index, kv_head, token), key, value, head_dim);
     });
   }
 
@@ -105,9 +96,7 @@ struct HeadPhases {
                               attention.num_kv_heads,
                               thread.has_kept() ? step.kept_pieces : step.pieces};
     thread.phase(count, [&](int unit) {
-      with_cached(*step.cache, [&](auto format) {
-        attend<decltype(format)>(step, index, unit, unit + 1 < count ? unit + 1 : -1, thread.scratch(), heads);
-      });
+      attend(step, index, unit, unit + 1 < count ? unit + 1 : -1, thread.scratch(), heads);
     });
   }
 

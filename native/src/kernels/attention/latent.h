@@ -5,7 +5,7 @@
 // are divided, and a step reads each latent once for all heads.
 #pragma once
 
-#include "kernels/attention/attention.h"
+#include "kernels/attention/attend.h"
 #include "kernels/thread.h"
 #include "layers/latents.h"
 
@@ -69,17 +69,11 @@ struct LatentPhases {
   // Write latents and shared keys to the cache, and divide queries into the inputs of the next product and what is
   // rotated.
   void rotate_and_cache() {
-    const Batch& batch = step.batch;
     thread.each_row(num_tokens, [&](int token) {
       float* x = latent_row(token);
       normalize(x, latent.norm, plan.kv_rank);
       rotate(token, x + plan.kv_rank);
-      const int sequence = step.sequence_of[token], end = batch.row_offsets[sequence + 1];
-      const int slot = batch.context_lengths[sequence] - end + token;
-      const bool clears = token + 1 == end && slot % 16 <= token - batch.row_offsets[sequence];
-      with_cached_numbers(*step.cache, [&](auto format) {
-        write_key<decltype(format)>(head_of(step, index, sequence, 0), slot, x, plan.cached_width(), clears);
-      });
+      write_latent(step, slot_of(step, index, 0, token), x, plan.cached_width());
       const int stride = latent.absorb.padded_cols;
       for (int head = 0; head < plan.num_heads; ++head) {
         float* query = query_row(token) + head * query_dim;
@@ -156,7 +150,7 @@ struct LatentPhases {
         }
       };
       multiply_block<Low>(matrix, low_row(0) + head * stride, rows.low_stride, num_tokens, head * groups + first,
-                          head * groups + last, finish_row);
+                          head * groups + last, [&](const TileSums& tile) { tile.each_row(finish_row); });
     });
   }
 
@@ -189,9 +183,7 @@ struct LatentPhases {
                                 num_units,
                                 step.pieces};
     thread.phase(count, [&](int unit) {
-      with_cached_numbers(*step.cache, [&](auto format) {
-        attend<decltype(format)>(step, index, unit, unit + 1 < count ? unit + 1 : -1, thread.scratch(), heads);
-      });
+      attend(step, index, unit, unit + 1 < count ? unit + 1 : -1, thread.scratch(), heads);
     });
   }
 

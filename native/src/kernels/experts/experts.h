@@ -70,9 +70,11 @@ struct ExpertPhases {
       const int first = chunk / num_blocks * kRouterRows, from = chunk % num_blocks * size;
       const int count = num_rows - first < kRouterRows ? num_rows - first : kRouterRows;
       multiply_block<Float32Format>(router, float_row(first), input_stride, count, from, from + size,
-                                    [&](int row, int group, const float* sums, int groups) {
-                                      each_sum(sums, group, groups, router.bias, [&](int at, const Lanes& sum) {
-                                        store16(logits_row(first + row) + at, sum * all16(plan.logit_multiplier));
+                                    [&](const TileSums& tile) {
+                                      tile.each_row([&](int row, int group, const float* sums, int groups) {
+                                        each_sum(sums, group, groups, router.bias, [&](int at, const Lanes& sum) {
+                                          store16(logits_row(first + row) + at, sum * all16(plan.logit_multiplier));
+                                        });
                                       });
                                     });
     });
@@ -182,7 +184,7 @@ struct ExpertPhases {
       if (group + count == matrix.groups) thread.clear_padding(to_row, groups_of(width) * 16);
     };
     multiply_block<Weight>(matrix, is_gathered ? gathered_row(part.first) : input_row(0), input_stride, part.count,
-                           from, to, finish);
+                           from, to, [&](const TileSums& tile) { tile.each_row(finish); });
   }
 
   // Chunks are the blocks of the chosen experts' matrices, and then those of the shared expert's. Their number doesn't
@@ -218,17 +220,17 @@ struct ExpertPhases {
     const Matrix& matrix = experts.experts[part.expert].down;
     const auto* inner =
         static_cast<const Input*>(routing.inner) + static_cast<size_t>(part.first) * routing.inner_stride;
+    const auto finish = [&](int row, int group, float* sums, int count) {
+      const int entry = part.first + row;
+      if constexpr (kIsInt8) scale_sums(matrix, group, count, routing.inner_scales[entry], sums);
+      float* to_row = sums_row(routing.row_of_entry[entry]);
+      const Lanes weight = all16(routing.weight_of_entry[entry]);
+      each_sum(sums, group, count, matrix.bias, [&](int at, const Lanes& sum) {
+        store16(to_row + at, load16(to_row + at) + sum * weight);
+      });
+    };
     multiply_block<Weight>(matrix, inner, routing.inner_stride, part.count, from, to,
-                           [&](int row, int group, float* sums, int count) {
-                             const int entry = part.first + row;
-                             if constexpr (kIsInt8)
-                               scale_sums(matrix, group, count, routing.inner_scales[entry], sums);
-                             float* to_row = sums_row(routing.row_of_entry[entry]);
-                             const Lanes weight = all16(routing.weight_of_entry[entry]);
-                             each_sum(sums, group, count, matrix.bias, [&](int at, const Lanes& sum) {
-                               store16(to_row + at, load16(to_row + at) + sum * weight);
-                             });
-                           });
+                           [&](const TileSums& tile) { tile.each_row(finish); });
   }
 
   // Each chunk adds all experts' products for its outputs, in ascending order of experts, so a row's sum doesn't depend

@@ -6,10 +6,6 @@
 namespace sluice {
 namespace SLUICE_SET {
 
-// The even and the odd bytes as unsigned 16-bit numbers.
-SLUICE_INLINE VI low_bytes(VI v) { return and_int(v, set1_int(0x00ff00ff)); }
-SLUICE_INLINE VI high_bytes(VI v) { return and_int(shift_right<8>(v), set1_int(0x00ff00ff)); }
-
 // Add the sums of the products of adjacent codes and inputs, which must fit 32 bits: of four bytes, of which the inputs'
 // are signed and half of an input, or of pairs of 16-bit numbers.
 SLUICE_INLINE VI add_products(VI sum, VI codes, VI inputs) {

@@ -3,6 +3,7 @@
 // bits don't depend on which rows and groups are multiplied together.
 #pragma once
 
+#include "kernels/linear.h"
 #include "kernels/packed/packed_codes.h"
 #include "kernels/packed/packed_inputs.h"
 #include "kernels/packed/packed_numbers.h"
@@ -172,7 +173,7 @@ void multiply_span(const PackedKind& kind, const uint8_t* const (&spans)[N], int
 }
 
 // multiply_block of linear.h for packed weights. `x` are rows of spans.
-template <int kMostGroups, class Finish>
+template <int kMostGroups>
 void multiply_packed(const Matrix& matrix, const float* x, size_t stride, int num_rows, int from, int to,
                      const Finish& finish) {
   constexpr int kRowsAtOnce = 64, kFewRows = 8;
@@ -209,7 +210,7 @@ void multiply_packed(const Matrix& matrix, const float* x, size_t stride, int nu
       for (int index = 0; index < num_spans; ++index)
         for (int group = 0; group < count;) group += multiply_some(group, index, index + 1);
     }
-    for (int m = 0; m < rows; ++m) finish(row + m, from, out + m * out_stride, count);
+    finish({row, rows, from, count, out, out_stride});
   }
 }
 

@@ -8,7 +8,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/formats.h"
+#include "kernels/linear.h"
 #include "types.h"
 
 namespace sluice {
@@ -129,7 +129,7 @@ void multiply_many(const UnitTile& tile) {
 }
 
 // multiply_block of linear.h on the tile unit, for at most kMostGroups groups.
-template <class Format, int kMostGroups, class Finish>
+template <class Format, int kMostGroups>
 void multiply_block_on_unit(const Matrix& matrix, const void* inputs, size_t stride, int num_rows, int from, int to,
                             const Finish& finish) {
   // Weight columns per pass, so that inputs stay in the L1 cache. The first rows read whole groups, which suits memory.
@@ -163,7 +163,7 @@ void multiply_block_on_unit(const Matrix& matrix, const void* inputs, size_t str
         }
       }
     }
-    for (int m = 0; m < rows; ++m) finish(row + m, from, out + m * out_stride, count);
+    finish({row, rows, from, count, out, out_stride});
   }
 }
 
@@ -208,7 +208,7 @@ SLUICE_INLINE void multiply_widened(const uint8_t* x, size_t x_bytes, const uint
 }
 
 // multiply_block of linear.h on the tile unit for four-bit weights: sums of 32 columns are scaled and then added.
-template <int kMostGroups, class Finish>
+template <int kMostGroups>
 void multiply_int4_on_unit(const Matrix& matrix, const Half* inputs, size_t stride, int num_rows, int from, int to,
                            const Finish& finish) {
   constexpr int kRowsAtOnce = 64, kBlocksAtOnce = 4;
@@ -246,7 +246,7 @@ void multiply_int4_on_unit(const Matrix& matrix, const Half* inputs, size_t stri
         }
       }
     }
-    for (int m = 0; m < rows; ++m) finish(row + m, from, out + m * out_stride, count);
+    finish({row, rows, from, count, out, out_stride});
   }
 }
 

@@ -13,7 +13,7 @@ _MIN_LOAD = 0.9  # requests that arrive for each one that begins: the queue of a
 class QueueGrowth:
     """Compares arrivals with starts in intervals in which requests always waited for a slot.
 
-    As long as slots are free, requests wait for a step only. Callers who come back at once, such as those of a
+    As long as slots are free, requests wait for a step only. Closed-loop callers, such as those of a
     benchmark, keep their number then, so that there is no overload. Used by the event loop only.
     """
 

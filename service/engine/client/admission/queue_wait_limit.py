@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from service.generation.stats import EngineStats
 
-_NUM_TOKENS = 16_384  # of a burst that is admitted, for example 32 prompts of 512 tokens
-_LEAST_S, _MOST_S = 2.0, 30.0
-_MIN_TOKENS = 64  # of a step, and for each of its sequences, with which the speed of prompts is measured
-_MIN_TOKENS_EACH = 4
-_MEMORY = 0.9  # weight of earlier steps
+_BURST_TOKENS = 16_384  # of prompts that are admitted at once, for example 32 of 512 tokens
+_SHORTEST_S, _LONGEST_S = 2.0, 30.0  # range of a limit that follows from the speed of prompts
+_MIN_TOKENS = 64  # of a step that measures the speed of prompts
+_MIN_TOKENS_EACH = 4  # per sequence of such a step
+_DECAY = 0.9  # weight of earlier steps
 
 
 class QueueWaitLimit:
@@ -20,22 +20,22 @@ class QueueWaitLimit:
     def __init__(self, max_queue_wait_s: float | None) -> None:
         self._setting = max_queue_wait_s
         self._num_steps = 0
-        self._num_tokens = 0.0  # of prompts, with decaying weight,
-        self._seconds = 0.0  # and the time of their steps, likewise
+        self._num_tokens = 0.0  # of the measured steps, with decaying weight
+        self._seconds = 0.0  # of the same steps, with the same weights
 
     def record_step(self, stats: EngineStats) -> None:
-        """Record the last step, if it computed prompts for the most part."""
+        """Record the last step if most of its tokens are those of prompts."""
         if stats.num_steps == self._num_steps:
             return
         self._num_steps = stats.num_steps
         if stats.step_tokens >= max(_MIN_TOKENS, _MIN_TOKENS_EACH * stats.step_sequences):
-            self._num_tokens = _MEMORY * self._num_tokens + stats.step_tokens
-            self._seconds = _MEMORY * self._seconds + stats.step_time_s
+            self._num_tokens = _DECAY * self._num_tokens + stats.step_tokens
+            self._seconds = _DECAY * self._seconds + stats.step_time_s
 
     @property
     def seconds(self) -> float:
-        """The limit now."""
+        """The present limit."""
         if self._setting is not None:
             return self._setting
-        computed_s = _NUM_TOKENS * self._seconds / self._num_tokens if self._num_tokens else 0.0
-        return min(max(computed_s, _LEAST_S), _MOST_S)
+        computed_s = _BURST_TOKENS * self._seconds / self._num_tokens if self._num_tokens else 0.0
+        return min(max(computed_s, _SHORTEST_S), _LONGEST_S)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from array import array
 from collections import Counter, OrderedDict, abc
 from itertools import chain
-from typing import NamedTuple
 
+from service.engine.core.blocks.block_tables import CachedPrefix, check_tables
 from service.engine.core.blocks.cache_index import CacheIndex
 from service.engine.core.blocks.content_hash import content_hash
 from service.engine.core.blocks.free_runs import FreeRuns
@@ -17,19 +17,6 @@ from service.engine.core.sequences.sequence import NO_BLOCK, Sequence
 from service.engine.interface.cache_group import ONE_GROUP, CacheGroup
 
 _EXPECTED_TOKENS = 256  # of an answer: adjacent blocks for them are preferred, not reserved
-
-
-class CachedPrefix(NamedTuple):
-    """The longest cached prefix of a sequence: `num_blocks` blocks of tokens, and the first entries of its tables.
-
-    A table has NO_BLOCK for tokens before the first that is visible in its group.
-    """
-
-    num_blocks: int
-    tables: list[list[int]]
-
-
-NO_PREFIX = CachedPrefix(0, [])
 
 
 class BlockPool:
@@ -82,29 +69,13 @@ class BlockPool:
         return len(self._cached)
 
     @property
-    def num_groups(self) -> int:
-        """The number of groups, each of which has a block for any token that it attends to."""
-        return len(self._groups)
+    def groups(self) -> abc.Sequence[CacheGroup]:
+        """The groups of layers, each of which has a block for any token that it attends to."""
+        return self._groups
 
     def num_blocks_for(self, num_tokens: int) -> int:
         """Return the number of blocks of one group that hold `num_tokens` tokens."""
         return -(-num_tokens // self.block_size)
-
-    def num_missing_blocks(
-        self, sequence: Sequence, max_chunk: int, num_computed: int, tables: abc.Sequence[abc.Sequence[int]]
-    ) -> int:
-        """Return the number of blocks beyond those in `tables` that the sequence's present tokens need at a time.
-
-        They are computed from `num_computed` on, in chunks of at most `max_chunk` tokens.
-        """
-        num_tokens = len(sequence.token_ids)
-        chunk = min(max_chunk, num_tokens - num_computed)
-        num_missing = 0
-        for index, group in enumerate(self._groups):
-            table = tables[index] if index < len(tables) else ()
-            num_held = len(table) - min(len(table), group.first_visible(num_computed) // self.block_size)
-            num_missing += max(0, group.max_blocks(num_tokens, chunk, self.block_size) - num_held)
-        return num_missing
 
     def allocate(self, num_blocks: int = 1, after: int | None = None, *, num_expected: int = 0) -> list[int] | None:
         """Hold `num_blocks` empty blocks, in ascending runs as far as possible.
@@ -241,7 +212,7 @@ class BlockPool:
         """Raise RuntimeError if a block is lost, or if its holders differ from the block tables of `sequences`."""
         num_holders: Counter[int] = Counter()
         for sequence in sequences:
-            self._check_tables(sequence)
+            check_tables(sequence, self._groups, self.block_size)
             num_holders.update(chain.from_iterable(sequence.block_tables))
         free = Counter(chain(self._cached, self._empty))
         for block_id in range(self.num_blocks):
@@ -257,17 +228,6 @@ class BlockPool:
         named = {key: i for i, key in enumerate(self._key_of) if key}
         if named != self._block_of or named != dict(self._index.contents()):
             raise RuntimeError("the index of contents does not agree with the blocks")
-
-    def _check_tables(self, sequence: Sequence) -> None:
-        """Raise RuntimeError if the tables differ in their lengths, or lack a block of a visible token."""
-        if len(set(map(len, sequence.block_tables))) > 1:
-            raise RuntimeError("the block tables of a sequence differ in their lengths")
-        for group, table, num in zip(self._groups, sequence.block_tables, sequence.num_given_back, strict=False):
-            given_back = [index for index, block_id in enumerate(table) if block_id == NO_BLOCK]
-            if given_back != list(range(num)) or num * self.block_size > group.first_visible(
-                sequence.num_computed_tokens
-            ):
-                raise RuntimeError(f"a block table with the window {group.window} lacks a block")
 
     def _evict(self, num_blocks: int) -> None:
         for _ in range(min(num_blocks, len(self._cached))):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import abc
 
-from service.engine.core.blocks.block_pool import BlockPool, CachedPrefix
+from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.block_tables import CachedPrefix
 from service.engine.core.blocks.state_pool import CHECKPOINT_INTERVAL, StatePool
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.core.sequences.sequence_state import SequenceState

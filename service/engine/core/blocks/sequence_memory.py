@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import abc
 
-from service.engine.core.blocks.block_pool import NO_PREFIX, BlockPool, CachedPrefix
+from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.block_tables import NO_PREFIX, CachedPrefix
 from service.engine.core.blocks.cache_entry import BLOCK, STATE, CacheEntry, merge
 from service.engine.core.blocks.prefix_states import PrefixStates
 from service.engine.core.sequences.sequence import Sequence
@@ -81,6 +82,9 @@ class SequenceMemory:
             self._states.advance(sequence)
         if num_full_now > num_full and (self._caches or len(sequence.group.sequences) > 1):
             self.pool.publish(sequence, num_full, num_full_now)
+            if self._caches:
+                num_written = min(num_full_now, sequence.num_prompt_tokens // block_size) - num_full
+                sequence.num_written_tokens += max(num_written, 0) * block_size
         self.pool.give_back(sequence)
 
     def accept(self, item: ScheduledSequence, num_accepted: int) -> None:

@@ -15,6 +15,7 @@ from operator import attrgetter
 
 from service.engine.core.queue.accounts import Account, Accounts
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
+from service.generation.requests.request import GenerationRequest
 
 _LOGPROBS_PER_TOKEN = 16  # reported logprobs that cost all processes about as much time as a token of a small model
 _by_order = attrgetter("order")
@@ -25,10 +26,11 @@ _SMALL_SHARE = 0.5  # of a key's share of the slots
 class KeyQueue(Account):
     """The queue of one API key: its waiting sequences in order, and the number of its running ones."""
 
-    __slots__ = ("num_running", "waiting")
+    __slots__ = ("is_batch", "num_running", "waiting")
 
     def __init__(self, served: float) -> None:
         super().__init__(served)
+        self.is_batch = False  # whether its requests are of batches, and yield to all others
         self.num_running = 0  # sequences
         self.waiting: list[Sequence] = []
 
@@ -38,37 +40,60 @@ class KeyQueue(Account):
         return (self.num_running + len(self.waiting)) / self.weight
 
     @property
-    def rank(self) -> tuple[float, float, int]:
-        """The sort key of turns, lowest first: service, then running sequences by weight, then arrival."""
-        return self.served, self.num_running / self.weight, self.waiting[0].group.serial if self.waiting else -1
+    def rank(self) -> tuple[bool, float, float, int]:
+        """The sort key of turns, lowest first: class, service, running sequences by weight, arrival."""
+        arrival = self.waiting[0].group.serial if self.waiting else -1
+        return self.is_batch, self.served, self.num_running / self.weight, arrival
 
 
 class FairQueue:
-    """The waiting sequences of all keys. It belongs to the scheduler."""
+    """The waiting sequences of all keys. It belongs to the scheduler.
+
+    Requests of batches have queues and counters of their own, which no other request's order depends on.
+    """
 
     def __init__(self) -> None:
         self.num_waiting = 0
         self.num_limited = 0  # unfinished requests with a service level
         self._keys = Accounts(KeyQueue)
+        self._batches = Accounts(KeyQueue)
 
     @property
     def active(self) -> abc.Collection[KeyQueue]:
-        """The keys that have waiting or running requests."""
-        return self._keys.active
+        """The keys that have waiting or running requests, those of batches last."""
+        return [*self._keys.active, *self._batches.active] if self.has_batches else self._keys.active
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether requests of batches are waiting or running."""
+        return bool(self._batches.active)
+
+    @property
+    def has_others(self) -> bool:
+        """Whether requests that are not of batches are waiting or running."""
+        return bool(self._keys.active)
+
+    @property
+    def others_wait(self) -> bool:
+        """Whether sequences that are not of batches wait."""
+        return any(key.waiting for key in self._keys.active)
 
     def key_of(self, sequence: Sequence) -> KeyQueue:
         """Return the queue of a sequence's key."""
-        return self._keys[sequence.request.caller_id]
+        return self._accounts(sequence.request)[sequence.request.caller_id]
 
     def enter(self, group: SequenceGroup) -> None:
         """Register a new request. Raise ValueError unless its weight is above 0."""
-        self._keys.enter(group.request.caller_id, group.request.weight, waits=lambda key: bool(key.waiting))
+        request = group.request
+        accounts = self._accounts(request)
+        key = accounts.enter(request.caller_id, request.weight, waits=lambda key: bool(key.waiting))
+        key.is_batch = request.is_batch
         self.num_limited += any(group.request.service_level)
 
     def leave(self, group: SequenceGroup) -> None:
         """Unregister a request that has ended. None of its sequences may wait or run."""
         self.num_limited -= any(group.request.service_level)
-        self._keys.leave(group.request.caller_id)
+        self._accounts(group.request).leave(group.request.caller_id)
 
     def wait(self, sequence: Sequence) -> None:
         """Enqueue a sequence."""
@@ -77,7 +102,7 @@ class FairQueue:
 
     def remove(self, group: SequenceGroup) -> None:
         """Dequeue all waiting sequences of a request."""
-        key = self._keys[group.request.caller_id]
+        key = self._accounts(group.request)[group.request.caller_id]
         left = [sequence for sequence in key.waiting if sequence.group is not group]
         self.num_waiting -= len(key.waiting) - len(left)
         key.waiting = left
@@ -133,12 +158,15 @@ class FairQueue:
             cost: float = num_computed_tokens - num_charged
             if sequence.has_logprobs:
                 cost += sequence.num_logprobs(num_charged, num_computed_tokens) / _LOGPROBS_PER_TOKEN
-            self._keys[sequence.request.caller_id].charge(cost)
+            self.key_of(sequence).charge(cost)
             sequence.num_charged_tokens = num_computed_tokens
 
     def last(self, sequences: abc.Iterable[Sequence]) -> Sequence:
-        """Return the sequence to preempt first: the last one of the key with the most service."""
-        return max(sequences, key=lambda sequence: (self.key_of(sequence).served, sequence.order))
+        """Return the sequence to preempt first: one of a batch, else the last one of the key with the most service."""
+        return max(sequences, key=lambda each: (each.request.is_batch, self.key_of(each).served, each.order))
+
+    def _accounts(self, request: GenerationRequest) -> Accounts[KeyQueue]:
+        return self._batches if request.is_batch else self._keys
 
 
 def displaced_key(key: KeyQueue, held: abc.Mapping[KeyQueue, int], capacity: int) -> KeyQueue | None:

@@ -34,8 +34,12 @@ class Turns:
         is_wanted: abc.Callable[[Sequence], bool] | None,
         *,
         may_start: bool,
+        with_batches: bool = True,
     ) -> None:
-        """`prefills` are running sequences; `may_start` decides whether queued ones have turns, too."""
+        """`prefills` are running sequences; `may_start` decides whether queued ones have turns, too.
+
+        Without `with_batches`, those of batches have none.
+        """
         self._prefilling: dict[KeyQueue, deque[Sequence]] = {}
         for sequence in prefills:
             self._prefilling.setdefault(queue.key_of(sequence), deque()).append(sequence)
@@ -43,7 +47,8 @@ class Turns:
             if len(running) > 1:
                 self._prefilling[key] = deque([running[0], *sorted(islice(running, 1, None), key=_by_length)])
         others = [key for key in queue.active if key.waiting] if may_start else []
-        self._keys = list(dict.fromkeys([*self._prefilling, *others]))
+        keys = dict.fromkeys([*self._prefilling, *others])
+        self._keys = [key for key in keys if with_batches or not key.is_batch]
         self._is_wanted = is_wanted
 
     def next(self) -> KeyQueue | None:

@@ -122,6 +122,7 @@ class Sequence:
         self.scheduled: float | None = None  # the start of its first step; instants are of time.monotonic()
         self.first_token: float | None = None
         self.num_preemptions = 0
+        self.num_written_tokens = 0  # prompt tokens that it added to the cache, in blocks of nothing else
         self.cost = SequenceCost()
         self._was_redirected = False  # True if a token was replaced so that the text ends within the limit
         self._finished: float | None = None
@@ -239,6 +240,7 @@ class Sequence:
             self.num_preemptions,
             self.cost.compute_s,
             self.cost.block_s,
+            self.num_written_tokens,
         )
         return self._pending_output.take(timings, self.group.num_cached_tokens, self.finish_reason)
 

@@ -37,7 +37,7 @@ class Worker:
 
     def __init__(self, parent: socket.socket) -> None:
         self._parent = parent
-        self._command_queue: CommandQueue = queue.SimpleQueue()
+        self._command_queue = CommandQueue()
         self._launch: queue.SimpleQueue[Launch] = queue.SimpleQueue()
         self._send_buffer = SendBuffer(parent)
         self._ending = threading.Lock()

@@ -13,8 +13,8 @@ from service.generation.errors import ModelLoadError
 
 _LLAMA3: Final = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 _LLAMA3_SCALES: Final = (8.0, 16.0, 32.0)  # Llama 3.1 and 3.3; EXAONE 4; Llama 3.2
-_TRAINED: Final = "rope.scaling.original_context_length"
-_UNSUPPORTED: Final = {"rope.scaling.yarn_ext_factor": 1.0, "rope.scaling.yarn_attn_factor": 1.0}
+_TRAINED_LENGTH: Final = "rope.scaling.original_context_length"
+_YARN_FACTORS: Final = {"rope.scaling.yarn_ext_factor": 1.0, "rope.scaling.yarn_attn_factor": 1.0}  # as supported
 
 
 def rope_scaling(metadata: GgufMetadata, base: float, head_dim: int) -> dict[str, Any] | None:
@@ -22,9 +22,7 @@ def rope_scaling(metadata: GgufMetadata, base: float, head_dim: int) -> dict[str
     if (factors := metadata.numbers(FACTORS)) is not None:
         return _llama3(metadata, factors.astype(np.float64), base, head_dim)
     kind = metadata.own("rope.scaling.type", "none")
-    if kind in {"none", ""}:
-        return _long(metadata)
-    if kind == "longrope":
+    if kind in {"none", "", "longrope"}:
         return _long(metadata)
     if kind == "linear":
         return {"rope_type": "linear", "factor": metadata.number("rope.scaling.factor")}
@@ -39,13 +37,13 @@ def rotated_share(metadata: GgufMetadata, head_dim: int) -> float:
 
 
 def _yarn(metadata: GgufMetadata) -> dict[str, Any]:
-    for name, usual in _UNSUPPORTED.items():
+    for name, usual in _YARN_FACTORS.items():
         if metadata.own(name, usual) != usual:
             raise ModelLoadError(f"{metadata.file}: {metadata.kind}.{name} must be {usual}")
     found = {
         "rope_type": "yarn",
         "factor": metadata.number("rope.scaling.factor"),
-        "original_max_position_embeddings": metadata.size(_TRAINED),
+        "original_max_position_embeddings": metadata.size(_TRAINED_LENGTH),
     }
     for name in ("beta_fast", "beta_slow"):
         if metadata.own(f"rope.scaling.yarn_{name}", None) is not None:

@@ -95,7 +95,9 @@ def read_adapter(folder: Path, max_rank: int) -> Adapter:
         checkpoint = Checkpoint(folder, files=[folder / TENSORS])
         modules = dict(_modules(file, config, checkpoint, max_rank))
         # The configuration is hashed because it has the scale.
-        digest = hashlib.sha256(f"{checkpoint.digest()} {json.dumps(config, sort_keys=True)}".encode()).hexdigest()
+        digest = hashlib.sha256(
+            f"{checkpoint.content_digest()} {json.dumps(config, sort_keys=True)}".encode()
+        ).hexdigest()
     except ModelLoadError as error:
         raise AdapterRejected(str(error)) from error
     if not modules:

@@ -262,11 +262,11 @@ def _unsupported_files_hint(folder: Path) -> str:
     """Return what to do about a folder whose weights have another format; empty if there is nothing to advise."""
     files = sorted(file for file in folder.iterdir() if file.suffix in _PICKLES | {".gguf"})
     if not files:
-        return "; weights in other formats must be converted first (docs/checkpoints.md)"
+        return "; weights in other formats must be converted first (docs/models/checkpoints.md)"
     if files[0].suffix == ".gguf":
         return f"; its GGUF file is served by its own name: {files[0]}"
     return (
         f"; {files[0].name} is a pickle, which is not read because it can run code. Convert a file that you trust, as "
         "transformers.AutoModel's from_pretrained and save_pretrained do, or choose a model that is published as "
-        "safetensors (docs/checkpoints.md)"
+        "safetensors (docs/models/checkpoints.md)"
     )

@@ -7,12 +7,12 @@ sampler works.
 from __future__ import annotations
 
 from collections import abc
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.engine.core.batch import Batch
+from service.engine.core.batch import Batch, Int32s
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.interface.cache_group import CacheGroup
@@ -90,6 +90,18 @@ class ExposesCache(Protocol):
 
     def place_cache(self, file: int, offsets: abc.Sequence[int]) -> None:
         """Let the next allocations be in an open file: blocks and, if there are any, states from these offsets on."""
+
+
+@runtime_checkable
+class EndsSteps(Protocol):
+    """A backend that can end a step before it is complete, after which the step can be repeated."""
+
+    @property
+    def ends_steps(self) -> bool:
+        """False if this model's steps can't be repeated."""
+
+    def forward_until(self, batch: Batch, arrivals: Int32s) -> Any | None:
+        """Compute a step as `forward` does, but end it and return None as soon as arrivals[0] exceeds arrivals[1]."""
 
 
 @runtime_checkable

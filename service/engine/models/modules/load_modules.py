@@ -19,7 +19,7 @@ from service.engine.models.modules.modules_backend import ModulesBackend
 from service.engine.models.modules.paged_attention import ATTENTION, UnpagedError, register_attention
 from service.engine.models.modules.rows_backend import RowsBackend
 from service.engine.models.modules.unsupported import unsupported_reason
-from service.engine.models.torch.ops import as_tensor
+from service.engine.models.torch.layers.ops import as_tensor
 from service.generation.errors import ModelLoadError
 
 _PAGED_LAYERS = {"full_attention", "sliding_attention", "attention"}

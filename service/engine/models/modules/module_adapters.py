@@ -12,7 +12,7 @@ from transformers.pytorch_utils import Conv1D
 from service.engine.core.batch import Batch
 from service.engine.models.checkpoint.adapter_files import Adapter
 from service.engine.models.modules.paged_attention import Trial
-from service.engine.models.torch.low_rank import AddedSums, LowRankSum, LowRankTable
+from service.engine.models.torch.layers.low_rank import AddedSums, LowRankSum, LowRankTable
 
 _NO_SUMS = AddedSums([])
 

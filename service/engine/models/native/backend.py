@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.engine.core.batch import Batch
+from service.engine.core.batch import Batch, Int32s
 from service.engine.interface.cache_group import CacheGroup
 from service.engine.models.checkpoint.adapter_files import Adapter
 from service.engine.models.checkpoint.checkpoint import Checkpoint
@@ -106,6 +106,25 @@ class NativeBackend:
             states=batch.states,
         )
 
+    @property
+    def ends_steps(self) -> bool:
+        """True: a step looks at the arrivals before each layer."""
+        return True
+
+    def forward_until(self, batch: Batch, arrivals: Int32s) -> NDArray[np.float32] | None:
+        """Compute a step of a model without states, but return None as soon as arrivals[0] exceeds arrivals[1]."""
+        return self._model.step(
+            batch.token_ids,
+            batch.positions,
+            batch.row_offsets,
+            batch.context_lengths,
+            batch.block_tables,
+            batch.output_rows,
+            num_threads=self._num_threads_for(len(batch.token_ids)),
+            adapters=batch.adapters,
+            arrivals=arrivals,
+        )
+
     def _num_threads_for(self, num_tokens: int) -> int:
         return max(self.num_threads, min(int(num_tokens * self._threads_a_token), self._most_threads))
 
@@ -117,6 +136,11 @@ class RecurrentBackend(NativeBackend):
     def bytes_per_sequence(self) -> int:
         """The bytes of a sequence's state in all layers."""
         return self._model.bytes_per_state
+
+    @property
+    def ends_steps(self) -> bool:
+        """False: a step changes states in place."""
+        return False
 
     @property
     def splits_states(self) -> bool:
@@ -161,7 +185,15 @@ def native_arithmetic_unsupported_reason(dtype: str, device: str) -> str | None:
         return "sluice-native is not installed"
     if device != "cpu":
         return f"it computes on CPUs, not on {device}"
+    if not _has_instruction_set():
+        return "sluice-native was built for another CPU; `sluice doctor` says how to build it for this one"
     return None if dtype in _WEIGHT_TYPES else f"it has no arithmetic in {dtype}"
+
+
+def _has_instruction_set() -> bool:
+    import sluice_native  # noqa: PLC0415  it exists only if it was built
+
+    return bool(sluice_native.instruction_sets())
 
 
 def native_unsupported_reason(

@@ -42,12 +42,10 @@ class Family:
     types: tuple[str, ...]
     plan: Callable[[Any], DecoderPlan]
     tensors: Tensors = LLAMA_TENSORS
-    alternatives: tuple[
-        Tensors, ...
-    ] = ()  # the names in other checkpoints: of experts, or without any of the embedding
+    alternatives: tuple[Tensors, ...] = ()  # of checkpoints that name experts, or the embedding, differently
 
     def tensors_in(self, has_tensor: Callable[[str], bool], plan: DecoderPlan) -> Tensors:
-        """Return the names that a checkpoint uses, of which `has_tensor` says whether it has a tensor."""
+        """Return the names that a checkpoint uses; `has_tensor` returns whether it has a tensor of a name."""
         for tensors in self.alternatives:
             if tensors.experts is None:
                 is_used = has_tensor(tensors.sign or f"{tensors.modules['model.embed_tokens'].module}.weight")

@@ -14,8 +14,8 @@ from service.engine.models.attention.inputs import Inputs
 from service.engine.models.attention.kv_cache import KVCache
 from service.engine.models.attention.page_cache import PageCache
 from service.engine.models.attention.paged_inputs import PagedInputs
-from service.engine.models.torch.attention import Attention, Visibility
-from service.engine.models.torch.norm import EachHeadNorm
+from service.engine.models.torch.layers.attention import Attention, Visibility
+from service.engine.models.torch.layers.norm import EachHeadNorm
 
 
 class AttentionStep(Protocol):

@@ -20,12 +20,12 @@ from service.engine.models.checkpoint.adapter_files import Adapter
 from service.engine.models.plans.plan import DecoderPlan
 from service.engine.models.plans.sources import Tensors
 from service.engine.models.torch.attention_steps import AttentionStep, DeviceAttention, PlainAttention
-from service.engine.models.torch.experts import Experts
 from service.engine.models.torch.fused_adapter import fused_sums
-from service.engine.models.torch.layer import Layer
-from service.engine.models.torch.linear import Linear
-from service.engine.models.torch.low_rank import NOTHING_ADDED, AddedSums, LowRankTable
-from service.engine.models.torch.norm import Norm
+from service.engine.models.torch.layers.experts import Experts
+from service.engine.models.torch.layers.layer import Layer
+from service.engine.models.torch.layers.linear import Linear
+from service.engine.models.torch.layers.low_rank import NOTHING_ADDED, AddedSums, LowRankTable
+from service.engine.models.torch.layers.norm import Norm
 from service.engine.models.torch.parallel_layers import VocabParallelEmbedding
 from service.engine.models.torch.thread import prepare_thread
 

@@ -15,8 +15,8 @@ from service.engine.models.checkpoint.adapter_files import Adapter
 from service.engine.models.plans.adapter_modules import to_step_modules
 from service.engine.models.plans.plan import DecoderPlan
 from service.engine.models.plans.sources import Tensors
-from service.engine.models.torch.low_rank import LowRankSum
-from service.engine.models.torch.ops import interleave_pairs
+from service.engine.models.torch.layers.low_rank import LowRankSum
+from service.engine.models.torch.layers.ops import interleave_pairs
 from service.engine.models.torch.step_tensors import all_tensor_shapes, layer_tensor_shapes
 
 # The projections of the step that each fused product computes, in the order of their outputs.

@@ -20,16 +20,16 @@ from service.engine.models.plans.families.table import FAMILIES, plan_of
 from service.engine.models.plans.plan import Activation as ActivationName
 from service.engine.models.plans.plan import DecoderPlan, DensePlan, ExpertsPlan
 from service.engine.models.plans.sources import Shape, Tensors, read_tensors
-from service.engine.models.torch.activation import Activation, Inner, activation_named, gated_by, limited_swiglu
-from service.engine.models.torch.attention import Attention, Visibility
 from service.engine.models.torch.decoder import Decoder, DecoderWeights
-from service.engine.models.torch.experts import Expert, Experts, ListedExperts, Router
-from service.engine.models.torch.feed_forward import Dense
 from service.engine.models.torch.fused_adapter import in_pairs
-from service.engine.models.torch.layer import Layer
-from service.engine.models.torch.linear import Linear, lay_out
-from service.engine.models.torch.norm import AllHeadsNorm, EachHeadNorm, Norm
-from service.engine.models.torch.ops import as_tensor, rotation_table
+from service.engine.models.torch.layers.activation import Activation, Inner, activation_named, gated_by, limited_swiglu
+from service.engine.models.torch.layers.attention import Attention, Visibility
+from service.engine.models.torch.layers.experts import Expert, Experts, ListedExperts, Router
+from service.engine.models.torch.layers.feed_forward import Dense
+from service.engine.models.torch.layers.layer import Layer
+from service.engine.models.torch.layers.linear import Linear, lay_out
+from service.engine.models.torch.layers.norm import AllHeadsNorm, EachHeadNorm, Norm
+from service.engine.models.torch.layers.ops import as_tensor, rotation_table
 from service.engine.models.torch.parallel_layers import ParallelLMHead, RowParallelLinear, VocabParallelEmbedding
 from service.engine.models.torch.shard import WHOLE, Shard
 from service.engine.models.torch.step_tensors import layer_tensor_shapes, tensor_shapes

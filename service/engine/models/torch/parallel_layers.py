@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.functional import embedding, pad
 
-from service.engine.models.torch.linear import Linear, lay_out
+from service.engine.models.torch.layers.linear import Linear, lay_out
 from service.engine.models.torch.shard import Shard
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from service.engine.models.plans.plan import AttentionPlan, DecoderPlan, DensePlan, ExpertsPlan, LayerPlan
 from service.engine.models.plans.sources import Shape
 
-_CURVE = 4  # the numbers of Xielu's curve; see `curved`
+_CURVE = 4  # the parameters of xIELU; see `xielu_of`
 
 
 def tensor_shapes(plan: DecoderPlan) -> dict[str, Shape]:

@@ -52,7 +52,7 @@ def test_a_queue_of_an_overload_is_detected(seed: int, load: float) -> None:
 
 
 def test_a_standing_queue_is_an_overload() -> None:
-    """Callers that come back at once keep the queue at its length."""
+    """Closed-loop callers keep the queue at its length."""
     growth = QueueGrowth(SLOTS)
     found = [growth.record_arrival(0.1 * index, 100 if index else 0, 100 + SLOTS, MAX_WAIT_S) for index in range(60)]
     assert found.index(True) * 0.1 == pytest.approx(MAX_WAIT_S, abs=0.2)

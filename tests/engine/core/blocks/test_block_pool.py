@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.engine.core.blocks.block_pool import BlockPool, CachedPrefix
+from service.engine.core.blocks.block_pool import BlockPool
+from service.engine.core.blocks.block_tables import CachedPrefix
 from service.engine.core.sequences.sequence import Sequence
 from tests.engine.fakes import group_of, request
 from tests.engine.paged_runner import BLOCK_SIZE

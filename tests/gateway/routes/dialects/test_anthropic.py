@@ -46,7 +46,7 @@ async def test_keys_are_passed_on(gateway: Gateway, header: str) -> None:
         ("GET", "/v1/messages", {}, 405, True),
         ("GET", "/v1/messages/batches", {}, 404, True),
         ("GET", "/v1/files?beta=true", VERSION, 404, True),
-        ("GET", "/v1/files", {}, 404, False),
+        ("GET", "/v1/skills", {}, 404, False),
         ("GET", "/v1/models/x", VERSION, 404, True),
         ("GET", "/v1/models/x", {}, 404, False),
         ("GET", "/v1/models?limit=0", VERSION, 400, True),

@@ -36,6 +36,11 @@ def message(model: str) -> dict[str, Any]:
     return {"model": model, "messages": [{"role": "ROLE_USER", "content": [{"text": "hi"}]}]}
 
 
+def full_name(name: str) -> str:
+    """Return the name of a service, or of its method, with the package."""
+    return f"inference.{name}" if name.startswith("GRPCInferenceService") else f"sluice.v1.{name}"
+
+
 def entities(model: str) -> list[dict[str, Any]]:
     """Return an entity with all traffic for one model."""
     return [{"name": "only", "model": model, "trafficPercentage": 100}]
@@ -73,6 +78,10 @@ BY_NAME: list[tuple[str, Any]] = [
     ("AdapterService/LoadAdapter", lambda name: {"model": name, "name": "a", "path": "a"}),
     ("AdapterService/UnloadAdapter", lambda name: {"model": name, "name": "a"}),
     ("AdapterService/ListAdapters", lambda name: {"model": name}),
+    ("GRPCInferenceService/ModelMetadata", lambda name: {"name": name}),
+    ("GRPCInferenceService/ModelConfig", lambda name: {"name": name}),
+    ("GRPCInferenceService/ModelInfer", lambda name: {"modelName": name, "inputs": [{"name": "text_input"}]}),
+    ("GRPCInferenceService/RepositoryModelUnload", lambda name: {"modelName": name}),
     ("EndpointService/GetEndpoint", lambda name: {"name": name}),
     ("EndpointService/DeleteEndpoint", lambda name: {"name": name}),
     ("EndpointService/UpdateEndpoint", lambda name: {"name": name, "entities": entities("seen1")}),
@@ -91,11 +100,11 @@ class Guarded:
     def call(self, key_id: str, method: str, fields: dict[str, Any]) -> Any:
         """Call `method` ("Service/Method") with that key."""
         service, _, name = method.partition("/")
-        rpc = Default().FindServiceByName(f"sluice.v1.{service}").methods_by_name[name]
+        rpc = Default().FindServiceByName(full_name(service)).methods_by_name[name]
         request = json_format.ParseDict(fields, GetMessageClass(rpc.input_type)())
         begin: Any = self.channel.unary_stream if rpc.server_streaming else self.channel.unary_unary
         begin = begin(
-            f"/sluice.v1.{method}",
+            f"/{full_name(method)}",
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=GetMessageClass(rpc.output_type).FromString,
         )
@@ -130,24 +139,36 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "keys.yaml"
 
 
+WITHOUT_MODELS = ("sluice.v1.ConversationService", "sluice.v1.FileService", "sluice.v1.BatchService")
+
+
 def test_every_rpc_has_a_case() -> None:
     """Every RPC has a case, except the lists, which have separate tests."""
-    tried = {f"sluice.v1.{method}" for method, _ in BY_NAME}
-    # LoadModel names a new model instead of an existing one; GetUsage and calls for stored responses name none.
+    tried = {full_name(method) for method, _ in BY_NAME}
+    # LoadModel names a new model instead of an existing one; GetUsage, ListReceiptKeys and what is stored have none.
     lists = {
         "QuotaService/GetUsage",
+        "ReceiptService/ListReceiptKeys",
         "ResponseService/GetResponse",
         "ResponseService/DeleteResponse",
         "ResponseService/ListInputItems",
         "ResponseService/FollowResponse",
         "ResponseService/CancelResponse",
-        *(name.removeprefix("sluice.v1.") for name in RPCS if "ConversationService" in name),
+        *(name.removeprefix("sluice.v1.") for name in RPCS if name.split("/")[0] in WITHOUT_MODELS),
         "ModelService/LoadModel",
         "ModelService/ListModels",
         "ModelService/GetLoad",
         "EndpointService/ListEndpoints",
+        # The server's state, a new model's name, a truth value, and a stream that begins its requests as ModelInfer.
+        "GRPCInferenceService/ServerLive",
+        "GRPCInferenceService/ServerReady",
+        "GRPCInferenceService/ServerMetadata",
+        "GRPCInferenceService/RepositoryIndex",
+        "GRPCInferenceService/RepositoryModelLoad",
+        "GRPCInferenceService/ModelReady",
+        "GRPCInferenceService/ModelStreamInfer",
     }
-    assert tried == set(RPCS) - {f"sluice.v1.{method}" for method in lists}
+    assert tried == set(RPCS) - set(map(full_name, lists))
 
 
 def error_content(rejection: Rejection, name: str) -> tuple[grpc.StatusCode, str, bytes]:
@@ -188,6 +209,7 @@ async def test_lists_have_only_names_that_the_key_may_use(path: Path) -> None:
     """A list has the names that the key may use and no others; an unrestricted key sees everything."""
     async with guarded(path) as service:
         assert await service.names("team", "ModelService/ListModels") == ["seen1", "encoder"]
+        assert await service.names("team", "GRPCInferenceService/RepositoryIndex") == ["seen1", "encoder"]
         assert await service.names("team", "EndpointService/ListEndpoints") == ["encoder", "seen1", "seen2"]
         everything = ["encoder", "hidn1", "hidn2", "hidn3", "seen1", "seen2"]
         assert await service.names("operator", "EndpointService/ListEndpoints") == everything

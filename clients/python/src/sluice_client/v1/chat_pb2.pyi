@@ -266,6 +266,8 @@ class ChatResponse(_message.Message):
     PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
     PROMPT_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     REASONING_EFFORT_FIELD_NUMBER: _builtins.int
+    TIMINGS_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The unique id of the response."""
     model: _builtins.str
@@ -277,6 +279,10 @@ class ChatResponse(_message.Message):
     reasoning_effort: Global___ReasoningEffort.ValueType
     """The effective amount of reasoning, with defaults applied; unset if the model has no reasoning, or if its chat
     template decides the amount.
+    """
+    receipt: _builtins.str
+    """The receipt of the answer, if requested: a JSON Web Signature in its compact form (RFC 7515), signed with Ed25519 by
+    a key of ReceiptService.
     """
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
@@ -300,6 +306,10 @@ class ChatResponse(_message.Message):
     def prompt_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The token ids of the prompt, if requested."""
 
+    @_builtins.property
+    def timings(self) -> _serving_pb2.RequestTimings:
+        """The measured times, if requested."""
+
     def __init__(
         self,
         *,
@@ -312,10 +322,12 @@ class ChatResponse(_message.Message):
         prompt_logprobs: _abc.Iterable[_logprobs_pb2.TokenLogprob] | None = ...,
         prompt_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         reasoning_effort: Global___ReasoningEffort.ValueType = ...,
+        timings: _serving_pb2.RequestTimings | None = ...,
+        receipt: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "created", b"created", "id", b"id", "model", b"model", "prompt_logprobs", b"prompt_logprobs", "prompt_token_ids", b"prompt_token_ids", "reasoning_effort", b"reasoning_effort", "system_fingerprint", b"system_fingerprint", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "created", b"created", "id", b"id", "model", b"model", "prompt_logprobs", b"prompt_logprobs", "prompt_token_ids", b"prompt_token_ids", "reasoning_effort", b"reasoning_effort", "receipt", b"receipt", "system_fingerprint", b"system_fingerprint", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -699,12 +711,25 @@ class ChatCompleted(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    TIMINGS_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
+    receipt: _builtins.str
+    """The receipt of the answer, if requested: a JSON Web Signature in its compact form (RFC 7515), signed with Ed25519 by
+    a key of ReceiptService.
+    """
+    @_builtins.property
+    def timings(self) -> _serving_pb2.RequestTimings:
+        """The measured times, if requested."""
+
     def __init__(
         self,
+        *,
+        timings: _serving_pb2.RequestTimings | None = ...,
+        receipt: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["timings", b"timings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt", "timings", b"timings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

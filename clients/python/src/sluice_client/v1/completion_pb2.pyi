@@ -165,6 +165,8 @@ class CompleteResponse(_message.Message):
     SYSTEM_FINGERPRINT_FIELD_NUMBER: _builtins.int
     CHOICES_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
+    TIMINGS_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The unique id of the response."""
     model: _builtins.str
@@ -172,6 +174,10 @@ class CompleteResponse(_message.Message):
     system_fingerprint: _builtins.str
     """Identifies weights and engine configuration: it changes if they change in a way that may change generated tokens.
     Compare it when using a seed.
+    """
+    receipt: _builtins.str
+    """The receipt of the answer, if requested: a JSON Web Signature in its compact form (RFC 7515), signed with Ed25519 by
+    a key of ReceiptService.
     """
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
@@ -185,6 +191,10 @@ class CompleteResponse(_message.Message):
     def usage(self) -> _usage_pb2.Usage:
         """The number of tokens used."""
 
+    @_builtins.property
+    def timings(self) -> _serving_pb2.RequestTimings:
+        """The measured times, if requested."""
+
     def __init__(
         self,
         *,
@@ -194,10 +204,12 @@ class CompleteResponse(_message.Message):
         system_fingerprint: _builtins.str = ...,
         choices: _abc.Iterable[Global___CompletionChoice] | None = ...,
         usage: _usage_pb2.Usage | None = ...,
+        timings: _serving_pb2.RequestTimings | None = ...,
+        receipt: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "created", b"created", "id", b"id", "model", b"model", "system_fingerprint", b"system_fingerprint", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices", "created", b"created", "id", b"id", "model", b"model", "receipt", b"receipt", "system_fingerprint", b"system_fingerprint", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -458,12 +470,25 @@ class CompletionCompleted(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    TIMINGS_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
+    receipt: _builtins.str
+    """The receipt of the answer, if requested: a JSON Web Signature in its compact form (RFC 7515), signed with Ed25519 by
+    a key of ReceiptService.
+    """
+    @_builtins.property
+    def timings(self) -> _serving_pb2.RequestTimings:
+        """The measured times, if requested."""
+
     def __init__(
         self,
+        *,
+        timings: _serving_pb2.RequestTimings | None = ...,
+        receipt: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["timings", b"timings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt", "timings", b"timings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -213,6 +213,18 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """NOT_FOUND. The client's API key has stored no conversation with this id, or no item of it: it was never stored, was
     deleted, has expired, or is another key's. Create a conversation.
     """
+    ERROR_REASON_BATCH_NOT_FOUND: _ErrorReason.ValueType  # 64
+    """NOT_FOUND. The client's API key has no batch with this id: it was never created, was deleted, has expired, or is
+    another key's. Create a batch.
+    """
+    ERROR_REASON_FILE_NOT_FOUND: _ErrorReason.ValueType  # 65
+    """NOT_FOUND. The client's API key has no file with this id: it was never uploaded, was deleted, has expired, or is
+    another key's. Upload a file.
+    """
+    ERROR_REASON_BATCH_EXPIRED: _ErrorReason.ValueType  # 66
+    """DEADLINE_EXCEEDED. The completion window of the batch ended before the request was answered. Send the request in
+    another batch.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The reason of a failed call, finer than its gRPC status. A status carries it as the `reason` of its
@@ -411,5 +423,17 @@ ERROR_REASON_STORE_UNAVAILABLE: ErrorReason.ValueType  # 62
 ERROR_REASON_CONVERSATION_NOT_FOUND: ErrorReason.ValueType  # 63
 """NOT_FOUND. The client's API key has stored no conversation with this id, or no item of it: it was never stored, was
 deleted, has expired, or is another key's. Create a conversation.
+"""
+ERROR_REASON_BATCH_NOT_FOUND: ErrorReason.ValueType  # 64
+"""NOT_FOUND. The client's API key has no batch with this id: it was never created, was deleted, has expired, or is
+another key's. Create a batch.
+"""
+ERROR_REASON_FILE_NOT_FOUND: ErrorReason.ValueType  # 65
+"""NOT_FOUND. The client's API key has no file with this id: it was never uploaded, was deleted, has expired, or is
+another key's. Upload a file.
+"""
+ERROR_REASON_BATCH_EXPIRED: ErrorReason.ValueType  # 66
+"""DEADLINE_EXCEEDED. The completion window of the batch ended before the request was answered. Send the request in
+another batch.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

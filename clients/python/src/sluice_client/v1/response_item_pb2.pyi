@@ -263,6 +263,7 @@ class Response(_message.Message):
     BACKGROUND_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     CONVERSATION_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The unique id of the response."""
     model: _builtins.str
@@ -291,6 +292,10 @@ class Response(_message.Message):
     """Whether the response is generated in the background."""
     conversation: _builtins.str
     """The id of the conversation that the response continues, if any."""
+    receipt: _builtins.str
+    """The receipt of the answer, if requested: a JSON Web Signature in its compact form (RFC 7515), signed with Ed25519 by
+    a key of ReceiptService.
+    """
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
         """The time at which the request was admitted."""
@@ -345,10 +350,11 @@ class Response(_message.Message):
         background: _builtins.bool = ...,
         error: Global___ResponseError | None = ...,
         conversation: _builtins.str = ...,
+        receipt: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "created", b"created", "error", b"error", "sampling", b"sampling", "stopping", b"stopping", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["background", b"background", "completed", b"completed", "conversation", b"conversation", "created", b"created", "error", b"error", "id", b"id", "incomplete_reason", b"incomplete_reason", "metadata", b"metadata", "model", b"model", "output", b"output", "previous_response_id", b"previous_response_id", "reasoning_effort", b"reasoning_effort", "sampling", b"sampling", "status", b"status", "stopping", b"stopping", "store_error", b"store_error", "stored", b"stored", "system_fingerprint", b"system_fingerprint", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["background", b"background", "completed", b"completed", "conversation", b"conversation", "created", b"created", "error", b"error", "id", b"id", "incomplete_reason", b"incomplete_reason", "metadata", b"metadata", "model", b"model", "output", b"output", "previous_response_id", b"previous_response_id", "reasoning_effort", b"reasoning_effort", "receipt", b"receipt", "sampling", b"sampling", "status", b"status", "stopping", b"stopping", "store_error", b"store_error", "stored", b"stored", "system_fingerprint", b"system_fingerprint", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

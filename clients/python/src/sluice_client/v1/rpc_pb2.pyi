@@ -47,6 +47,10 @@ class _RpcKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RpcKind.Value
     """Changes what the server has stored for the caller, and nothing that others see. Without keys every client may call
     it. A repeated call has no further effect, but may return NOT_FOUND.
     """
+    RPC_KIND_HEALTH: _RpcKind.ValueType  # 6
+    """Reports whether the server works. It is served in every phase of the server, above the limit of concurrent calls
+    too, and without a key, and logged only if it fails. Without side effects.
+    """
 
 class RpcKind(_RpcKind, metaclass=_RpcKindEnumTypeWrapper):
     """What serving an RPC involves."""
@@ -70,6 +74,10 @@ logged only if it fails. Without side effects.
 RPC_KIND_OWN_DATA: RpcKind.ValueType  # 5
 """Changes what the server has stored for the caller, and nothing that others see. Without keys every client may call
 it. A repeated call has no further effect, but may return NOT_FOUND.
+"""
+RPC_KIND_HEALTH: RpcKind.ValueType  # 6
+"""Reports whether the server works. It is served in every phase of the server, above the limit of concurrent calls
+too, and without a key, and logged only if it fails. Without side effects.
 """
 Global___RpcKind: _TypeAlias = RpcKind  # noqa: Y015
 

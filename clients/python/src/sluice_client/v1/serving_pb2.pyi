@@ -4,16 +4,17 @@ isort:skip_file
 Options for how the server handles a request."""
 
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
 
-if sys.version_info >= (3, 10):
-    from typing import TypeAlias as _TypeAlias
+if sys.version_info >= (3, 11):
+    from typing import TypeAlias as _TypeAlias, Never as _Never
 else:
-    from typing_extensions import TypeAlias as _TypeAlias
+    from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -61,6 +62,8 @@ class ServingOptions(_message.Message):
     SLO_TOKEN_SECONDS_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     SEPARATE_TOKENS_FIELD_NUMBER: _builtins.int
+    REPORT_TIMINGS_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
     """The priority among the queued requests of the same API key: lower values are served first. Requests of other keys
     are not affected. Range [-100, 100]; a key has a minimum that it may request, and without a key the minimum is 0.
@@ -90,14 +93,22 @@ class ServingOptions(_message.Message):
     """
     request_id: _builtins.str
     """An id of the request that the client chooses, unique among the requests of its API key; at most 256 characters. A
-    request that is sent again with the same id gets the response of the first one: a response in the background that
-    exists is returned, and no second one is created. INVALID_FIELD if the first one had other content. Default: empty, every
-    request is a new one.
+    request for text that is sent again with the same id to the same method gets the answer of the first one, finished or
+    running, and no second one is generated: a stream begins with its first message again. A response in the background
+    that exists is returned. INVALID_FIELD if the first one had other content. Default: empty, every request is a new one.
     """
     separate_tokens: _builtins.bool
     """Whether each generated token of a stream is sent in a separate piece, at the cost of throughput. Text that is held
     back, such as a part of a character, is sent with a later token. Default: false, tokens that follow each other within
     the server's interval may share a piece.
+    """
+    report_timings: _builtins.bool
+    """Whether the answer of a chat or a completion ends with its measured times. Other RPCs ignore it. Default: false."""
+    receipt: _builtins.bool
+    """Requests a receipt: a signed record of the answer, which a client can verify and have computed again. With
+    ERROR_BEHAVIOR_TRUNCATE, a deadline then fails the call instead of ending the answer. UNSUPPORTED_FEATURE if the
+    server has no signing key, or if the model doesn't promise the same tokens twice. It has no effect on requests that
+    don't generate text. Default: false.
     """
     def __init__(
         self,
@@ -110,13 +121,19 @@ class ServingOptions(_message.Message):
         slo_token_seconds: _builtins.float | None = ...,
         request_id: _builtins.str = ...,
         separate_tokens: _builtins.bool | None = ...,
+        report_timings: _builtins.bool | None = ...,
+        receipt: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "priority", b"priority", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_receipt", b"_receipt", "_report_timings", b"_report_timings", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "priority", b"priority", "receipt", b"receipt", "report_timings", b"report_timings", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "cache_salt", b"cache_salt", "deployment", b"deployment", "error_behavior", b"error_behavior", "priority", b"priority", "request_id", b"request_id", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_receipt", b"_receipt", "_report_timings", b"_report_timings", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "cache_salt", b"cache_salt", "deployment", b"deployment", "error_behavior", b"error_behavior", "priority", b"priority", "receipt", b"receipt", "report_timings", b"report_timings", "request_id", b"request_id", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
+    _WhichOneofReturnType__receipt: _TypeAlias = _typing.Literal["receipt"]  # noqa: Y015
+    _WhichOneofArgType__receipt: _TypeAlias = _typing.Literal["_receipt", b"_receipt"]  # noqa: Y015
+    _WhichOneofReturnType__report_timings: _TypeAlias = _typing.Literal["report_timings"]  # noqa: Y015
+    _WhichOneofArgType__report_timings: _TypeAlias = _typing.Literal["_report_timings", b"_report_timings"]  # noqa: Y015
     _WhichOneofReturnType__separate_tokens: _TypeAlias = _typing.Literal["separate_tokens"]  # noqa: Y015
     _WhichOneofArgType__separate_tokens: _TypeAlias = _typing.Literal["_separate_tokens", b"_separate_tokens"]  # noqa: Y015
     _WhichOneofReturnType__slo_first_token_seconds: _TypeAlias = _typing.Literal["slo_first_token_seconds"]  # noqa: Y015
@@ -126,6 +143,10 @@ class ServingOptions(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__receipt) -> _WhichOneofReturnType__receipt | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__report_timings) -> _WhichOneofReturnType__report_timings | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__separate_tokens) -> _WhichOneofReturnType__separate_tokens | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__slo_first_token_seconds) -> _WhichOneofReturnType__slo_first_token_seconds | None: ...
@@ -133,6 +154,44 @@ class ServingOptions(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__slo_token_seconds) -> _WhichOneofReturnType__slo_token_seconds | None: ...
 
 Global___ServingOptions: _TypeAlias = ServingOptions  # noqa: Y015
+
+@_typing.final
+class RequestTimings(_message.Message):
+    """The times of one request as measured by the engine, on request (`ServingOptions.report_timings`). With several
+    choices, from the first choice to begin to the last one to end. For a resumed stream, those since it was resumed.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_WAIT_FIELD_NUMBER: _builtins.int
+    FIRST_TOKEN_FIELD_NUMBER: _builtins.int
+    DECODE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def queue_wait(self) -> _duration_pb2.Duration:
+        """The time from arrival to the first step that included the prompt."""
+
+    @_builtins.property
+    def first_token(self) -> _duration_pb2.Duration:
+        """The time from arrival to the first token."""
+
+    @_builtins.property
+    def decode(self) -> _duration_pb2.Duration:
+        """The time from the first token to the last one."""
+
+    def __init__(
+        self,
+        *,
+        queue_wait: _duration_pb2.Duration | None = ...,
+        first_token: _duration_pb2.Duration | None = ...,
+        decode: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["decode", b"decode", "first_token", b"first_token", "queue_wait", b"queue_wait"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decode", b"decode", "first_token", b"first_token", "queue_wait", b"queue_wait"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RequestTimings: _TypeAlias = RequestTimings  # noqa: Y015
 
 @_typing.final
 class ServiceLevel(_message.Message):

@@ -112,6 +112,7 @@ class GenerateTextResponse(_message.Message):
     NUM_GENERATED_TOKENS_FIELD_NUMBER: _builtins.int
     TIMINGS_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The unique id of the response."""
     model: _builtins.str
@@ -126,6 +127,10 @@ class GenerateTextResponse(_message.Message):
     """The stop string that ended the choice, if one did."""
     num_generated_tokens: _builtins.int
     """The number of generated tokens, including the one that ended the text."""
+    receipt: _builtins.str
+    """The receipt of the answer, if requested: a JSON Web Signature in its compact form (RFC 7515), signed with Ed25519 by
+    a key of ReceiptService.
+    """
     @_builtins.property
     def timings(self) -> Global___GenerationTimings:
         """The measured times."""
@@ -146,10 +151,11 @@ class GenerateTextResponse(_message.Message):
         num_generated_tokens: _builtins.int = ...,
         timings: Global___GenerationTimings | None = ...,
         usage: _usage_pb2.Usage | None = ...,
+        receipt: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_stop_sequence", b"_stop_sequence", "stop_sequence", b"stop_sequence", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_sequence", b"_stop_sequence", "finish_reason", b"finish_reason", "id", b"id", "model", b"model", "model_version", b"model_version", "num_generated_tokens", b"num_generated_tokens", "stop_sequence", b"stop_sequence", "text", b"text", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stop_sequence", b"_stop_sequence", "finish_reason", b"finish_reason", "id", b"id", "model", b"model", "model_version", b"model_version", "num_generated_tokens", b"num_generated_tokens", "receipt", b"receipt", "stop_sequence", b"stop_sequence", "text", b"text", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__stop_sequence: _TypeAlias = _typing.Literal["stop_sequence"]  # noqa: Y015
     _WhichOneofArgType__stop_sequence: _TypeAlias = _typing.Literal["_stop_sequence", b"_stop_sequence"]  # noqa: Y015
@@ -393,12 +399,19 @@ class TextGenerationCompleted(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    RECEIPT_FIELD_NUMBER: _builtins.int
+    receipt: _builtins.str
+    """The receipt of the answer, if requested: a JSON Web Signature in its compact form (RFC 7515), signed with Ed25519 by
+    a key of ReceiptService.
+    """
     def __init__(
         self,
+        *,
+        receipt: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -16,12 +16,8 @@ import numpy.typing as npt
 from service.engine.models.checkpoint.checkpoint import TYPES, Checkpoint, TensorSlice, bits_as_floats
 from service.engine.models.checkpoint.packed.blocks import input_order
 from service.engine.models.checkpoint.packed.expert_views import ExpertView, expert_views
-from service.engine.models.checkpoint.packed.weights import (
-    PackedWeight,
-    Stored,
-    find_packing,
-    packing_unsupported_reason,
-)
+from service.engine.models.checkpoint.packed.packed_weight import PackedWeight, Stored
+from service.engine.models.checkpoint.packed.weights import find_packing, packing_unsupported_reason
 from service.generation.errors import ModelLoadError
 
 _UNKNOWN = "unknown"  # whether all weights have blocks, before they are examined

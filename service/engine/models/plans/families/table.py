@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import Any, Final
 
 from service.engine.models.plans.families import (
-    cohere,
     ernie,
     exaone4,
     glm,
     granite,
     hunyuan,
     llama,
-    neox,
     olmo,
     phi3,
     qwen,
     seed_oss,
     smollm3,
-    stablelm,
     ungated,
 )
 from service.engine.models.plans.families.experts import (
@@ -38,6 +35,7 @@ from service.engine.models.plans.families.experts import (
 )
 from service.engine.models.plans.families.gemma import gemma, gemma4
 from service.engine.models.plans.families.latents import deepseek, dense
+from service.engine.models.plans.families.layer_norms import cohere, neox, stablelm
 from service.engine.models.plans.families.recurrent import delta_net, falcon_h1, lfm2, mamba, mamba2, minimax
 from service.engine.models.plans.family import Family
 from service.engine.models.plans.plan import DecoderPlan, PlanUnsupportedError

@@ -1,0 +1,1 @@
+"""Benchmarks of the C++ step alone: its time by model, weight format and batch, and what formats lose."""

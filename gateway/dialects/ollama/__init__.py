@@ -1,0 +1,1 @@
+"""Ollama's chats, generations, embeddings and descriptions of models."""

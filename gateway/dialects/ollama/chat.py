@@ -1,0 +1,96 @@
+"""Ollama's `POST /api/chat`. docs/api/ollama.md has the table of its fields; a test tries every row."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+from sluice.v1 import chat_pb2, model_pb2, tool_pb2
+
+from gateway.dialects.ollama.body import OllamaBody, check_not_resumed
+from gateway.dialects.ollama.encoder import LoadEncoder, OllamaChatEncoder
+from gateway.dialects.ollama.error import OllamaErrors
+from gateway.dialects.ollama.line import chat_fields
+from gateway.dialects.ollama.message import OllamaMessage, to_messages
+from gateway.dialects.seam.contract_limit import check_length
+from gateway.dialects.seam.encoder import StreamFormat
+from gateway.dialects.seam.http_request import HttpRequest
+from gateway.dialects.seam.json_body import decode, is_given
+from gateway.dialects.seam.translator import ParsedRequest
+
+_CONTENT: Final = re.compile(r"^(messages\.\d+\.content)\.\d+(?:\.text)?$")
+
+
+class OllamaFunction(msgspec.Struct):
+    """A function that the model may call. `parameters` is a JSON Schema."""
+
+    name: str
+    description: str | None = None
+    parameters: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+class OllamaTool(msgspec.Struct):
+    """A tool that the model may call."""
+
+    function: OllamaFunction
+
+
+class OllamaChatBody(OllamaBody, forbid_unknown_fields=True, kw_only=True):
+    """The body of `POST /api/chat`. Without messages, it loads the model."""
+
+    messages: list[OllamaMessage] | None = None
+    tools: list[OllamaTool] | None = None
+
+    def to_request(self) -> chat_pb2.ChatRequest:
+        """Return the contract's request. Raise Failure if it can't be served or represented."""
+        check_length(chat_pb2.ChatRequest, "messages", self.messages or (), "messages")
+        check_length(chat_pb2.ChatRequest, "tools", self.tools or (), "tools")
+        request = chat_pb2.ChatRequest(
+            model=self.served_model,
+            messages=to_messages(self.messages or ()),
+            tools=[_to_tool(tool) for tool in self.tools or ()],
+        )
+        self.set_common(request)
+        self.set_thinking(request)
+        return request
+
+    def caller_name(self, field: str) -> str:
+        """Return the caller's name of a field: `messages[0].content[0].text` → `messages.0.content`."""
+        return _CONTENT.sub(r"\1", super().caller_name(field))
+
+
+_DECODER: Final = msgspec.json.Decoder(OllamaChatBody)
+
+
+class OllamaChatTranslator(OllamaErrors):
+    """Translates one chat request."""
+
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest | model_pb2.GetModelRequest]:
+        """Parse a request. Raise Failure."""
+        check_not_resumed(http_request)
+        body = decode(http_request.body, _DECODER)
+        if not body.messages:
+            body.check()
+            return ParsedRequest(
+                request=model_pb2.GetModelRequest(model=body.served_model),
+                stream=False,
+                encoder=LoadEncoder(body.model or "", chat_fields),
+                caller_name=body.caller_name,
+            )
+        return ParsedRequest(
+            request=body.to_request(),
+            stream=body.streams,
+            encoder=OllamaChatEncoder(body.model or ""),
+            caller_name=body.caller_name,
+            stream_format=StreamFormat.LINES,
+        )
+
+
+def _to_tool(tool: OllamaTool) -> tool_pb2.Tool:
+    function = tool_pb2.FunctionDefinition(name=tool.function.name)
+    if tool.function.description is not None:
+        function.description = tool.function.description
+    if is_given(tool.function.parameters):
+        function.parameters = bytes(tool.function.parameters).decode()
+    return tool_pb2.Tool(function=function)

@@ -1,0 +1,136 @@
+"""Ollama's embeddings: `POST /api/embed`, and the older `POST /api/embeddings` for one text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+import orjson
+from sluice.v1.embedding_pb2 import EmbedRequest, EmbedResponse
+from sluice.v1.model_pb2 import GetModelRequest
+from sluice.v1.prompt_pb2 import Prompt
+from sluice.v1.serving_pb2 import ERROR_BEHAVIOR_ERROR, ERROR_BEHAVIOR_TRUNCATE
+
+from gateway.dialects.ollama.body import KeepAlive
+from gateway.dialects.ollama.error import OllamaErrors
+from gateway.dialects.ollama.model_name import served_name
+from gateway.dialects.ollama.options import OllamaOptions
+from gateway.dialects.seam.caller_name import dotted, renamed
+from gateway.dialects.seam.contract_limit import check_length, put
+from gateway.dialects.seam.encoder import WholeEncoder
+from gateway.dialects.seam.http_request import HttpRequest
+from gateway.dialects.seam.json_body import decode
+from gateway.dialects.seam.model_name import ModelName
+from gateway.dialects.seam.translator import ParsedRequest
+
+
+class OllamaEmbedBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The body of `POST /api/embed`. Without input, it loads the model."""
+
+    model: ModelName = None
+    input: str | list[str] | None = None
+    truncate: bool | None = None
+    dimensions: int | None = None
+    priority: int | None = None
+    options: OllamaOptions | None = None
+    keep_alive: KeepAlive | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts to embed."""
+        return [self.input] if isinstance(self.input, str) and self.input else list(self.input or ())
+
+    def caller_name(self, field: str) -> str:
+        """Return the caller's name of the contract's `field`: `inputs[1].text` → `input.1`."""
+        path = renamed(dotted(field), {"serving": "", "inputs": "input"}).removesuffix(".text")
+        return "input" if isinstance(self.input, str) and path.startswith("input.") else path
+
+
+class OllamaEmbeddingBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The body of `POST /api/embeddings`. Without a prompt, it loads the model."""
+
+    model: ModelName = None
+    prompt: str | None = None
+    options: OllamaOptions | None = None
+    keep_alive: KeepAlive | None = None
+
+
+class _VectorsEncoder(WholeEncoder):
+    """Encodes all vectors, with the time since the request was parsed."""
+
+    def __init__(self, model: str, clock: Callable[[], int]) -> None:
+        self._model = model
+        self._clock = clock
+        self._began = clock()
+
+    def whole(self, response: Any) -> bytes:
+        """Return the body of the answer; without vectors for a model that was only loaded."""
+        if not isinstance(response, EmbedResponse):
+            return orjson.dumps({"model": self._model or response.model.name, "embeddings": []})
+        vectors = [list(each.values) for each in response.embeddings]
+        return orjson.dumps(
+            {
+                "model": self._model or response.model,
+                "embeddings": vectors,
+                "total_duration": self._clock() - self._began,
+                "prompt_eval_count": response.usage.prompt_tokens,
+            }
+        )
+
+
+class _VectorEncoder(WholeEncoder):
+    """Encodes one vector."""
+
+    def whole(self, response: Any) -> bytes:
+        """Return the body of the answer; an empty vector for a model that was only loaded."""
+        vector = list(response.embeddings[0].values) if isinstance(response, EmbedResponse) else []
+        return orjson.dumps({"embedding": vector})
+
+
+_DECODER: Final = msgspec.json.Decoder(OllamaEmbedBody)
+_OLDER_DECODER: Final = msgspec.json.Decoder(OllamaEmbeddingBody)
+
+
+class OllamaEmbedTranslator(OllamaErrors):
+    """Translates one request for vectors. `clock` returns nanoseconds."""
+
+    def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._clock = clock
+
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[EmbedRequest | GetModelRequest]:
+        """Parse a request. Raise Failure."""
+        body = decode(http_request.body, _DECODER)
+        encoder = _VectorsEncoder(body.model or "", self._clock)
+        request = _to_request(body.model, body.texts, "input", truncates=body.truncate is not False)
+        if isinstance(request, EmbedRequest):
+            put(request, "dimensions", body.dimensions, "dimensions")
+            put(request.serving, "priority", body.priority, "priority")
+        return ParsedRequest(request=request, stream=False, encoder=encoder, caller_name=body.caller_name)
+
+
+class OllamaEmbeddingTranslator(OllamaErrors):
+    """Translates one request for the vector of one text."""
+
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[EmbedRequest | GetModelRequest]:
+        """Parse a request. Raise Failure."""
+        body = decode(http_request.body, _OLDER_DECODER)
+        request = _to_request(body.model, [body.prompt] if body.prompt else [], "prompt", truncates=True)
+        return ParsedRequest(request=request, stream=False, encoder=_VectorEncoder(), caller_name=_older_name)
+
+
+def _to_request(model: str | None, texts: list[str], field: str, *, truncates: bool) -> EmbedRequest | GetModelRequest:
+    """Return the request for the texts' vectors; without texts, one for the model."""
+    name = served_name(model or "")
+    if not texts:
+        return GetModelRequest(model=name)
+    check_length(EmbedRequest, "inputs", texts, field)
+    request = EmbedRequest(model=name, inputs=[Prompt(text=text) for text in texts])
+    request.serving.error_behavior = ERROR_BEHAVIOR_TRUNCATE if truncates else ERROR_BEHAVIOR_ERROR
+    return request
+
+
+def _older_name(field: str) -> str:
+    """Return the caller's name of the contract's `field` in the older body, which has one text."""
+    return "prompt" if field.startswith("inputs") else renamed(dotted(field), {"serving": ""})

@@ -1,0 +1,130 @@
+"""The operations of batches in the OpenAI style."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import orjson
+from google.protobuf.message import Message
+from sluice.v1 import batch_pb2, file_pb2
+
+from gateway.dialects.openai import batch
+from gateway.dialects.openai.batch import (
+    ENDPOINTS,
+    BatchAnswer,
+    BatchBody,
+    BatchesAnswer,
+    DeletedBatchAnswer,
+    ParsedBatch,
+)
+from gateway.dialects.openai.batch_line import to_line
+from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.http_request import HttpRequest
+from gateway.http.offload import offload
+from gateway.routes.dialects.stored_content import call_service
+from gateway.routes.handling.handler import Action, Command, Lookup
+from gateway.routes.surface.operation import Body, Operation, Parameter
+from gateway.routes.upstream.upstream import Upstream
+from gateway.upstream.client import Caller
+
+_ID: Final = Parameter(batch.PARAMETER, "path", "The id of a batch.", "batch_0af3")
+_PAGE: Final = (
+    Parameter("limit", "query", "How many batches; 20 by default.", "20",
+              schema={"type": "integer", "minimum": 1, "maximum": 100}),
+    Parameter("after", "query", "The id of the last batch of the previous page.", "batch_0af3"),
+)  # fmt: skip
+_NEW: Final = Body(
+    BatchBody,
+    {"input_file_id": "file-0af3", "endpoint": "/v1/chat/completions", "completion_window": "24h"},
+    BatchAnswer,
+)
+_MESSAGE: Final = 256 * 1024  # bytes of lines in one message
+_MAX_LINE: Final = 16 * 1024 * 1024  # bytes
+
+
+async def _create(upstream: Upstream, parsed: ParsedBatch, caller: Caller) -> bytes:
+    """Create a batch with the lines of its input file."""
+    async with upstream.client.upload(batch_pb2.CreateBatchRequest, caller) as upload:
+        await upload.write(parsed.request)
+        group: list[bytes] = []
+        number = size = 0
+        async for text in _lines(upstream, parsed.file_id, caller):
+            group.append(text)
+            size += len(text)
+            if size >= _MESSAGE:
+                await upload.write(await _message(upstream, group, number, parsed.endpoint, caller))
+                number += len(group)
+                group, size = [], 0
+        if group:
+            await upload.write(await _message(upstream, group, number, parsed.endpoint, caller))
+        answer = await upload.answer()
+    return orjson.dumps(batch.to_object(answer.batch))
+
+
+async def _message(
+    upstream: Upstream, group: list[bytes], number: int, endpoint: str, caller: Caller
+) -> batch_pb2.CreateBatchRequest:
+    """Return the message with the next lines of an input file. Raise Failure."""
+
+    def convert() -> list[batch_pb2.BatchLine]:
+        return [to_line(text, index, endpoint) for index, text in enumerate(group, number + 1) if text.strip()]
+
+    lines = await offload(sum(map(len, group)), convert)
+    for line in lines:
+        if not line.HasField("rejected"):
+            await upstream.choice.complete(getattr(line, ENDPOINTS[endpoint]), caller)
+    return batch_pb2.CreateBatchRequest(requests=batch_pb2.BatchLines(lines=lines))
+
+
+async def _lines(upstream: Upstream, file_id: str, caller: Caller) -> AsyncIterator[bytes]:
+    """Yield the lines of a file. Raise Failure."""
+    rest = b""
+    async with upstream.client.stream(file_pb2.DownloadFileRequest(id=file_id), caller) as messages:
+        async for message in messages:
+            *lines, rest = (rest + message.content).split(b"\n")  # type: ignore[attr-defined]
+            for line in lines:
+                yield line
+            if len(rest) > _MAX_LINE:
+                raise Failure.of_field("input_file_id", f"a line may have {_MAX_LINE} bytes")
+    if rest:
+        yield rest
+
+
+async def _get(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
+    request = batch_pb2.GetBatchRequest(id=batch.to_id(http_request.path))
+    return orjson.dumps(batch.to_object((await _call(upstream, request, caller)).batch))
+
+
+async def _list(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
+    answer = await _call(upstream, batch.to_list(http_request.query), caller)
+    return batch.to_page([batch.to_object(each) for each in answer.batches], has_more=answer.has_more)
+
+
+async def _cancel(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
+    request = batch_pb2.CancelBatchRequest(id=batch.to_id(http_request.path))
+    return orjson.dumps(batch.to_object((await _call(upstream, request, caller)).batch))
+
+
+async def _delete(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
+    batch_id = batch.to_id(http_request.path)
+    await _call(upstream, batch_pb2.DeleteBatchRequest(id=batch_id), caller)
+    return batch.to_deleted(batch_id)
+
+
+async def _call(upstream: Upstream, request: Message, caller: Caller) -> Any:
+    return await call_service(upstream, request, caller, batch.caller_name)
+
+
+def batches(base: str) -> tuple[Operation, ...]:
+    """Return the operations of batches below a path."""
+    every = f"{base}/batches"
+    one = f"{every}/{{{batch.PARAMETER}}}"
+    return (
+        Operation("POST", every, "Creates a batch.", Command(batch.parse, _create), [_NEW]),
+        Operation("GET", every, "Lists batches.", Lookup(_list), answer=BatchesAnswer, parameters=_PAGE),
+        Operation("GET", one, "Returns a batch.", Lookup(_get), answer=BatchAnswer, parameters=[_ID]),
+        Operation("POST", f"{one}/cancel", "Stops a batch.", Action(_cancel), answer=BatchAnswer, parameters=[_ID]),
+        Operation("DELETE", one, "Deletes a batch with its requests and results.", Lookup(_delete),
+                  answer=DeletedBatchAnswer, parameters=[_ID]),
+    )  # fmt: skip

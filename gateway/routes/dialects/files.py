@@ -1,0 +1,177 @@
+"""The operations of files in the OpenAI style."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import orjson
+from google.protobuf.message import Message
+from sluice.v1 import batch_pb2, file_pb2
+
+from gateway.dialects.anthropic.header import VERSION
+from gateway.dialects.openai import batch, file
+from gateway.dialects.openai.batch_line import to_output
+from gateway.dialects.openai.file import DeletedFileAnswer, FileAnswer, FilesAnswer
+from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.http_request import HttpRequest
+from gateway.http.multipart import PartBegin
+from gateway.routes.dialects.stored_content import call_service
+from gateway.routes.handling.handler import Lookup
+from gateway.routes.handling.transfer import Download, Parts, Upload
+from gateway.routes.surface.operation import Operation, Parameter
+from gateway.routes.upstream.upstream import Upstream
+from gateway.upstream.client import Caller
+
+_ID: Final = Parameter(file.PARAMETER, "path", "The id of a file.", "file-0af3")
+_PAGE: Final = (
+    Parameter("limit", "query", "How many files; 20 by default, at most 100 are returned.", "20",
+              schema={"type": "integer", "minimum": 1}),
+    Parameter("order", "query", "`desc`, the default, for the newest file first, or `asc`.", "asc",
+              schema={"type": "string", "enum": ["asc", "desc"]}),
+    Parameter("after", "query", "The id of the last file of the previous page.", "file-0af3"),
+    Parameter("purpose", "query", "The purpose of the files.", "batch",
+              schema={"type": "string", "enum": ["batch", "batch_output"]}),
+)  # fmt: skip
+_FORM: Final = {
+    "type": "object",
+    "properties": {
+        "purpose": {"type": "string", "enum": ["batch"]},
+        "file": {"type": "string", "format": "binary"},
+        "expires_after[anchor]": {"type": "string", "enum": ["created_at"]},
+        "expires_after[seconds]": {"type": "integer", "minimum": 3600, "maximum": 2592000},
+    },
+    "required": ["purpose", "file"],
+}
+_PART: Final = 256 * 1024  # bytes of a message
+_MAX_FIELD: Final = 4096  # bytes of a field of the form
+_MAX_SIZES: Final = 4096  # files with results whose sizes are remembered
+
+
+async def _upload(upstream: Upstream, parts: Parts, caller: Caller) -> bytes:
+    """Send the file of a form to the service while it arrives."""
+    fields, filename = await _until_file(parts)
+    description = file.to_description(filename or "upload", fields)
+    try:
+        async with upstream.client.upload(file_pb2.UploadFileRequest, caller) as upload:
+            await upload.write(file_pb2.UploadFileRequest(description=description))
+            data = bytearray()
+            async for part in parts:
+                if isinstance(part, PartBegin):
+                    raise Failure.of_field(part.name, "must come before the file")
+                data += part
+                while len(data) >= _PART:
+                    await upload.write(file_pb2.UploadFileRequest(content=bytes(data[:_PART])))
+                    del data[:_PART]
+            if data:
+                await upload.write(file_pb2.UploadFileRequest(content=bytes(data)))
+            stored = (await upload.answer()).file
+    except Failure as failure:
+        raise failure.renamed(file.caller_name) from None
+    return orjson.dumps(file.to_file(stored, stored.num_bytes))
+
+
+async def _until_file(parts: Parts) -> tuple[Mapping[str, str], str]:
+    """Return the fields before the file of a form, and the file's name. Raise Failure."""
+    fields: dict[str, str] = {}
+    name = ""
+    async for part in parts:
+        if isinstance(part, PartBegin):
+            name = part.name
+            if part.filename is not None and name == "file":
+                return fields, part.filename
+            fields[name] = ""
+        else:
+            fields[name] += part.decode("utf-8", "replace")
+            if len(fields[name]) > _MAX_FIELD:
+                raise Failure.of_field(name, f"must have at most {_MAX_FIELD} bytes")
+    raise Failure.of_field("file", "is required", Reason.MISSING_FIELD)
+
+
+async def _get(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
+    found = await _file(upstream, http_request, caller)
+    return orjson.dumps(file.to_file(found, await _size(upstream, found, caller)))
+
+
+async def _list(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
+    answer = await _call(upstream, file.to_list(http_request.query), caller)
+    files = [file.to_file(each, await _size(upstream, each, caller)) for each in answer.files]
+    return file.to_page(files, has_more=answer.has_more)
+
+
+async def _delete(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
+    file_id = file.to_id(http_request.path[file.PARAMETER])
+    await _call(upstream, file_pb2.DeleteFileRequest(id=file_id), caller)
+    return file.to_deleted(file_id)
+
+
+async def _content(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> AsyncIterator[bytes]:
+    found = await _file(upstream, http_request, caller)
+    if found.batch_id:
+        async for line in _results(upstream, found, caller):
+            yield line
+        return
+    async with upstream.client.stream(file_pb2.DownloadFileRequest(id=found.id), caller) as messages:
+        async for message in messages:
+            yield message.content  # type: ignore[attr-defined]
+
+
+async def _results(upstream: Upstream, found: file_pb2.File, caller: Caller) -> AsyncIterator[bytes]:
+    """Yield the results of a batch as lines."""
+    of_batch = (await _call(upstream, batch_pb2.GetBatchRequest(id=found.batch_id), caller)).batch
+    endpoint = batch.endpoint_of(of_batch)
+    if not endpoint:
+        raise Failure.of_field(file.PARAMETER, "has results of a batch that was created over gRPC: StreamBatchResults")
+    request = batch_pb2.StreamBatchResultsRequest(id=found.batch_id, outcome=found.outcome)
+    async with upstream.client.stream(request, caller) as results:
+        async for result in results:
+            yield to_output(result, found.batch_id, endpoint)  # type: ignore[arg-type]
+
+
+_sizes: OrderedDict[str, int] = OrderedDict()  # of files with results, which never change
+
+
+async def _size(upstream: Upstream, found: file_pb2.File, caller: Caller) -> int:
+    """Return the size of a file's content; that of results is counted once."""
+    if not found.batch_id:
+        return found.num_bytes
+    if found.id not in _sizes:
+        size = 0
+        try:
+            async for line in _results(upstream, found, caller):
+                size += len(line)
+        except Failure as failure:
+            if failure.reason is not Reason.INVALID_FIELD:
+                raise
+        _sizes[found.id] = size
+        if len(_sizes) > _MAX_SIZES:
+            _sizes.popitem(last=False)
+    return _sizes[found.id]
+
+
+async def _file(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> file_pb2.File:
+    request = file_pb2.GetFileRequest(id=file.to_id(http_request.path[file.PARAMETER]))
+    answer: file_pb2.GetFileResponse = await _call(upstream, request, caller)
+    return answer.file
+
+
+async def _call(upstream: Upstream, request: Message, caller: Caller) -> Any:
+    return await call_service(upstream, request, caller, file.caller_name)
+
+
+def files(base: str) -> tuple[Operation, ...]:
+    """Return the operations of files below a path."""
+    every = f"{base}/files"
+    one = f"{every}/{{{file.PARAMETER}}}"
+    operations = (
+        Operation("POST", every, "Uploads a file.", Upload(_upload), answer=FileAnswer, form=_FORM),
+        Operation("GET", every, "Lists files.", Lookup(_list), answer=FilesAnswer, parameters=_PAGE),
+        Operation("GET", one, "Returns a file without its content.", Lookup(_get), answer=FileAnswer,
+                  parameters=[_ID]),
+        Operation("GET", f"{one}/content", "Returns the content of a file.", Download(_content), parameters=[_ID],
+                  media="application/jsonl"),
+        Operation("DELETE", one, "Deletes a file.", Lookup(_delete), answer=DeletedFileAnswer, parameters=[_ID]),
+    )  # fmt: skip
+    return tuple(replace(each, unmarked_by=VERSION) for each in operations)  # Anthropic's files are not served

@@ -1,0 +1,1 @@
+"""Files and batches: stored, answered by any process with the store, each request exactly once."""

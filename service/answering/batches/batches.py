@@ -1,0 +1,164 @@
+"""Batches of the current caller: create, read, list, cancel and delete them."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Any, Final
+
+from google.protobuf.message import Message
+from sluice.v1 import batch_pb2
+
+from service.answering.background.caller_snapshot import to_bytes
+from service.answering.batches.batch_runner import BatchRunner
+from service.answering.batches.new_lines import Describe, NewLines
+from service.answering.batches.store_calls import StoreCalls
+from service.answering.errors import BatchExpired, BatchNotFound
+from service.calls.call import current_caller
+from service.contract.batches.batch import STATES, Result, to_batch, to_result
+from service.generation.errors import InvalidRequest
+from service.storage.responses.batch_port import BatchRecord
+from service.storage.responses.store_thread import StoreThread
+
+_WINDOW_S: Final = 86_400  # the default
+_PAGE_SIZE: Final = 20  # the default
+_NUM_RESULTS: Final = 64  # that are read together
+_ID_SIZE: Final = 16  # bytes
+
+
+class Batches:
+    """The batches of callers. Each method raises StoreUnavailable; those with an id BatchNotFound."""
+
+    def __init__(
+        self,
+        store: StoreThread | None,
+        runner: BatchRunner | None,
+        check: Callable[[Message], None],
+        describe: Describe,
+    ) -> None:
+        """Without a store, none is stored. `check` raises for messages that violate a rule of the contract.
+
+        `runner` answers the lines. `describe` returns an error in the form in which it is stored.
+        """
+        self._calls = StoreCalls(store)
+        self._runner = runner
+        self._check = check
+        self._describe = describe
+
+    async def create(self, messages: AsyncIterator[batch_pb2.CreateBatchRequest]) -> batch_pb2.Batch:
+        """Store a batch. Raise StoringOff, InvalidRequest, ScopeMissing or StoreFull."""
+        first = await anext(aiter(messages), None)
+        if first is None or not first.HasField("description"):
+            raise InvalidRequest("description", "must be in the first message of the stream")
+        self._check(first)
+        description, caller, now_ns = first.description, current_caller(), time.time_ns()
+        window_s = description.completion_window_seconds or _WINDOW_S
+        batch = BatchRecord(
+            owner=caller.id,
+            id=_batch_id(caller.id, description.request_id),
+            created_ns=now_ns,
+            expires_ns=now_ns + window_s * 1_000_000_000,
+            description=description.SerializeToString(),
+            caller=to_bytes(caller),
+        )
+        key = (batch.owner, batch.id)
+        existing = await self._calls.run(
+            lambda store: store.begin(batch), lambda store: store.delete(*key), field="description"
+        )
+        digest = hashlib.blake2b(description.SerializeToString(deterministic=True))
+        if existing is not None:
+            await self._append(None, messages, digest)
+            if existing.digest != digest.digest():
+                raise InvalidRequest("description.request_id", "is the id of another request")
+            return to_batch(existing)
+        try:
+            await self._append(batch, messages, digest)
+            stored = await self._calls.run(
+                lambda store: store.complete(*key, digest.digest()), lambda store: store.delete(*key)
+            )
+        except BaseException:
+            await self._calls.run(lambda store: store.delete(*key))
+            raise
+        if self._runner is not None:
+            self._runner.wake()
+        return to_batch(stored)
+
+    async def _append(
+        self, batch: BatchRecord | None, messages: AsyncIterator[batch_pb2.CreateBatchRequest], digest: Any
+    ) -> None:
+        """Store the lines of messages, if there is a batch for them, and add them to the digest."""
+        converter = NewLines(self._check, self._describe)
+        async for message in messages:
+            if not message.HasField("requests"):
+                raise InvalidRequest("requests", "must be in all messages of the stream but the first")
+            lines = [converter.convert(line) for line in message.requests.lines]
+            for line in lines:
+                digest.update(line.request)
+            if batch is not None and lines:
+                await self._calls.run(lambda store: store.append(batch.owner, batch.id, lines), field="requests")  # noqa: B023  awaited here
+        if converter.num_lines == 0:
+            raise InvalidRequest("requests", "a batch needs at least one request")
+
+    async def get(self, batch_id: str) -> batch_pb2.Batch:
+        """Return a batch."""
+        return to_batch(await self._record(batch_id))
+
+    async def list(self, request: batch_pb2.ListBatchesRequest) -> batch_pb2.ListBatchesResponse:
+        """Return a page of batches. Raise InvalidRequest if `after` is none of them."""
+        if not self._calls.is_on:
+            return batch_pb2.ListBatchesResponse()
+        owner, size = current_caller().id, request.page_size if request.HasField("page_size") else _PAGE_SIZE
+        found = await self._calls.run(lambda store: store.list(owner, size + 1, request.after))
+        return batch_pb2.ListBatchesResponse(batches=map(to_batch, found[:size]), has_more=len(found) > size)
+
+    async def cancel(self, batch_id: str) -> batch_pb2.Batch:
+        """Stop a batch, and return it."""
+        record = await self._record(batch_id)
+        key = (record.owner, record.id)
+        cancelled = await self._calls.run(lambda store: store.cancel(*key))
+        if cancelled is None:
+            raise BatchNotFound("id")
+        self._stop(key)
+        return to_batch(cancelled)
+
+    async def delete(self, batch_id: str) -> None:
+        """Stop and delete a batch."""
+        key = (current_caller().id, batch_id)
+        if not self._calls.is_on or not await self._calls.run(lambda store: store.delete(*key)):
+            raise BatchNotFound("id")
+        self._stop(key)
+
+    async def results(self, request: batch_pb2.StreamBatchResultsRequest) -> AsyncGenerator[Result, None]:
+        """Yield the results of a batch so far, in order."""
+        record = await self._record(request.id)
+        expired = self._describe(BatchExpired())
+        key, states, after = (record.owner, record.id), STATES[request.outcome], -1
+        while True:
+            found = await self._calls.run(
+                lambda store: store.results(*key, after, states, _NUM_RESULTS)  # noqa: B023  awaited here
+            )
+            for ended in found:
+                yield to_result(ended, expired)
+                after = ended.index
+            if len(found) < _NUM_RESULTS:
+                return
+
+    def _stop(self, key: tuple[str, str]) -> None:
+        if self._runner is not None:
+            self._runner.abandon(key)
+
+    async def _record(self, batch_id: str) -> BatchRecord:
+        owner = current_caller().id
+        batch = await self._calls.run(lambda store: store.get(owner, batch_id)) if self._calls.is_on else None
+        if batch is None:
+            raise BatchNotFound("id")
+        return batch
+
+
+def _batch_id(owner: str, request_id: str) -> str:
+    """Return the id of a batch: the same for the same id of a request of the same owner."""
+    if not request_id:
+        return uuid.uuid4().hex
+    return hashlib.blake2b(f"batch\0{owner}\0{request_id}".encode(), digest_size=_ID_SIZE).hexdigest()

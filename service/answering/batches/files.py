@@ -1,0 +1,114 @@
+"""Files of the current caller: upload, read, list and delete them."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Final
+
+from sluice.v1 import file_pb2
+
+from service.answering.batches.store_calls import StoreCalls
+from service.answering.errors import FileNotFound
+from service.calls.call import current_caller
+from service.contract.batches.file import to_file
+from service.generation.errors import InvalidRequest
+from service.storage.responses.batch_port import FileRecord
+from service.storage.responses.store_thread import StoreThread
+
+_PART: Final = 1 << 20  # bytes
+_PAGE_SIZE: Final = 20  # the default
+_CONTENT: Final = "content"
+_RESULTS: Final = {file_pb2.FILE_PURPOSE_BATCH: False, file_pb2.FILE_PURPOSE_BATCH_OUTPUT: True}
+
+
+class Files:
+    """The files of callers. Each method raises StoreUnavailable; those with an id FileNotFound."""
+
+    def __init__(self, store: StoreThread | None) -> None:
+        """Without a store, none is stored."""
+        self._calls = StoreCalls(store)
+
+    async def upload(self, messages: AsyncIterator[file_pb2.UploadFileRequest]) -> file_pb2.File:
+        """Store the content of a stream of messages. Raise StoringOff, InvalidRequest or StoreFull."""
+        first = await anext(aiter(messages), None)
+        if first is None or not first.HasField("description"):
+            raise InvalidRequest("description", "must be in the first message of the stream")
+        description, owner, now_ns = first.description, current_caller().id, time.time_ns()
+        expires_ns = 0
+        if description.HasField("expires_after_seconds"):
+            expires_ns = now_ns + description.expires_after_seconds * 1_000_000_000
+        file = FileRecord(owner, uuid.uuid4().hex, now_ns, description.filename, expires_ns=expires_ns)
+        await self._calls.run(
+            lambda store: store.files.begin(file), lambda store: store.files.delete(owner, file.id), field="description"
+        )
+        try:
+            await self._append(file, messages)
+            stored = await self._calls.run(
+                lambda store: store.files.complete(owner, file.id), lambda store: store.files.delete(owner, file.id)
+            )
+        except BaseException:
+            await self._calls.run(lambda store: store.files.delete(owner, file.id))
+            raise
+        return to_file(stored)
+
+    async def _append(self, file: FileRecord, messages: AsyncIterator[file_pb2.UploadFileRequest]) -> None:
+        """Store the content of messages in parts."""
+        data = bytearray()
+
+        async def flush(least: int) -> None:
+            while len(data) >= least and data:
+                part = bytes(data[:_PART])
+                await self._calls.run(lambda store: store.files.append(file.owner, file.id, part), field=_CONTENT)  # noqa: B023  awaited here
+                del data[: len(part)]
+
+        async for message in messages:
+            if not message.HasField(_CONTENT):
+                raise InvalidRequest(_CONTENT, "must be in all messages of the stream but the first")
+            data += message.content
+            await flush(_PART)
+        await flush(1)
+
+    async def get(self, file_id: str) -> file_pb2.File:
+        """Return a file."""
+        return to_file(await self._record(file_id))
+
+    async def list(self, request: file_pb2.ListFilesRequest) -> file_pb2.ListFilesResponse:
+        """Return a page of files. Raise InvalidRequest if `after` is none of them."""
+        if not self._calls.is_on:
+            return file_pb2.ListFilesResponse()
+        owner, results = current_caller().id, _RESULTS.get(request.purpose)
+        size = request.page_size if request.HasField("page_size") else _PAGE_SIZE
+        found = await self._calls.run(
+            lambda store: store.files.list(
+                owner, size + 1, request.after, descending=request.descending, results=results
+            )
+        )
+        return file_pb2.ListFilesResponse(files=map(to_file, found[:size]), has_more=len(found) > size)
+
+    async def delete(self, file_id: str) -> None:
+        """Delete a file."""
+        owner = current_caller().id
+        if not self._calls.is_on or not await self._calls.run(lambda store: store.files.delete(owner, file_id)):
+            raise FileNotFound("id")
+
+    async def content(self, file_id: str) -> AsyncGenerator[bytes, None]:
+        """Yield the parts of an uploaded file. Raise InvalidRequest for a file with results of a batch."""
+        file = await self._record(file_id)
+        if file.batch_id:
+            raise InvalidRequest("id", "this file has results of a batch, which StreamBatchResults returns")
+        index = 0
+        while True:
+            part = await self._calls.run(lambda store: store.files.part(file.owner, file_id, index))  # noqa: B023  awaited here
+            if part is None:
+                return
+            yield part
+            index += 1
+
+    async def _record(self, file_id: str) -> FileRecord:
+        owner = current_caller().id
+        file = await self._calls.run(lambda store: store.files.get(owner, file_id)) if self._calls.is_on else None
+        if file is None:
+            raise FileNotFound("id")
+        return file

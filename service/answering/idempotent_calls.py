@@ -1,0 +1,184 @@
+"""Calls with an id of the client's: one that is repeated gets the answer of the first one, finished or running."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from service.answering.kind import Sized
+from service.calls.call import Timed, current_caller, deadline_of
+from service.generation.errors import InvalidRequest
+
+Request = TypeVar("Request")  # a message with the fields `serving`, `sampling` and `resume`
+Message = TypeVar("Message", bound=Sized)
+
+_Key: TypeAlias = tuple[str, str, str]  # the caller, the method, and the id
+_SEED_SIZE: Final = 4  # bytes
+_LEAST_BYTES: Final = 1024  # that a call counts, so that the number of calls is limited, too
+
+
+class IdempotentCalls:
+    """The recent calls with an id. Used on the event loop's thread only.
+
+    A call runs in a task of its own: it ends also if its client disconnects, so that a repeated call finds its answer.
+    One that fails is forgotten. A request without a seed gets one that follows from the caller and the id, so that the
+    tokens are the same if it is generated again by another process.
+    """
+
+    def __init__(self, *, window_s: float, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """Answers are kept for `window_s` after their end, and the oldest ones are dropped above `max_bytes`."""
+        self._window_s = window_s
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._calls: OrderedDict[_Key, _Call[Any]] = OrderedDict()
+
+    async def whole(
+        self, method: str, request: Request, context: Timed, answer: Callable[[Request, Timed], Awaitable[Message]]
+    ) -> Message:
+        """Return the answer of a unary method. Raise what `answer` raises, and InvalidRequest for another's id."""
+
+        async def messages(given: Request, within: Timed) -> AsyncGenerator[Message, None]:
+            yield await answer(given, within)
+
+        async with aclosing(self.stream(method, request, context, messages)) as found:
+            return await anext(found)
+
+    async def stream(
+        self,
+        method: str,
+        request: Any,
+        context: Timed,
+        messages: Callable[[Any, Timed], AsyncGenerator[Message, None]],
+    ) -> AsyncGenerator[Message, None]:
+        """Yield the messages of a streaming method. Raise what they raise, and InvalidRequest for another's id."""
+        if not request.serving.request_id or request.HasField("resume"):
+            source = messages(request, context)
+        else:
+            source = self._joined(method, request, context, messages).messages()
+        async with aclosing(source) as found:
+            async for message in found:
+                yield message
+
+    async def close(self) -> None:
+        """Stop all calls."""
+        tasks = [call.task for call in self._calls.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _joined(
+        self,
+        method: str,
+        request: Any,
+        context: Timed,
+        messages: Callable[[Any, Timed], AsyncGenerator[Message, None]],
+    ) -> _Call[Message]:
+        """Return the call of a request's id, which is begun if there is none. Raise InvalidRequest."""
+        self._forget_old()
+        key = (current_caller().id, method, request.serving.request_id)
+        digest = hashlib.blake2b(request.SerializeToString(deterministic=True)).digest()
+        call: _Call[Message] | None = self._calls.get(key)
+        if call is None:
+            seeded = type(request)()
+            seeded.CopyFrom(request)
+            if not seeded.sampling.HasField("seed"):
+                seeded.sampling.seed = _seed(key)
+            source = messages(seeded, _Deadline(deadline_of(context), self._clock))
+            call = self._calls[key] = _Call(digest, source, lambda ended: self._end(key, ended))
+        elif call.digest != digest:
+            raise InvalidRequest("serving.request_id", "is the id of another request")
+        return call
+
+    def _end(self, key: _Key, call: _Call[Any]) -> None:
+        """Keep an answer that is complete, and forget any other."""
+        if call.error is not None:
+            del self._calls[key]
+            return
+        call.ended = self._clock()
+        self._calls.move_to_end(key)
+        self._forget_old()
+
+    def _forget_old(self) -> None:
+        """Forget the answers that ended too long ago, and the oldest ones above the limit of bytes."""
+        num_bytes = sum(call.num_bytes for call in self._calls.values())
+        for key, call in list(self._calls.items()):
+            if call.ended is None:
+                continue
+            if num_bytes <= self._max_bytes and self._clock() - call.ended < self._window_s:
+                return
+            num_bytes -= call.num_bytes
+            del self._calls[key]
+
+
+class _Call(Generic[Message]):
+    """A call that runs in a task, with its messages so far."""
+
+    def __init__(
+        self, digest: bytes, source: AsyncGenerator[Message, None], on_end: Callable[[_Call[Message]], None]
+    ) -> None:
+        """`on_end` is called when the call has ended, before those that wait for it continue."""
+        self._on_end = on_end
+        self.digest = digest
+        self.error: BaseException | None = None
+        self.ended: float | None = None
+        self.num_bytes = _LEAST_BYTES
+        self._messages: list[Message] = []
+        self._is_complete = False
+        self._changed = asyncio.Event()
+        self.task = asyncio.create_task(self._run(source))
+
+    async def messages(self) -> AsyncGenerator[Message, None]:
+        """Yield all messages from the first one. Raise the error that ended the call."""
+        index = 0
+        while True:
+            changed = self._changed
+            while index < len(self._messages):
+                yield self._messages[index]
+                index += 1
+            if self.error is not None:
+                raise self.error
+            if self._is_complete:
+                return
+            await changed.wait()
+
+    async def _run(self, source: AsyncGenerator[Message, None]) -> None:
+        try:
+            async with aclosing(source) as messages:
+                async for message in messages:
+                    self._messages.append(message)
+                    self.num_bytes += message.ByteSize()
+                    self._notify()
+        except BaseException as error:  # noqa: BLE001  raised in the calls that wait
+            self.error = error
+        self._is_complete = True
+        self._on_end(self)
+        self._notify()
+
+    def _notify(self) -> None:
+        """Continue all that wait."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+class _Deadline:
+    """The context of a call whose client may leave: its deadline only."""
+
+    def __init__(self, deadline: float | None, clock: Callable[[], float]) -> None:
+        self._deadline = deadline
+        self._clock = clock
+
+    def time_remaining(self) -> float | None:
+        """Return the seconds until the deadline; None if there is none."""
+        return None if self._deadline is None else self._deadline - self._clock()
+
+
+def _seed(key: _Key) -> int:
+    """Return the seed of a request without one."""
+    caller_id, _, request_id = key
+    digest = hashlib.blake2b(f"{caller_id}\0{request_id}".encode(), digest_size=_SEED_SIZE).digest()
+    return int.from_bytes(digest, "big")

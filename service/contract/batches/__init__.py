@@ -1,0 +1,1 @@
+"""Files and batches: records to messages, and lines with their results."""

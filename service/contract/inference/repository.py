@@ -1,0 +1,46 @@
+"""The model repository of the open inference protocol: its index, and requests to load models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from sluice.inference import inference_pb2
+from sluice.v1 import model_pb2
+
+from service.contract.inference.parameters import Given, set_fields
+from service.contract.parts.rules import Rules
+from service.generation.errors import InvalidRequest
+from service.registry.models import ServedModel
+
+_RULES: Final = Rules((model_pb2.LoadModelRequest,))
+_OPTIONS: Final = tuple(each.name for each in model_pb2.LoadModelRequest.DESCRIPTOR.fields if each.name != "name")
+
+
+def to_load_request(request: inference_pb2.RepositoryModelLoadRequest) -> model_pb2.LoadModelRequest:
+    """Return the contract's request. Raise InvalidRequest or InvalidMessage."""
+    made = model_pb2.LoadModelRequest(name=request.model_name, path=request.model_name)
+    given: dict[str, Given] = {}
+    for name, choice in request.parameters.items():
+        path, kind = f'parameters["{name}"]', choice.WhichOneof("parameter_choice")
+        if name == "config" or name.startswith("file:"):
+            raise InvalidRequest(path, "not supported: models are folders below models_root with their own config.json")
+        given[name] = Given(getattr(choice, kind) if kind else None, path)
+    set_fields(given, [(made, _OPTIONS)])
+    _RULES.check(made)
+    return made
+
+
+def index_message(
+    models: Iterable[ServedModel], failed: Mapping[str, str], *, only_ready: bool, shows_reasons: bool
+) -> inference_pb2.RepositoryIndexResponse:
+    """Return the list of models; `failed` has those that are not served, each with the reason."""
+    message = inference_pb2.RepositoryIndexResponse()
+    for model in models:
+        is_asleep = model.engine.is_asleep
+        if not (only_ready and is_asleep):
+            state, reason = ("UNAVAILABLE", "the model sleeps") if is_asleep else ("READY", "")
+            message.models.add(name=model.name, version=model.description.version, state=state, reason=reason)
+    for name, reason in () if only_ready else failed.items():
+        message.models.add(name=name, state="UNAVAILABLE", reason=reason if shows_reasons else "the model isn't loaded")
+    return message

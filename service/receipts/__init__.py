@@ -1,0 +1,1 @@
+"""Receipts of answers: signing keys, the digest of tokens, verification. No transport, no model."""

@@ -1,0 +1,235 @@
+"""The batches in a SQLite file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final
+
+from service.storage.responses.batch_port import (
+    BatchLimits,
+    BatchRecord,
+    BatchStatus,
+    BatchStore,
+    EndedLine,
+    FileRecord,
+    Line,
+    LineKey,
+    LineResult,
+    LineState,
+    NewLine,
+)
+from service.storage.responses.port import StoreFailed, StoreLimit, TooLarge, UnknownItem
+from service.storage.responses.sqlite_file import Execute, SqliteFile
+from service.storage.responses.sqlite_lines import SqliteLines
+from service.storage.responses.sqlite_uploads import SqliteUploads
+
+_COLUMNS: Final = (
+    "owner, id, created_ns, expires_ns, description, caller, digest, status, ended_ns, num_lines, num_succeeded, "
+    "num_failed"
+)
+_PRESENT: Final = "batches WHERE owner = ? AND is_complete = 1 AND created_ns > ?"
+_KEY: Final = "owner = ? AND id = ?"
+_UPLOAD_NS: Final = 3_600_000_000_000  # after which a file or batch that is not complete is deleted
+
+
+class SqliteBatches(BatchStore):
+    """A `BatchStore` in a file. `age_ns` is the clock of expiry, `now_ns` that of leases."""
+
+    def __init__(
+        self,
+        file: SqliteFile,
+        limits: BatchLimits,
+        max_age_s: float,
+        age_ns: Callable[[], int],
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._file = file
+        self._limits = limits
+        self._max_age_s = max_age_s
+        self._age_ns = age_ns
+        self.files = SqliteUploads(file, limits, max_age_s, age_ns)
+        self._lines = SqliteLines(file, self.files, now_ns)
+
+    def begin(self, batch: BatchRecord) -> BatchRecord | None:
+        key = (batch.owner, batch.id)
+        with self._file.transaction() as execute:
+            if (existing := self.get(*key)) is not None:
+                return existing
+            execute(f"DELETE FROM batches WHERE {_KEY}", key)  # noqa: S608  constants; a stream that broke
+            unfinished = "SELECT count(*) FROM batches WHERE owner = ? AND status = ?"
+            (num_batches,) = execute(unfinished, (batch.owner, int(BatchStatus.IN_PROGRESS))).fetchone()
+            if num_batches >= self._limits.max_batches:
+                limit = self._limits.max_batches
+                raise StoreLimit(f"{num_batches} batches are unfinished; a key may have {limit}")
+            execute(
+                "INSERT INTO batches (owner, id, created_ns, expires_ns, description, caller, status) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *key, batch.created_ns, batch.expires_ns,
+                    self._sealed(batch, "description"), self._sealed(batch, "caller"), int(batch.status),
+                ),
+            )  # fmt: skip
+        return None
+
+    def append(self, owner: str, batch_id: str, lines: Sequence[NewLine]) -> None:
+        num_bytes = sum(len(line.request) + len(line.error) for line in lines)
+        num_failed = sum(bool(line.error) for line in lines)
+        with self._file.transaction() as execute:
+            query = f"SELECT num_lines FROM batches WHERE {_KEY} AND is_complete = 0"  # noqa: S608  constants
+            row = execute(query, (owner, batch_id)).fetchone()
+            if row is None:
+                raise StoreFailed("the batch was not continued in time")
+            if row[0] + len(lines) > self._limits.max_lines:
+                raise TooLarge(f"a batch may have {self._limits.max_lines} requests")
+            self.files.check_capacity(execute, owner, num_bytes)
+            self._lines.insert(execute, owner, batch_id, row[0], lines)
+            execute(
+                "UPDATE batches SET num_lines = num_lines + ?, num_failed = num_failed + ?, num_bytes = num_bytes + ? "  # noqa: S608  constants
+                f"WHERE {_KEY}",
+                (len(lines), num_failed, num_bytes, owner, batch_id),
+            )
+
+    def complete(self, owner: str, batch_id: str, digest: bytes) -> BatchRecord:
+        with self._file.transaction() as execute:
+            execute(f"UPDATE batches SET is_complete = 1, digest = ? WHERE {_KEY}", (digest, owner, batch_id))  # noqa: S608  constants
+            self._end_if_done(execute, owner, batch_id)
+        batch = self.get(owner, batch_id)
+        if batch is None:
+            raise StoreFailed("the batch was not continued in time")
+        return batch
+
+    def get(self, owner: str, batch_id: str) -> BatchRecord | None:
+        query = f"SELECT {_COLUMNS} FROM {_PRESENT} AND id = ?"  # noqa: S608  constants
+        row = self._file.row(query, (owner, self._oldest_ns(), batch_id))
+        return None if row is None else self._record(row)
+
+    def list(self, owner: str, max_batches: int, after: str = "") -> Sequence[BatchRecord]:
+        query, values = f"SELECT {_COLUMNS} FROM {_PRESENT}", [owner, self._oldest_ns()]  # noqa: S608  constants
+        if after:
+            before = self.get(owner, after)
+            if before is None:
+                raise UnknownItem
+            query += " AND (created_ns, id) < (?, ?)"
+            values += [before.created_ns, after]
+        rows = self._file.rows(f"{query} ORDER BY created_ns DESC, id DESC LIMIT ?", (*values, max_batches))
+        return [self._record(row) for row in rows]
+
+    def results(
+        self, owner: str, batch_id: str, after: int, states: Collection[LineState], max_lines: int
+    ) -> Sequence[EndedLine]:
+        return self._lines.results(owner, batch_id, after, states, max_lines)
+
+    def cancel(self, owner: str, batch_id: str) -> BatchRecord | None:
+        with self._file.transaction() as execute:
+            batch = self.get(owner, batch_id)
+            if batch is None or batch.status != BatchStatus.IN_PROGRESS:
+                return batch
+            query = "DELETE FROM batch_lines WHERE owner = ? AND batch = ? AND state = 0"
+            execute(query, (owner, batch_id))
+            self._end(execute, batch, BatchStatus.CANCELLED)
+        self._file.empty_log()
+        return self.get(owner, batch_id)
+
+    def delete(self, owner: str, batch_id: str) -> bool:
+        with self._file.transaction() as execute:
+            was_there = self.get(owner, batch_id) is not None
+            execute(f"DELETE FROM batches WHERE {_KEY}", (owner, batch_id))  # noqa: S608  constants
+        self._file.empty_log()
+        return was_there
+
+    def claim(self, holder: str, lease_s: float, most: int) -> Sequence[Line]:
+        return self._lines.claim(holder, lease_s, most)
+
+    def renew(self, holder: str, lease_s: float) -> Collection[LineKey]:
+        return self._lines.renew(holder, lease_s)
+
+    def release(self, holder: str, key: LineKey, delay_s: float, *, is_counted: bool) -> None:
+        self._lines.release(holder, key, delay_s, is_counted=is_counted)
+
+    def finish(self, holder: str, results: Sequence[LineResult]) -> None:
+        with self._file.transaction() as execute:
+            changed: set[tuple[str, str]] = set()
+            for each in results:
+                owner, batch_id, _ = each.key
+                if (stored := self._lines.finish(execute, holder, each)) is not None:
+                    state, num_bytes = stored
+                    counter = "num_succeeded" if state == LineState.SUCCEEDED else "num_failed"
+                    execute(
+                        f"UPDATE batches SET {counter} = {counter} + 1, num_bytes = num_bytes + ? WHERE {_KEY}",  # noqa: S608  constants
+                        (num_bytes, owner, batch_id),
+                    )
+                    changed.add((owner, batch_id))
+            for owner, batch_id in changed:
+                self._end_if_done(execute, owner, batch_id)
+
+    def expire(self) -> int:
+        rows = self._file.rows(
+            "SELECT owner, id FROM batches WHERE status = ? AND is_complete = 1 AND expires_ns <= ?",
+            (int(BatchStatus.IN_PROGRESS), self._age_ns()),
+        )
+        for key in rows:
+            with self._file.transaction() as execute:
+                batch = self.get(*key)
+                if batch is None or batch.status != BatchStatus.IN_PROGRESS:
+                    continue
+                expired = execute(
+                    "UPDATE batch_lines SET state = ?, holder = '' WHERE owner = ? AND batch = ? AND state = 0",
+                    (int(LineState.EXPIRED), *key),
+                ).rowcount
+                execute(f"UPDATE batches SET num_failed = num_failed + ? WHERE {_KEY}", (expired, *key))  # noqa: S608  constants
+                self._end(execute, batch, BatchStatus.EXPIRED)
+        return len(rows)
+
+    def purge_incomplete(self) -> int:
+        """Delete files and batches whose upload was not completed in time, and files at their own time of expiry."""
+        now_ns = self._age_ns()
+        with self._file.transaction() as execute:
+            return sum(
+                execute(query, (instant,)).rowcount
+                for query, instant in (
+                    ("DELETE FROM files WHERE is_complete = 0 AND created_ns <= ?", now_ns - _UPLOAD_NS),
+                    ("DELETE FROM batches WHERE is_complete = 0 AND created_ns <= ?", now_ns - _UPLOAD_NS),
+                    ("DELETE FROM files WHERE expires_ns != 0 AND expires_ns <= ?", now_ns),
+                )
+            )
+
+    def _end_if_done(self, execute: Execute, owner: str, batch_id: str) -> None:
+        """End a batch whose lines have all ended."""
+        batch = self.get(owner, batch_id)
+        if (
+            batch is not None
+            and batch.status == BatchStatus.IN_PROGRESS
+            and batch.num_succeeded + batch.num_failed == batch.num_lines
+        ):
+            self._end(execute, batch, BatchStatus.COMPLETED)
+
+    def _end(self, execute: Execute, batch: BatchRecord, status: BatchStatus) -> None:
+        """End a batch, with a file for each kind of results that it has."""
+        now_ns = self._age_ns()
+        execute(
+            f"UPDATE batches SET status = ?, ended_ns = ? WHERE {_KEY}",  # noqa: S608  constants
+            (int(status), now_ns, batch.owner, batch.id),
+        )
+        ended = self.get(batch.owner, batch.id)
+        for is_of_errors in (False, True):
+            if ended is not None and (file_id := ended.results_file(is_of_errors=is_of_errors)):
+                name = f"{batch.id}_{'errors' if is_of_errors else 'output'}.jsonl"
+                file = FileRecord(
+                    batch.owner, file_id, now_ns, name, batch_id=batch.id, is_of_errors=is_of_errors
+                )  # fmt: skip
+                self.files.insert(execute, file, is_complete=True)
+
+    def _oldest_ns(self) -> int:
+        return self._age_ns() - round(self._max_age_s * 1e9)
+
+    def _sealed(self, batch: BatchRecord, name: str) -> bytes:
+        return self._file.sealed(getattr(batch, name), f"{batch.owner}\0{batch.id}\0{name}")
+
+    def _record(self, row: Sequence[Any]) -> BatchRecord:
+        owner, batch_id, created_ns, expires_ns, description, caller, digest, status, *counts = row
+        return BatchRecord(
+            owner, batch_id, created_ns, expires_ns,
+            self._file.opened(description, f"{owner}\0{batch_id}\0description"),
+            self._file.opened(caller, f"{owner}\0{batch_id}\0caller"),
+            digest, BatchStatus(status), *counts,
+        )  # fmt: skip
