@@ -109,7 +109,7 @@ def _(target: Target) -> str:
     return f"{len(texts)} texts were handled"
 
 
-@attack("texts.markup", "Markup in a name or a path comes back as no web page", "CWE-79")
+@attack("texts.markup", "Markup in a name or a path is not returned as a web page", "CWE-79")
 def _(target: Target) -> str:
     client = target.rest.client
     answers = [
