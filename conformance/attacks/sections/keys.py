@@ -52,7 +52,7 @@ def _(target: Target) -> str:
         "null",
     ]
     return shown(
-        sorted({_denied(_with(target, {"authorization": f"Bearer {value}"}), shown(value)) for value in values})
+        sorted({_denied(_with(target, {"authorization": f"Bearer {value}".strip()}), shown(value)) for value in values})
     )
 
 
