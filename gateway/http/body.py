@@ -14,15 +14,20 @@ from gateway.dialects.seam.failure import Failure, Reason
 
 _FORM: Final = "application/x-www-form-urlencoded"  # sent by `curl -d`
 _OF_BROWSERS: Final = ("origin", "referer", "sec-fetch-site")  # a script's request has at least the first one
+_FRAMED: Final = "inference-header-content-length"  # pages of other sites can't send it
 
 
 class ClientDisconnected(Exception):  # noqa: N818  a name states the condition
     """The client closed the connection before the response was complete."""
 
 
-def declared_length(headers: Mapping[str, str], max_bytes: int) -> int | None:
-    """Return the declared length of a JSON body, None if it is sent in chunks. Raise Failure (413, 415)."""
-    _check_type(headers)
+def declared_length(headers: Mapping[str, str], max_bytes: int, *, needs_type: bool = True) -> int | None:
+    """Return the declared length of a JSON body, None if it is sent in chunks. Raise Failure (413, 415).
+
+    Without `needs_type` the content type may be missing, and is ignored if binary tensors follow the JSON.
+    """
+    is_checked = needs_type or ("content-type" in headers and _FRAMED not in headers)
+    _check_type(headers if is_checked else {**headers, "content-type": "application/json"})
     if "transfer-encoding" in headers:
         return None
     text = headers.get("content-length", "")

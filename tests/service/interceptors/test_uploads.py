@@ -13,7 +13,8 @@ import pytest
 from grpc import aio
 
 from tests.service.auth.key_files import write
-from tests.service.fakes import Running, kinds_of, rejection_of, request, running, text_of
+from tests.service.chat_events import kinds_of, text_of
+from tests.service.fakes import Running, rejection_of, request, running
 from tests.waiting import GUARD_S
 
 CHAT = "/sluice.v1.ChatService/Chat"
