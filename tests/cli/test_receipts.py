@@ -31,7 +31,8 @@ def sluice(*words: str | Path) -> tuple[int, str]:
 
 def answered(stack: Stack, folder: Path, path: str, body: dict[str, Any]) -> tuple[Path, Path]:
     """Send a request, and return the files of its answer and its body."""
-    answer = httpx.post(stack.url + path, json=body, timeout=GUARD_S)
+    headers = {"extra-parameters": "pass-through"}  # for Azure's dialect
+    answer = httpx.post(stack.url + path, json=body, headers=headers, timeout=GUARD_S)
     assert answer.is_success, answer.text
     record, request = folder / "answer", folder / "request.json"
     record.write_text(answer.text)
@@ -52,7 +53,7 @@ def answered(stack: Stack, folder: Path, path: str, body: dict[str, Any]) -> tup
         ("/v2/chat", CHAT, None),
         ("/v2/chat", CHAT | {"stream": True}, None),
         (f"/serving-endpoints/{MODEL}/invocations", {"messages": QUESTION, "receipt": True}, None),
-        ("/models/chat/completions?api-version=2024-05-01-preview", CHAT, None),
+        ("/models/chat/completions?api-version=2024-05-01-preview", CHAT, "/v1/chat/completions"),
         (f"/v2/models/{MODEL}/generate", TEXT, f"/v2/models/{MODEL}/generate_stream"),
         (f"/v2/models/{MODEL}/generate_stream", TEXT, None),
     ],
