@@ -12,6 +12,8 @@ from starlette.types import Receive
 
 from gateway.dialects.seam.failure import Failure, Reason
 
+_FORM: Final = "application/x-www-form-urlencoded"  # sent by `curl -d`
+_OF_BROWSERS: Final = ("origin", "referer", "sec-fetch-site")  # a script's request has at least the first one
 _FRAMED: Final = "inference-header-content-length"  # pages of other sites can't send it
 
 
@@ -61,10 +63,11 @@ async def disconnected(receive: Receive) -> None:
 
 
 def _check_type(headers: Mapping[str, str]) -> None:
-    """Raise Failure unless the content type is JSON in UTF-8."""
-    # Browsers let pages of any site send requests without a content type.
+    """Raise Failure unless the content type is JSON in UTF-8, or curl's default."""
+    # Browsers let pages of any site send requests of some types, and without one.
     content_type, _, parameters = headers.get("content-type", "").partition(";")
-    if content_type.strip().lower() != "application/json":
+    is_curls = content_type.strip().lower() == _FORM and not any(name in headers for name in _OF_BROWSERS)
+    if content_type.strip().lower() != "application/json" and not is_curls:
         raise Failure(Reason.NOT_JSON, "the content-type must be application/json")
     for parameter in parameters.split(";"):
         name, _, value = parameter.partition("=")

@@ -45,7 +45,7 @@ from gateway.routes.surface.operation import Body, Operation, Parameter
 from gateway.routes.surface.surface import Surface
 from gateway.routes.upstream.upstream import Upstream
 from gateway.routes.upstream.vocabulary_limit import check_vocabulary
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 from process.distribution import installed_version
 
 _MODEL: Final = "/v2/models/{model:path}"  # a model's name may have slashes

@@ -33,7 +33,7 @@ from gateway.http.sse import EventStream
 from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
 from gateway.routes.upstream.bodies import BodyReader, NoBody, UntypedBodies
 from gateway.settings.config import Settings
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 _CANCEL_GRACE_S = 1.0
 _STALL_GRACE_S = 5.0  # time to send the end of a stream after its deadline

@@ -19,6 +19,7 @@ from sluice.v1 import (
     model_pb2,
     quota_pb2,
     rank_pb2,
+    receipt_pb2,
     response_event_pb2,
     response_pb2,
     text_generation_pb2,
@@ -58,6 +59,7 @@ async def test_every_rpc_is_in_the_method_table() -> None:
         inference_pb2,
         model_pb2,
         quota_pb2,
+        receipt_pb2,
         token_pb2,
     ]:
         for service in module.DESCRIPTOR.services_by_name.values():
