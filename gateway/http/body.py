@@ -6,19 +6,28 @@ Other content types, content encodings, and bodies above the size limit are reje
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from typing import Final
 
 from starlette.types import Receive
 
 from gateway.dialects.seam.failure import Failure, Reason
+
+_FORM: Final = "application/x-www-form-urlencoded"  # sent by `curl -d`
+_OF_BROWSERS: Final = ("origin", "referer", "sec-fetch-site")  # a script's request has at least the first one
+_FRAMED: Final = "inference-header-content-length"  # pages of other sites can't send it
 
 
 class ClientDisconnected(Exception):  # noqa: N818  a name states the condition
     """The client closed the connection before the response was complete."""
 
 
-def declared_length(headers: Mapping[str, str], max_bytes: int) -> int | None:
-    """Return the declared length of a JSON body, None if it is sent in chunks. Raise Failure (413, 415)."""
-    _check_type(headers)
+def declared_length(headers: Mapping[str, str], max_bytes: int, *, needs_type: bool = True) -> int | None:
+    """Return the declared length of a JSON body, None if it is sent in chunks. Raise Failure (413, 415).
+
+    Without `needs_type` the content type may be missing, and is ignored if binary tensors follow the JSON.
+    """
+    is_checked = needs_type or ("content-type" in headers and _FRAMED not in headers)
+    _check_type(headers if is_checked else {**headers, "content-type": "application/json"})
     if "transfer-encoding" in headers:
         return None
     text = headers.get("content-length", "")
@@ -54,10 +63,11 @@ async def disconnected(receive: Receive) -> None:
 
 
 def _check_type(headers: Mapping[str, str]) -> None:
-    """Raise Failure unless the content type is JSON in UTF-8."""
-    # Browsers let pages of any site send requests without a content type.
+    """Raise Failure unless the content type is JSON in UTF-8, or curl's default."""
+    # Browsers let pages of any site send requests of some types, and without one.
     content_type, _, parameters = headers.get("content-type", "").partition(";")
-    if content_type.strip().lower() != "application/json":
+    is_curls = content_type.strip().lower() == _FORM and not any(name in headers for name in _OF_BROWSERS)
+    if content_type.strip().lower() != "application/json" and not is_curls:
         raise Failure(Reason.NOT_JSON, "the content-type must be application/json")
     for parameter in parameters.split(";"):
         name, _, value = parameter.partition("=")

@@ -196,7 +196,7 @@ class ServiceClient:
             metadata.append(("x-sluice-auth", "required"))
         elif self._settings.is_private and not is_local(caller.host, caller.origin, self._settings.allowed_origins):
             metadata.append(("x-sluice-auth", "foreign"))
-        if model := getattr(request, "model", ""):
+        if model := _model_name(request):
             metadata.append(("x-sluice-model", quote(model[:_MAX_ROUTING_LENGTH], safe="")))
         if key := affinity_key(request, caller.authorization, affinity):
             metadata.append(("x-sluice-affinity", key))
@@ -209,7 +209,7 @@ class ServiceClient:
         if not method.needs_capacity or spent_s:
             return contextlib.nullcontext(GuardedCall(lambda: None))
         credential = (caller.authorization or "")[:_MAX_CREDENTIAL_LENGTH]
-        return self._pushback.guard((credential, request.model[:_MAX_ROUTING_LENGTH]))
+        return self._pushback.guard((credential, _model_name(request)[:_MAX_ROUTING_LENGTH]))
 
     @contextlib.contextmanager
     def _span(self, method: str) -> Iterator[_Outcome]:
@@ -237,6 +237,12 @@ class ServiceClient:
                     span.set_status(trace.StatusCode.ERROR)
                 span.set_attributes(attributes)
                 self._telemetry.call_duration.record(time.perf_counter() - began, attributes)
+
+
+def _model_name(request: Any) -> str:
+    """Return the name of the model that a request names; empty if it names none."""
+    name: str = getattr(request, "model", "") or getattr(request, "model_name", "")
+    return name
 
 
 def _timeout(method: Method, caller: Caller, spent_s: float) -> float:

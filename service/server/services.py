@@ -48,7 +48,7 @@ from service.servicers.completion import CompletionServicer
 from service.servicers.conversation import ConversationServicer
 from service.servicers.embedding import EmbeddingServicer
 from service.servicers.file import FileServicer
-from service.servicers.inference import InferenceServicer
+from service.servicers.inference.servicer import InferenceServicer
 from service.servicers.models.adapter import AdapterServicer
 from service.servicers.models.endpoint import EndpointServicer
 from service.servicers.models.model import ModelServicer

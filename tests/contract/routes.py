@@ -142,6 +142,11 @@ def _respond(path: str, read: Callable[[httpx.Response], ErrorBody]) -> Route:
     )
 
 
+def _text_tensor(text: str) -> list[Body]:
+    """Return the tensors of a prompt."""
+    return [{"name": "text_input", "datatype": "BYTES", "shape": [1], "data": [text]}]
+
+
 def _generate(path: str) -> Route:
     body = {"text_input": "One, two,", "parameters": {"max_new_tokens": 2}}
     return Route(
@@ -242,6 +247,16 @@ ROUTES = [
     ),
     *map(_rerank, ("/v1/rerank", "/v2/rerank", "/rerank")),
     *map(_score, ("/v1/score", "/score")),
+    Route(
+        f"/v2/models/{MODEL}/infer",
+        {"inputs": _text_tensor("One, two,"), "parameters": {"max_tokens": 2}},
+        triton,
+        "inputs",
+        out_of_range=('parameters["temperature"]', {"parameters": {"temperature": 3}}),
+        wrong_type=("id", {"id": 5}),
+        unknown="/v2/models/nobody/infer",
+        too_long={"inputs": _text_tensor(LONG)},
+    ),
     _generate("generate"),
     _generate("generate_stream"),
 ]

@@ -28,10 +28,10 @@ from gateway.http.cost import cost_comment
 from gateway.http.event_id import HEADER, EventMarks
 from gateway.http.headers import headers_of
 from gateway.http.offload import offload
-from gateway.http.reply import send_error_response, send_json, to_failure
+from gateway.http.reply import send_answer, send_error_response, to_failure
 from gateway.http.sse import EventStream
 from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
-from gateway.routes.upstream.bodies import BodyReader, NoBody
+from gateway.routes.upstream.bodies import BodyReader, NoBody, UntypedBodies
 from gateway.settings.config import Settings
 from gateway.upstream.caller import Caller
 
@@ -61,7 +61,7 @@ class GenerationEndpoint:
 
     translator: Callable[[], Translator]
     client: GenerationClient
-    bodies: BodyReader | NoBody
+    bodies: BodyReader | NoBody | UntypedBodies
     settings: Settings
     replace_failure: ReplaceFailure = keep_failure
     sampling_defaults: SamplingDefaults = field(default_factory=lambda: MODELS_OWN)
@@ -114,7 +114,7 @@ class GenerationEndpoint:
         except Exception as error:  # noqa: BLE001  as above
             await fail(to_failure(error, caller.request_id))
         else:
-            await send_json(send, 200, body)
+            await send_answer(send, body)
 
     async def _stream(
         self,

@@ -28,7 +28,7 @@ from tests.gateway.dialects.databricks_requests import CHAT, INPUT, PROMPT, at_b
 )
 def test_body_decides_the_task(body: dict[str, Any], kind: type) -> None:
     """The fields of the body select the task; the path selects the endpoint."""
-    request = invoke(body).request
+    request: Any = invoke(body).request
     assert type(request) is kind
     assert request.model == "m"
 
