@@ -241,8 +241,8 @@ class ServiceClient:
 
 def _model_name(request: Any) -> str:
     """Return the name of the model that a request names; empty if it names none."""
-    name: str = getattr(request, "model", "") or getattr(request, "model_name", "")
-    return name
+    fields = ("model_name", "name") if request.DESCRIPTOR.file.package == "inference" else ("model",)
+    return next((name for field in fields if (name := getattr(request, field, ""))), "")
 
 
 def _timeout(method: Method, caller: Caller, spent_s: float) -> float:

@@ -83,21 +83,24 @@ class Conversations:
     async def items(
         self, request: conversation_pb2.ListConversationItemsRequest
     ) -> conversation_pb2.ListConversationItemsResponse:
-        """Return a page of items. Raise InvalidRequest if `after` is none of them."""
+        """Return a page of items. Raise InvalidRequest if it begins after none of them."""
         owner = current_caller().id
         size = request.page_size if request.HasField("page_size") else _PAGE_SIZE
+        after = request.after or request.page_token
         try:
             found = await self._run(
                 lambda store: store.conversations.items(
-                    owner, request.id, size + 1, request.after, descending=request.descending
+                    owner, request.id, size + 1, after, descending=request.descending
                 )
             )
         except UnknownItem as error:
-            raise InvalidRequest("after", "is not the id of an item of this conversation") from error
+            field = "after" if request.after else "page_token"
+            raise InvalidRequest(field, "is not the id of an item of this conversation") from error
         if found is None:
             raise ConversationNotFound("id")
+        items, has_more = to_stored_items(found[:size]), len(found) > size
         return conversation_pb2.ListConversationItemsResponse(
-            items=to_stored_items(found[:size]), has_more=len(found) > size
+            items=items, has_more=has_more, next_page_token=items[-1].id if has_more else ""
         )
 
     async def item(self, request: conversation_pb2.GetConversationItemRequest) -> stored_response_pb2.StoredInputItem:

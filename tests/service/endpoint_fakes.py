@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -109,15 +109,18 @@ def encoder(name: str) -> ServedEncoder:
 
 @asynccontextmanager
 async def serving(
-    *models: str, tasks: Mapping[str, Sequence[Task]] | None = None, **settings: Any
+    *models: str, tasks: Mapping[str, Sequence[Task]] | None = None, failing: Collection[str] = (), **settings: Any
 ) -> AsyncIterator[Serving]:
-    """Serve `models` and an encoder until the end of the block; models without an entry in `tasks` are generative."""
+    """Serve `models` and an encoder until the end of the block; models without an entry in `tasks` are generative.
+
+    Models in `failing` can't be loaded.
+    """
     telemetry = Telemetry(None)
     chosen = settings_of(model=dict.fromkeys(models, "nowhere"), **settings)
     server = Server(chosen, telemetry)
     runners = {name: ScriptedRunner(name) for name in models}
     engines: dict[str, GeneratorClient] = {}
-    failing_names: set[str] = set()
+    failing_names = set(failing)
     held: dict[str, asyncio.Event] = {}
     log: list[str] = []
 

@@ -38,7 +38,7 @@ OTHERS: Final = {  # files outside docs/ that are also pages, and their paths in
     "clients/typescript/README.md": "clients/typescript.md",
 }
 NAVIGATION: Final[Navigation] = {
-    "Start": ["index", "getting_started", "command", "faq"],
+    "Start": ["index", "getting_started", "command", "faq", "asked"],
     "REST": [
         "api", "api/openai", "api/responses", "api/extensions", "api/databricks", "api/azure", "api/anthropic",
         "api/cohere", "api/ollama", "api/rank", "api/mindie", "api/kserve", "api/clients", "errors", "conformance",

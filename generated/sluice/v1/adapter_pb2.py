@@ -27,7 +27,7 @@ from sluice.v1 import model_pb2 as sluice_dot_v1_dot_model__pb2
 from sluice.v1 import rpc_pb2 as sluice_dot_v1_dot_rpc__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17sluice/v1/adapter.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x15sluice/v1/model.proto\x1a\x13sluice/v1/rpc.proto\"\xac\x01\n\x07\x41\x64\x61pter\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n\x05model\x18\x02 \x01(\tR\x05model\x12\x12\n\x04path\x18\x03 \x01(\tR\x04path\x12\x12\n\x04rank\x18\x04 \x01(\rR\x04rank\x12%\n\x0enum_parameters\x18\x05 \x01(\x04R\rnumParameters\x12(\n\x06served\x18\x06 \x01(\x0b\x32\x10.sluice.v1.ModelR\x06served\"\x91\x01\n\x12LoadAdapterRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\x39\n\x04name\x18\x02 \x01(\tB%\xbaH\"r 2\x17^[A-Za-z0-9._-]{1,256}$Z\x01.Z\x02..R\x04name\x12\x1e\n\x04path\x18\x03 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80 R\x04path\"C\n\x13LoadAdapterResponse\x12,\n\x07\x61\x64\x61pter\x18\x01 \x01(\x0b\x32\x12.sluice.v1.AdapterR\x07\x61\x64\x61pter\"X\n\x14UnloadAdapterRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\x1e\n\x04name\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x04name\"\x17\n\x15UnloadAdapterResponse\"5\n\x13ListAdaptersRequest\x12\x1e\n\x05model\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\x05model\"F\n\x14ListAdaptersResponse\x12.\n\x08\x61\x64\x61pters\x18\x01 \x03(\x0b\x32\x12.sluice.v1.AdapterR\x08\x61\x64\x61pters2\xaa\x02\n\x0e\x41\x64\x61pterService\x12Y\n\x0bLoadAdapter\x12\x1d.sluice.v1.LoadAdapterRequest\x1a\x1e.sluice.v1.LoadAdapterResponse\"\x0b\x82\xf1\x18\x07\x08\x03\x10\x03\x1a\x01\x06\x12_\n\rUnloadAdapter\x12\x1f.sluice.v1.UnloadAdapterRequest\x1a .sluice.v1.UnloadAdapterResponse\"\x0b\x82\xf1\x18\x07\x08\x03\x10\x03\x1a\x01\x06\x12\\\n\x0cListAdapters\x12\x1e.sluice.v1.ListAdaptersRequest\x1a\x1f.sluice.v1.ListAdaptersResponse\"\x0b\x82\xf1\x18\x07\x08\x02\x10\x02\x1a\x01\x06\x42r\n\tsluice.v1B\x0c\x41\x64\x61pterProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17sluice/v1/adapter.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x15sluice/v1/model.proto\x1a\x13sluice/v1/rpc.proto\"\xac\x01\n\x07\x41\x64\x61pter\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n\x05model\x18\x02 \x01(\tR\x05model\x12\x12\n\x04path\x18\x03 \x01(\tR\x04path\x12\x12\n\x04rank\x18\x04 \x01(\rR\x04rank\x12%\n\x0enum_parameters\x18\x05 \x01(\x04R\rnumParameters\x12(\n\x06served\x18\x06 \x01(\x0b\x32\x10.sluice.v1.ModelR\x06served\"\x91\x01\n\x12LoadAdapterRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\x39\n\x04name\x18\x02 \x01(\tB%\xbaH\"r 2\x17^[A-Za-z0-9._-]{1,256}$Z\x01.Z\x02..R\x04name\x12\x1e\n\x04path\x18\x03 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80 R\x04path\"C\n\x13LoadAdapterResponse\x12,\n\x07\x61\x64\x61pter\x18\x01 \x01(\x0b\x32\x12.sluice.v1.AdapterR\x07\x61\x64\x61pter\"X\n\x14UnloadAdapterRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\x1e\n\x04name\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x04name\"\x17\n\x15UnloadAdapterResponse\"\x9a\x01\n\x13ListAdaptersRequest\x12\x1e\n\x05model\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\x05model\x12,\n\tpage_size\x18\x02 \x01(\rB\n\xbaH\x07*\x05\x18\xe8\x07(\x01H\x00R\x08pageSize\x88\x01\x01\x12\'\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\tpageTokenB\x0c\n\n_page_size\"n\n\x14ListAdaptersResponse\x12.\n\x08\x61\x64\x61pters\x18\x01 \x03(\x0b\x32\x12.sluice.v1.AdapterR\x08\x61\x64\x61pters\x12&\n\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xaa\x02\n\x0e\x41\x64\x61pterService\x12Y\n\x0bLoadAdapter\x12\x1d.sluice.v1.LoadAdapterRequest\x1a\x1e.sluice.v1.LoadAdapterResponse\"\x0b\x82\xf1\x18\x07\x08\x03\x10\x03\x1a\x01\x06\x12_\n\rUnloadAdapter\x12\x1f.sluice.v1.UnloadAdapterRequest\x1a .sluice.v1.UnloadAdapterResponse\"\x0b\x82\xf1\x18\x07\x08\x03\x10\x03\x1a\x01\x06\x12\\\n\x0cListAdapters\x12\x1e.sluice.v1.ListAdaptersRequest\x1a\x1f.sluice.v1.ListAdaptersResponse\"\x0b\x82\xf1\x18\x07\x08\x02\x10\x02\x1a\x01\x06\x42r\n\tsluice.v1B\x0c\x41\x64\x61pterProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -47,6 +47,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_UNLOADADAPTERREQUEST'].fields_by_name['name']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
   _globals['_LISTADAPTERSREQUEST'].fields_by_name['model']._loaded_options = None
   _globals['_LISTADAPTERSREQUEST'].fields_by_name['model']._serialized_options = b'\272H\005r\003\030\200\002'
+  _globals['_LISTADAPTERSREQUEST'].fields_by_name['page_size']._loaded_options = None
+  _globals['_LISTADAPTERSREQUEST'].fields_by_name['page_size']._serialized_options = b'\272H\007*\005\030\350\007(\001'
+  _globals['_LISTADAPTERSREQUEST'].fields_by_name['page_token']._loaded_options = None
+  _globals['_LISTADAPTERSREQUEST'].fields_by_name['page_token']._serialized_options = b'\272H\005r\003\030\200\002'
   _globals['_ADAPTERSERVICE'].methods_by_name['LoadAdapter']._loaded_options = None
   _globals['_ADAPTERSERVICE'].methods_by_name['LoadAdapter']._serialized_options = b'\202\361\030\007\010\003\020\003\032\001\006'
   _globals['_ADAPTERSERVICE'].methods_by_name['UnloadAdapter']._loaded_options = None
@@ -63,10 +67,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_UNLOADADAPTERREQUEST']._serialized_end=591
   _globals['_UNLOADADAPTERRESPONSE']._serialized_start=593
   _globals['_UNLOADADAPTERRESPONSE']._serialized_end=616
-  _globals['_LISTADAPTERSREQUEST']._serialized_start=618
-  _globals['_LISTADAPTERSREQUEST']._serialized_end=671
-  _globals['_LISTADAPTERSRESPONSE']._serialized_start=673
-  _globals['_LISTADAPTERSRESPONSE']._serialized_end=743
-  _globals['_ADAPTERSERVICE']._serialized_start=746
-  _globals['_ADAPTERSERVICE']._serialized_end=1044
+  _globals['_LISTADAPTERSREQUEST']._serialized_start=619
+  _globals['_LISTADAPTERSREQUEST']._serialized_end=773
+  _globals['_LISTADAPTERSRESPONSE']._serialized_start=775
+  _globals['_LISTADAPTERSRESPONSE']._serialized_end=885
+  _globals['_ADAPTERSERVICE']._serialized_start=888
+  _globals['_ADAPTERSERVICE']._serialized_end=1186
 # @@protoc_insertion_point(module_scope)

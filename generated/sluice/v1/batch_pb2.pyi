@@ -127,20 +127,24 @@ class GetBatchResponse(_message.Message):
     def __init__(self, batch: _Optional[_Union[Batch, _Mapping]] = ...) -> None: ...
 
 class ListBatchesRequest(_message.Message):
-    __slots__ = ("page_size", "after")
+    __slots__ = ("page_size", "after", "page_token")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     page_size: int
     after: str
-    def __init__(self, page_size: _Optional[int] = ..., after: _Optional[str] = ...) -> None: ...
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., after: _Optional[str] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListBatchesResponse(_message.Message):
-    __slots__ = ("batches", "has_more")
+    __slots__ = ("batches", "has_more", "next_page_token")
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     batches: _containers.RepeatedCompositeFieldContainer[Batch]
     has_more: bool
-    def __init__(self, batches: _Optional[_Iterable[_Union[Batch, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, batches: _Optional[_Iterable[_Union[Batch, _Mapping]]] = ..., has_more: _Optional[bool] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class CancelBatchRequest(_message.Message):
     __slots__ = ("id",)

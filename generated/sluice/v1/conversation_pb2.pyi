@@ -109,24 +109,28 @@ class AddConversationItemsResponse(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[_stored_response_pb2.StoredInputItem, _Mapping]]] = ...) -> None: ...
 
 class ListConversationItemsRequest(_message.Message):
-    __slots__ = ("id", "page_size", "after", "descending")
+    __slots__ = ("id", "page_size", "after", "descending", "page_token")
     ID_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     DESCENDING_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     id: str
     page_size: int
     after: str
     descending: bool
-    def __init__(self, id: _Optional[str] = ..., page_size: _Optional[int] = ..., after: _Optional[str] = ..., descending: _Optional[bool] = ...) -> None: ...
+    page_token: str
+    def __init__(self, id: _Optional[str] = ..., page_size: _Optional[int] = ..., after: _Optional[str] = ..., descending: _Optional[bool] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListConversationItemsResponse(_message.Message):
-    __slots__ = ("items", "has_more")
+    __slots__ = ("items", "has_more", "next_page_token")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[_stored_response_pb2.StoredInputItem]
     has_more: bool
-    def __init__(self, items: _Optional[_Iterable[_Union[_stored_response_pb2.StoredInputItem, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, items: _Optional[_Iterable[_Union[_stored_response_pb2.StoredInputItem, _Mapping]]] = ..., has_more: _Optional[bool] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class GetConversationItemRequest(_message.Message):
     __slots__ = ("id", "item_id")

@@ -29,7 +29,7 @@ from sluice.v1 import rpc_pb2 as sluice_dot_v1_dot_rpc__pb2
 from sluice.v1 import serving_pb2 as sluice_dot_v1_dot_serving__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18sluice/v1/endpoint.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15sluice/v1/model.proto\x1a\x13sluice/v1/rpc.proto\x1a\x17sluice/v1/serving.proto\"\xfc\x02\n\x08\x45ndpoint\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12#\n\x04task\x18\x02 \x01(\x0e\x32\x0f.sluice.v1.TaskR\x04task\x12\x33\n\x08\x65ntities\x18\x03 \x03(\x0b\x32\x17.sluice.v1.ServedEntityR\x08\x65ntities\x12\x34\n\x07\x63reated\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12\x34\n\x07updated\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07updated\x12%\n\x0e\x63onfig_version\x18\x06 \x01(\x04R\rconfigVersion\x12\x19\n\x08is_model\x18\x07 \x01(\x08R\x07isModel\x12\x16\n\x06parent\x18\x08 \x01(\tR\x06parent\x12<\n\rservice_level\x18\t \x01(\x0b\x32\x17.sluice.v1.ServiceLevelR\x0cserviceLevel\"\xa3\x01\n\x0cServedEntity\x12\x39\n\x04name\x18\x01 \x01(\tB%\xbaH\"r 2\x17^[A-Za-z0-9._-]{1,256}$Z\x01.Z\x02..R\x04name\x12 \n\x05model\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\x36\n\x12traffic_percentage\x18\x03 \x01(\rB\x07\xbaH\x04*\x02\x18\x64R\x11trafficPercentage\"\x16\n\x14ListEndpointsRequest\"J\n\x15ListEndpointsResponse\x12\x31\n\tendpoints\x18\x01 \x03(\x0b\x32\x13.sluice.v1.EndpointR\tendpoints\"4\n\x12GetEndpointRequest\x12\x1e\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x04name\"F\n\x13GetEndpointResponse\x12/\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x13.sluice.v1.EndpointR\x08\x65ndpoint\"\xb2\x02\n\x15\x43reateEndpointRequest\x12\x39\n\x04name\x18\x01 \x01(\tB%\xbaH\"r 2\x17^[A-Za-z0-9._-]{1,256}$Z\x01.Z\x02..R\x04name\x12?\n\x08\x65ntities\x18\x02 \x03(\x0b\x32\x17.sluice.v1.ServedEntityB\n\xbaH\x07\x92\x01\x04\x08\x01\x10\x10R\x08\x65ntities\x12<\n\rservice_level\x18\x03 \x01(\x0b\x32\x17.sluice.v1.ServiceLevelR\x0cserviceLevel:_\xbaH\\\x1aZ\n\x0f\x65ntities.unique\x12 names in entities must be unique\x1a%this.entities.map(e, e.name).unique()\"I\n\x16\x43reateEndpointResponse\x12/\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x13.sluice.v1.EndpointR\x08\x65ndpoint\"\xdf\x02\n\x15UpdateEndpointRequest\x12\x1e\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x04name\x12?\n\x08\x65ntities\x18\x02 \x03(\x0b\x32\x17.sluice.v1.ServedEntityB\n\xbaH\x07\x92\x01\x04\x08\x01\x10\x10R\x08\x65ntities\x12\x33\n\x0e\x63onfig_version\x18\x03 \x01(\x04\x42\x07\xbaH\x04\x32\x02(\x01H\x00R\rconfigVersion\x88\x01\x01\x12<\n\rservice_level\x18\x04 \x01(\x0b\x32\x17.sluice.v1.ServiceLevelR\x0cserviceLevel:_\xbaH\\\x1aZ\n\x0f\x65ntities.unique\x12 names in entities must be unique\x1a%this.entities.map(e, e.name).unique()B\x11\n\x0f_config_version\"I\n\x16UpdateEndpointResponse\x12/\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x13.sluice.v1.EndpointR\x08\x65ndpoint\"\x7f\n\x15\x44\x65leteEndpointRequest\x12\x1e\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x04name\x12\x33\n\x0e\x63onfig_version\x18\x02 \x01(\x04\x42\x07\xbaH\x04\x32\x02(\x01H\x00R\rconfigVersion\x88\x01\x01\x42\x11\n\x0f_config_version\"\x18\n\x16\x44\x65leteEndpointResponse2\xfb\x03\n\x0f\x45ndpointService\x12`\n\rListEndpoints\x12\x1f.sluice.v1.ListEndpointsRequest\x1a .sluice.v1.ListEndpointsResponse\"\x0c\x82\xf1\x18\x08\x08\x02\x10\x02\x1a\x02\x04\x05\x12Z\n\x0bGetEndpoint\x12\x1d.sluice.v1.GetEndpointRequest\x1a\x1e.sluice.v1.GetEndpointResponse\"\x0c\x82\xf1\x18\x08\x08\x02\x10\x02\x1a\x02\x04\x05\x12\x62\n\x0e\x43reateEndpoint\x12 .sluice.v1.CreateEndpointRequest\x1a!.sluice.v1.CreateEndpointResponse\"\x0b\x82\xf1\x18\x07\x08\x03\x10\x02\x1a\x01\x05\x12\x62\n\x0eUpdateEndpoint\x12 .sluice.v1.UpdateEndpointRequest\x1a!.sluice.v1.UpdateEndpointResponse\"\x0b\x82\xf1\x18\x07\x08\x03\x10\x02\x1a\x01\x05\x12\x62\n\x0e\x44\x65leteEndpoint\x12 .sluice.v1.DeleteEndpointRequest\x1a!.sluice.v1.DeleteEndpointResponse\"\x0b\x82\xf1\x18\x07\x08\x03\x10\x02\x1a\x01\x05\x42s\n\tsluice.v1B\rEndpointProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18sluice/v1/endpoint.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15sluice/v1/model.proto\x1a\x13sluice/v1/rpc.proto\x1a\x17sluice/v1/serving.proto\"\xfc\x02\n\x08\x45ndpoint\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12#\n\x04task\x18\x02 \x01(\x0e\x32\x0f.sluice.v1.TaskR\x04task\x12\x33\n\x08\x65ntities\x18\x03 \x03(\x0b\x32\x17.sluice.v1.ServedEntityR\x08\x65ntities\x12\x34\n\x07\x63reated\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12\x34\n\x07updated\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07updated\x12%\n\x0e\x63onfig_version\x18\x06 \x01(\x04R\rconfigVersion\x12\x19\n\x08is_model\x18\x07 \x01(\x08R\x07isModel\x12\x16\n\x06parent\x18\x08 \x01(\tR\x06parent\x12<\n\rservice_level\x18\t \x01(\x0b\x32\x17.sluice.v1.ServiceLevelR\x0cserviceLevel\"\xa3\x01\n\x0cServedEntity\x12\x39\n\x04name\x18\x01 \x01(\tB%\xbaH\"r 2\x17^[A-Za-z0-9._-]{1,256}$Z\x01.Z\x02..R\x04name\x12 \n\x05model\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\x36\n\x12traffic_percentage\x18\x03 \x01(\rB\x07\xbaH\x04*\x02\x18\x64R\x11trafficPercentage\"{\n\x14ListEndpointsRequest\x12,\n\tpage_size\x18\x01 \x01(\rB\n\xbaH\x07*\x05\x18\xe8\x07(\x01H\x00R\x08pageSize\x88\x01\x01\x12\'\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\tpageTokenB\x0c\n\n_page_size\"r\n\x15ListEndpointsResponse\x12\x31\n\tendpoints\x18\x01 \x03(\x0b\x32\x13.sluice.v1.EndpointR\tendpoints\x12&\n\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"4\n\x12GetEndpointRequest\x12\x1e\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x04name\"F\n\x13GetEndpointResponse\x12/\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x13.sluice.v1.EndpointR\x08\x65ndpoint\"\xb2\x02\n\x15\x43reateEndpointRequest\x12\x39\n\x04name\x18\x01 \x01(\tB%\xbaH\"r 2\x17^[A-Za-z0-9._-]{1,256}$Z\x01.Z\x02..R\x04name\x12?\n\x08\x65ntities\x18\x02 \x03(\x0b\x32\x17.sluice.v1.ServedEntityB\n\xbaH\x07\x92\x01\x04\x08\x01\x10\x10R\x08\x65ntities\x12<\n\rservice_level\x18\x03 \x01(\x0b\x32\x17.sluice.v1.ServiceLevelR\x0cserviceLevel:_\xbaH\\\x1aZ\n\x0f\x65ntities.unique\x12 names in entities must be unique\x1a%this.entities.map(e, e.name).unique()\"I\n\x16\x43reateEndpointResponse\x12/\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x13.sluice.v1.EndpointR\x08\x65ndpoint\"\xdf\x02\n\x15UpdateEndpointRequest\x12\x1e\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x04name\x12?\n\x08\x65ntities\x18\x02 \x03(\x0b\x32\x17.sluice.v1.ServedEntityB\n\xbaH\x07\x92\x01\x04\x08\x01\x10\x10R\x08\x65ntities\x12\x33\n\x0e\x63onfig_version\x18\x03 \x01(\x04\x42\x07\xbaH\x04\x32\x02(\x01H\x00R\rconfigVersion\x88\x01\x01\x12<\n\rservice_level\x18\x04 \x01(\x0b\x32\x17.sluice.v1.ServiceLevelR\x0cserviceLevel:_\xbaH\\\x1aZ\n\x0f\x65ntities.unique\x12 names in entities must be unique\x1a%this.entities.map(e, e.name).unique()B\x11\n\x0f_config_version\"I\n\x16UpdateEndpointResponse\x12/\n\x08\x65ndpoint\x18\x01 \x01(\x0b\x32\x13.sluice.v1.EndpointR\x08\x65ndpoint\"\x7f\n\x15\x44\x65leteEndpointRequest\x12\x1e\n\x04name\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x04name\x12\x33\n\x0e\x63onfig_version\x18\x02 \x01(\x04\x42\x07\xbaH\x04\x32\x02(\x01H\x00R\rconfigVersion\x88\x01\x01\x42\x11\n\x0f_config_version\"\x18\n\x16\x44\x65leteEndpointResponse2\xfb\x03\n\x0f\x45ndpointService\x12`\n\rListEndpoints\x12\x1f.sluice.v1.ListEndpointsRequest\x1a .sluice.v1.ListEndpointsResponse\"\x0c\x82\xf1\x18\x08\x08\x02\x10\x02\x1a\x02\x04\x05\x12Z\n\x0bGetEndpoint\x12\x1d.sluice.v1.GetEndpointRequest\x1a\x1e.sluice.v1.GetEndpointResponse\"\x0c\x82\xf1\x18\x08\x08\x02\x10\x02\x1a\x02\x04\x05\x12\x62\n\x0e\x43reateEndpoint\x12 .sluice.v1.CreateEndpointRequest\x1a!.sluice.v1.CreateEndpointResponse\"\x0b\x82\xf1\x18\x07\x08\x03\x10\x02\x1a\x01\x05\x12\x62\n\x0eUpdateEndpoint\x12 .sluice.v1.UpdateEndpointRequest\x1a!.sluice.v1.UpdateEndpointResponse\"\x0b\x82\xf1\x18\x07\x08\x03\x10\x02\x1a\x01\x05\x12\x62\n\x0e\x44\x65leteEndpoint\x12 .sluice.v1.DeleteEndpointRequest\x1a!.sluice.v1.DeleteEndpointResponse\"\x0b\x82\xf1\x18\x07\x08\x03\x10\x02\x1a\x01\x05\x42s\n\tsluice.v1B\rEndpointProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,6 +43,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SERVEDENTITY'].fields_by_name['model']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
   _globals['_SERVEDENTITY'].fields_by_name['traffic_percentage']._loaded_options = None
   _globals['_SERVEDENTITY'].fields_by_name['traffic_percentage']._serialized_options = b'\272H\004*\002\030d'
+  _globals['_LISTENDPOINTSREQUEST'].fields_by_name['page_size']._loaded_options = None
+  _globals['_LISTENDPOINTSREQUEST'].fields_by_name['page_size']._serialized_options = b'\272H\007*\005\030\350\007(\001'
+  _globals['_LISTENDPOINTSREQUEST'].fields_by_name['page_token']._loaded_options = None
+  _globals['_LISTENDPOINTSREQUEST'].fields_by_name['page_token']._serialized_options = b'\272H\005r\003\030\200\002'
   _globals['_GETENDPOINTREQUEST'].fields_by_name['name']._loaded_options = None
   _globals['_GETENDPOINTREQUEST'].fields_by_name['name']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
   _globals['_CREATEENDPOINTREQUEST'].fields_by_name['name']._loaded_options = None
@@ -78,25 +82,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SERVEDENTITY']._serialized_start=554
   _globals['_SERVEDENTITY']._serialized_end=717
   _globals['_LISTENDPOINTSREQUEST']._serialized_start=719
-  _globals['_LISTENDPOINTSREQUEST']._serialized_end=741
-  _globals['_LISTENDPOINTSRESPONSE']._serialized_start=743
-  _globals['_LISTENDPOINTSRESPONSE']._serialized_end=817
-  _globals['_GETENDPOINTREQUEST']._serialized_start=819
-  _globals['_GETENDPOINTREQUEST']._serialized_end=871
-  _globals['_GETENDPOINTRESPONSE']._serialized_start=873
-  _globals['_GETENDPOINTRESPONSE']._serialized_end=943
-  _globals['_CREATEENDPOINTREQUEST']._serialized_start=946
-  _globals['_CREATEENDPOINTREQUEST']._serialized_end=1252
-  _globals['_CREATEENDPOINTRESPONSE']._serialized_start=1254
-  _globals['_CREATEENDPOINTRESPONSE']._serialized_end=1327
-  _globals['_UPDATEENDPOINTREQUEST']._serialized_start=1330
-  _globals['_UPDATEENDPOINTREQUEST']._serialized_end=1681
-  _globals['_UPDATEENDPOINTRESPONSE']._serialized_start=1683
-  _globals['_UPDATEENDPOINTRESPONSE']._serialized_end=1756
-  _globals['_DELETEENDPOINTREQUEST']._serialized_start=1758
-  _globals['_DELETEENDPOINTREQUEST']._serialized_end=1885
-  _globals['_DELETEENDPOINTRESPONSE']._serialized_start=1887
-  _globals['_DELETEENDPOINTRESPONSE']._serialized_end=1911
-  _globals['_ENDPOINTSERVICE']._serialized_start=1914
-  _globals['_ENDPOINTSERVICE']._serialized_end=2421
+  _globals['_LISTENDPOINTSREQUEST']._serialized_end=842
+  _globals['_LISTENDPOINTSRESPONSE']._serialized_start=844
+  _globals['_LISTENDPOINTSRESPONSE']._serialized_end=958
+  _globals['_GETENDPOINTREQUEST']._serialized_start=960
+  _globals['_GETENDPOINTREQUEST']._serialized_end=1012
+  _globals['_GETENDPOINTRESPONSE']._serialized_start=1014
+  _globals['_GETENDPOINTRESPONSE']._serialized_end=1084
+  _globals['_CREATEENDPOINTREQUEST']._serialized_start=1087
+  _globals['_CREATEENDPOINTREQUEST']._serialized_end=1393
+  _globals['_CREATEENDPOINTRESPONSE']._serialized_start=1395
+  _globals['_CREATEENDPOINTRESPONSE']._serialized_end=1468
+  _globals['_UPDATEENDPOINTREQUEST']._serialized_start=1471
+  _globals['_UPDATEENDPOINTREQUEST']._serialized_end=1822
+  _globals['_UPDATEENDPOINTRESPONSE']._serialized_start=1824
+  _globals['_UPDATEENDPOINTRESPONSE']._serialized_end=1897
+  _globals['_DELETEENDPOINTREQUEST']._serialized_start=1899
+  _globals['_DELETEENDPOINTREQUEST']._serialized_end=2026
+  _globals['_DELETEENDPOINTRESPONSE']._serialized_start=2028
+  _globals['_DELETEENDPOINTRESPONSE']._serialized_end=2052
+  _globals['_ENDPOINTSERVICE']._serialized_start=2055
+  _globals['_ENDPOINTSERVICE']._serialized_end=2562
 # @@protoc_insertion_point(module_scope)

@@ -46,14 +46,20 @@ class ServedEntity(_message.Message):
     def __init__(self, name: _Optional[str] = ..., model: _Optional[str] = ..., traffic_percentage: _Optional[int] = ...) -> None: ...
 
 class ListEndpointsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("page_size", "page_token")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListEndpointsResponse(_message.Message):
-    __slots__ = ("endpoints",)
+    __slots__ = ("endpoints", "next_page_token")
     ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     endpoints: _containers.RepeatedCompositeFieldContainer[Endpoint]
-    def __init__(self, endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class GetEndpointRequest(_message.Message):
     __slots__ = ("name",)

@@ -75,7 +75,7 @@ class EndpointServiceServicer:
     """
 
     def ListEndpoints(self, request, context):
-        """Lists all endpoints in the order of their names.
+        """Lists the endpoints in the order of their names.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -39,7 +39,7 @@ class EndpointServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> EndpointServiceAsyncStub: ...
     ListEndpoints: _grpc.UnaryUnaryMultiCallable[_endpoint_pb2.ListEndpointsRequest, _endpoint_pb2.ListEndpointsResponse]
-    """Lists all endpoints in the order of their names."""
+    """Lists the endpoints in the order of their names."""
     GetEndpoint: _grpc.UnaryUnaryMultiCallable[_endpoint_pb2.GetEndpointRequest, _endpoint_pb2.GetEndpointResponse]
     """Describes an endpoint."""
     CreateEndpoint: _grpc.UnaryUnaryMultiCallable[_endpoint_pb2.CreateEndpointRequest, _endpoint_pb2.CreateEndpointResponse]
@@ -60,7 +60,7 @@ class EndpointServiceAsyncStub(EndpointServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListEndpoints: _aio.UnaryUnaryMultiCallable[_endpoint_pb2.ListEndpointsRequest, _endpoint_pb2.ListEndpointsResponse]  # type: ignore[assignment]
-    """Lists all endpoints in the order of their names."""
+    """Lists the endpoints in the order of their names."""
     GetEndpoint: _aio.UnaryUnaryMultiCallable[_endpoint_pb2.GetEndpointRequest, _endpoint_pb2.GetEndpointResponse]  # type: ignore[assignment]
     """Describes an endpoint."""
     CreateEndpoint: _aio.UnaryUnaryMultiCallable[_endpoint_pb2.CreateEndpointRequest, _endpoint_pb2.CreateEndpointResponse]  # type: ignore[assignment]
@@ -84,7 +84,7 @@ class EndpointServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _endpoint_pb2.ListEndpointsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_endpoint_pb2.ListEndpointsResponse, _abc.Awaitable[_endpoint_pb2.ListEndpointsResponse]]:
-        """Lists all endpoints in the order of their names."""
+        """Lists the endpoints in the order of their names."""
 
     @_abc_1.abstractmethod
     def GetEndpoint(

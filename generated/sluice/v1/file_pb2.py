@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from sluice.v1 import rpc_pb2 as sluice_dot_v1_dot_rpc__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14sluice/v1/file.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13sluice/v1/rpc.proto\"\xbb\x02\n\x04\x46ile\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x34\n\x07\x63reated\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12\x1b\n\tnum_bytes\x18\x03 \x01(\x04R\x08numBytes\x12\x1a\n\x08\x66ilename\x18\x04 \x01(\tR\x08\x66ilename\x12\x30\n\x07purpose\x18\x05 \x01(\x0e\x32\x16.sluice.v1.FilePurposeR\x07purpose\x12\x34\n\x07\x65xpires\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x65xpires\x12\x19\n\x08\x62\x61tch_id\x18\x07 \x01(\tR\x07\x62\x61tchId\x12\x31\n\x07outcome\x18\x08 \x01(\x0e\x32\x17.sluice.v1.BatchOutcomeR\x07outcome\"w\n\x11UploadFileRequest\x12>\n\x0b\x64\x65scription\x18\x01 \x01(\x0b\x32\x1a.sluice.v1.FileDescriptionH\x00R\x0b\x64\x65scription\x12\x1a\n\x07\x63ontent\x18\x02 \x01(\x0cH\x00R\x07\x63ontentB\x06\n\x04part\"\xd7\x01\n\x0f\x46ileDescription\x12&\n\x08\x66ilename\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x08\x66ilename\x12:\n\x07purpose\x18\x02 \x01(\x0e\x32\x16.sluice.v1.FilePurposeB\x08\xbaH\x05\x82\x01\x02\x18\x01R\x07purpose\x12\x46\n\x15\x65xpires_after_seconds\x18\x03 \x01(\rB\r\xbaH\n*\x08\x18\x80\x9a\x9e\x01(\x90\x1cH\x00R\x13\x65xpiresAfterSeconds\x88\x01\x01\x42\x18\n\x16_expires_after_seconds\"9\n\x12UploadFileResponse\x12#\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x0f.sluice.v1.FileR\x04\x66ile\",\n\x0eGetFileRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"6\n\x0fGetFileResponse\x12#\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x0f.sluice.v1.FileR\x04\x66ile\"\xc9\x01\n\x10ListFilesRequest\x12+\n\tpage_size\x18\x01 \x01(\rB\t\xbaH\x06*\x04\x18\x64(\x01H\x00R\x08pageSize\x88\x01\x01\x12\x1e\n\x05\x61\x66ter\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\x05\x61\x66ter\x12\x1e\n\ndescending\x18\x03 \x01(\x08R\ndescending\x12:\n\x07purpose\x18\x04 \x01(\x0e\x32\x16.sluice.v1.FilePurposeB\x08\xbaH\x05\x82\x01\x02\x10\x01R\x07purposeB\x0c\n\n_page_size\"U\n\x11ListFilesResponse\x12%\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x0f.sluice.v1.FileR\x05\x66iles\x12\x19\n\x08has_more\x18\x02 \x01(\x08R\x07hasMore\"/\n\x11\x44\x65leteFileRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"\x14\n\x12\x44\x65leteFileResponse\"1\n\x13\x44ownloadFileRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"0\n\x14\x44ownloadFileResponse\x12\x18\n\x07\x63ontent\x18\x01 \x01(\x0cR\x07\x63ontent*b\n\x0b\x46ilePurpose\x12\x1c\n\x18\x46ILE_PURPOSE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46ILE_PURPOSE_BATCH\x10\x01\x12\x1d\n\x19\x46ILE_PURPOSE_BATCH_OUTPUT\x10\x02*d\n\x0c\x42\x61tchOutcome\x12\x1d\n\x19\x42\x41TCH_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x42\x41TCH_OUTCOME_SUCCEEDED\x10\x01\x12\x18\n\x14\x42\x41TCH_OUTCOME_FAILED\x10\x02\x32\xc8\x03\n\x0b\x46ileService\x12Y\n\nUploadFile\x12\x1c.sluice.v1.UploadFileRequest\x1a\x1d.sluice.v1.UploadFileResponse\"\x0c\x82\xf1\x18\x08\x08\x05\x10\x01\x1a\x02\x01\x02(\x01\x12N\n\x07GetFile\x12\x19.sluice.v1.GetFileRequest\x1a\x1a.sluice.v1.GetFileResponse\"\x0c\x82\xf1\x18\x08\x08\x02\x10\x02\x1a\x02\x01\x02\x12T\n\tListFiles\x12\x1b.sluice.v1.ListFilesRequest\x1a\x1c.sluice.v1.ListFilesResponse\"\x0c\x82\xf1\x18\x08\x08\x02\x10\x02\x1a\x02\x01\x02\x12W\n\nDeleteFile\x12\x1c.sluice.v1.DeleteFileRequest\x1a\x1d.sluice.v1.DeleteFileResponse\"\x0c\x82\xf1\x18\x08\x08\x05\x10\x02\x1a\x02\x01\x02\x12_\n\x0c\x44ownloadFile\x12\x1e.sluice.v1.DownloadFileRequest\x1a\x1f.sluice.v1.DownloadFileResponse\"\x0c\x82\xf1\x18\x08\x08\x02\x10\x01\x1a\x02\x01\x02\x30\x01\x42o\n\tsluice.v1B\tFileProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14sluice/v1/file.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13sluice/v1/rpc.proto\"\xbb\x02\n\x04\x46ile\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x34\n\x07\x63reated\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12\x1b\n\tnum_bytes\x18\x03 \x01(\x04R\x08numBytes\x12\x1a\n\x08\x66ilename\x18\x04 \x01(\tR\x08\x66ilename\x12\x30\n\x07purpose\x18\x05 \x01(\x0e\x32\x16.sluice.v1.FilePurposeR\x07purpose\x12\x34\n\x07\x65xpires\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x65xpires\x12\x19\n\x08\x62\x61tch_id\x18\x07 \x01(\tR\x07\x62\x61tchId\x12\x31\n\x07outcome\x18\x08 \x01(\x0e\x32\x17.sluice.v1.BatchOutcomeR\x07outcome\"w\n\x11UploadFileRequest\x12>\n\x0b\x64\x65scription\x18\x01 \x01(\x0b\x32\x1a.sluice.v1.FileDescriptionH\x00R\x0b\x64\x65scription\x12\x1a\n\x07\x63ontent\x18\x02 \x01(\x0cH\x00R\x07\x63ontentB\x06\n\x04part\"\xd7\x01\n\x0f\x46ileDescription\x12&\n\x08\x66ilename\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x08\x66ilename\x12:\n\x07purpose\x18\x02 \x01(\x0e\x32\x16.sluice.v1.FilePurposeB\x08\xbaH\x05\x82\x01\x02\x18\x01R\x07purpose\x12\x46\n\x15\x65xpires_after_seconds\x18\x03 \x01(\rB\r\xbaH\n*\x08\x18\x80\x9a\x9e\x01(\x90\x1cH\x00R\x13\x65xpiresAfterSeconds\x88\x01\x01\x42\x18\n\x16_expires_after_seconds\"9\n\x12UploadFileResponse\x12#\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x0f.sluice.v1.FileR\x04\x66ile\",\n\x0eGetFileRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"6\n\x0fGetFileResponse\x12#\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x0f.sluice.v1.FileR\x04\x66ile\"\xdf\x02\n\x10ListFilesRequest\x12+\n\tpage_size\x18\x01 \x01(\rB\t\xbaH\x06*\x04\x18\x64(\x01H\x00R\x08pageSize\x88\x01\x01\x12\x1e\n\x05\x61\x66ter\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\x05\x61\x66ter\x12\x1e\n\ndescending\x18\x03 \x01(\x08R\ndescending\x12:\n\x07purpose\x18\x04 \x01(\x0e\x32\x16.sluice.v1.FilePurposeB\x08\xbaH\x05\x82\x01\x02\x10\x01R\x07purpose\x12\'\n\npage_token\x18\x05 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\tpageToken:k\xbaHh\x1a\x66\n\x10page_token.after\x12\'page_token and after exclude each other\x1a)this.page_token == \'\' || this.after == \'\'B\x0c\n\n_page_size\"}\n\x11ListFilesResponse\x12%\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x0f.sluice.v1.FileR\x05\x66iles\x12\x19\n\x08has_more\x18\x02 \x01(\x08R\x07hasMore\x12&\n\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"/\n\x11\x44\x65leteFileRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"\x14\n\x12\x44\x65leteFileResponse\"1\n\x13\x44ownloadFileRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"0\n\x14\x44ownloadFileResponse\x12\x18\n\x07\x63ontent\x18\x01 \x01(\x0cR\x07\x63ontent*b\n\x0b\x46ilePurpose\x12\x1c\n\x18\x46ILE_PURPOSE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46ILE_PURPOSE_BATCH\x10\x01\x12\x1d\n\x19\x46ILE_PURPOSE_BATCH_OUTPUT\x10\x02*d\n\x0c\x42\x61tchOutcome\x12\x1d\n\x19\x42\x41TCH_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x42\x41TCH_OUTCOME_SUCCEEDED\x10\x01\x12\x18\n\x14\x42\x41TCH_OUTCOME_FAILED\x10\x02\x32\xc8\x03\n\x0b\x46ileService\x12Y\n\nUploadFile\x12\x1c.sluice.v1.UploadFileRequest\x1a\x1d.sluice.v1.UploadFileResponse\"\x0c\x82\xf1\x18\x08\x08\x05\x10\x01\x1a\x02\x01\x02(\x01\x12N\n\x07GetFile\x12\x19.sluice.v1.GetFileRequest\x1a\x1a.sluice.v1.GetFileResponse\"\x0c\x82\xf1\x18\x08\x08\x02\x10\x02\x1a\x02\x01\x02\x12T\n\tListFiles\x12\x1b.sluice.v1.ListFilesRequest\x1a\x1c.sluice.v1.ListFilesResponse\"\x0c\x82\xf1\x18\x08\x08\x02\x10\x02\x1a\x02\x01\x02\x12W\n\nDeleteFile\x12\x1c.sluice.v1.DeleteFileRequest\x1a\x1d.sluice.v1.DeleteFileResponse\"\x0c\x82\xf1\x18\x08\x08\x05\x10\x02\x1a\x02\x01\x02\x12_\n\x0c\x44ownloadFile\x12\x1e.sluice.v1.DownloadFileRequest\x1a\x1f.sluice.v1.DownloadFileResponse\"\x0c\x82\xf1\x18\x08\x08\x02\x10\x01\x1a\x02\x01\x02\x30\x01\x42o\n\tsluice.v1B\tFileProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -49,6 +49,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTFILESREQUEST'].fields_by_name['after']._serialized_options = b'\272H\005r\003\030\200\002'
   _globals['_LISTFILESREQUEST'].fields_by_name['purpose']._loaded_options = None
   _globals['_LISTFILESREQUEST'].fields_by_name['purpose']._serialized_options = b'\272H\005\202\001\002\020\001'
+  _globals['_LISTFILESREQUEST'].fields_by_name['page_token']._loaded_options = None
+  _globals['_LISTFILESREQUEST'].fields_by_name['page_token']._serialized_options = b'\272H\005r\003\030\200\002'
+  _globals['_LISTFILESREQUEST']._loaded_options = None
+  _globals['_LISTFILESREQUEST']._serialized_options = b'\272Hh\032f\n\020page_token.after\022\'page_token and after exclude each other\032)this.page_token == \'\' || this.after == \'\''
   _globals['_DELETEFILEREQUEST'].fields_by_name['id']._loaded_options = None
   _globals['_DELETEFILEREQUEST'].fields_by_name['id']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
   _globals['_DOWNLOADFILEREQUEST'].fields_by_name['id']._loaded_options = None
@@ -63,10 +67,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FILESERVICE'].methods_by_name['DeleteFile']._serialized_options = b'\202\361\030\010\010\005\020\002\032\002\001\002'
   _globals['_FILESERVICE'].methods_by_name['DownloadFile']._loaded_options = None
   _globals['_FILESERVICE'].methods_by_name['DownloadFile']._serialized_options = b'\202\361\030\010\010\002\020\001\032\002\001\002'
-  _globals['_FILEPURPOSE']._serialized_start=1399
-  _globals['_FILEPURPOSE']._serialized_end=1497
-  _globals['_BATCHOUTCOME']._serialized_start=1499
-  _globals['_BATCHOUTCOME']._serialized_end=1599
+  _globals['_FILEPURPOSE']._serialized_start=1589
+  _globals['_FILEPURPOSE']._serialized_end=1687
+  _globals['_BATCHOUTCOME']._serialized_start=1689
+  _globals['_BATCHOUTCOME']._serialized_end=1789
   _globals['_FILE']._serialized_start=119
   _globals['_FILE']._serialized_end=434
   _globals['_UPLOADFILEREQUEST']._serialized_start=436
@@ -80,17 +84,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETFILERESPONSE']._serialized_start=880
   _globals['_GETFILERESPONSE']._serialized_end=934
   _globals['_LISTFILESREQUEST']._serialized_start=937
-  _globals['_LISTFILESREQUEST']._serialized_end=1138
-  _globals['_LISTFILESRESPONSE']._serialized_start=1140
-  _globals['_LISTFILESRESPONSE']._serialized_end=1225
-  _globals['_DELETEFILEREQUEST']._serialized_start=1227
-  _globals['_DELETEFILEREQUEST']._serialized_end=1274
-  _globals['_DELETEFILERESPONSE']._serialized_start=1276
-  _globals['_DELETEFILERESPONSE']._serialized_end=1296
-  _globals['_DOWNLOADFILEREQUEST']._serialized_start=1298
-  _globals['_DOWNLOADFILEREQUEST']._serialized_end=1347
-  _globals['_DOWNLOADFILERESPONSE']._serialized_start=1349
-  _globals['_DOWNLOADFILERESPONSE']._serialized_end=1397
-  _globals['_FILESERVICE']._serialized_start=1602
-  _globals['_FILESERVICE']._serialized_end=2058
+  _globals['_LISTFILESREQUEST']._serialized_end=1288
+  _globals['_LISTFILESRESPONSE']._serialized_start=1290
+  _globals['_LISTFILESRESPONSE']._serialized_end=1415
+  _globals['_DELETEFILEREQUEST']._serialized_start=1417
+  _globals['_DELETEFILEREQUEST']._serialized_end=1464
+  _globals['_DELETEFILERESPONSE']._serialized_start=1466
+  _globals['_DELETEFILERESPONSE']._serialized_end=1486
+  _globals['_DOWNLOADFILEREQUEST']._serialized_start=1488
+  _globals['_DOWNLOADFILEREQUEST']._serialized_end=1537
+  _globals['_DOWNLOADFILERESPONSE']._serialized_start=1539
+  _globals['_DOWNLOADFILERESPONSE']._serialized_end=1587
+  _globals['_FILESERVICE']._serialized_start=1792
+  _globals['_FILESERVICE']._serialized_end=2248
 # @@protoc_insertion_point(module_scope)

@@ -87,24 +87,28 @@ class GetFileResponse(_message.Message):
     def __init__(self, file: _Optional[_Union[File, _Mapping]] = ...) -> None: ...
 
 class ListFilesRequest(_message.Message):
-    __slots__ = ("page_size", "after", "descending", "purpose")
+    __slots__ = ("page_size", "after", "descending", "purpose", "page_token")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     DESCENDING_FIELD_NUMBER: _ClassVar[int]
     PURPOSE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     page_size: int
     after: str
     descending: bool
     purpose: FilePurpose
-    def __init__(self, page_size: _Optional[int] = ..., after: _Optional[str] = ..., descending: _Optional[bool] = ..., purpose: _Optional[_Union[FilePurpose, str]] = ...) -> None: ...
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., after: _Optional[str] = ..., descending: _Optional[bool] = ..., purpose: _Optional[_Union[FilePurpose, str]] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListFilesResponse(_message.Message):
-    __slots__ = ("files", "has_more")
+    __slots__ = ("files", "has_more", "next_page_token")
     FILES_FIELD_NUMBER: _ClassVar[int]
     HAS_MORE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     files: _containers.RepeatedCompositeFieldContainer[File]
     has_more: bool
-    def __init__(self, files: _Optional[_Iterable[_Union[File, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, files: _Optional[_Iterable[_Union[File, _Mapping]]] = ..., has_more: _Optional[bool] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class DeleteFileRequest(_message.Message):
     __slots__ = ("id",)

@@ -36,16 +36,22 @@ MODALITY_TEXT: Modality
 MODALITY_IMAGE: Modality
 
 class ListModelsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("page_size", "page_token")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListModelsResponse(_message.Message):
-    __slots__ = ("models", "failed_models")
+    __slots__ = ("models", "failed_models", "next_page_token")
     MODELS_FIELD_NUMBER: _ClassVar[int]
     FAILED_MODELS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     models: _containers.RepeatedCompositeFieldContainer[Model]
     failed_models: _containers.RepeatedCompositeFieldContainer[FailedModel]
-    def __init__(self, models: _Optional[_Iterable[_Union[Model, _Mapping]]] = ..., failed_models: _Optional[_Iterable[_Union[FailedModel, _Mapping]]] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, models: _Optional[_Iterable[_Union[Model, _Mapping]]] = ..., failed_models: _Optional[_Iterable[_Union[FailedModel, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class FailedModel(_message.Message):
     __slots__ = ("name", "reason")

@@ -84,7 +84,7 @@ class ModelServiceServicer:
     """
 
     def ListModels(self, request, context):
-        """Lists all served models.
+        """Lists the served models.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -106,12 +106,16 @@ class Batches:
         return to_batch(await self._record(batch_id))
 
     async def list(self, request: batch_pb2.ListBatchesRequest) -> batch_pb2.ListBatchesResponse:
-        """Return a page of batches. Raise InvalidRequest if `after` is none of them."""
+        """Return a page of batches. Raise InvalidRequest if it begins after none of them."""
         if not self._calls.is_on:
             return batch_pb2.ListBatchesResponse()
         owner, size = current_caller().id, request.page_size if request.HasField("page_size") else _PAGE_SIZE
-        found = await self._calls.run(lambda store: store.list(owner, size + 1, request.after))
-        return batch_pb2.ListBatchesResponse(batches=map(to_batch, found[:size]), has_more=len(found) > size)
+        after = request.after or request.page_token
+        field = "after" if request.after else "page_token"
+        found = await self._calls.run(lambda store: store.list(owner, size + 1, after), field=field)
+        batches, has_more = list(map(to_batch, found[:size])), len(found) > size
+        token = batches[-1].id if has_more else ""
+        return batch_pb2.ListBatchesResponse(batches=batches, has_more=has_more, next_page_token=token)
 
     async def cancel(self, batch_id: str) -> batch_pb2.Batch:
         """Stop a batch, and return it."""

@@ -75,17 +75,20 @@ class Files:
         return to_file(await self._record(file_id))
 
     async def list(self, request: file_pb2.ListFilesRequest) -> file_pb2.ListFilesResponse:
-        """Return a page of files. Raise InvalidRequest if `after` is none of them."""
+        """Return a page of files. Raise InvalidRequest if it begins after none of them."""
         if not self._calls.is_on:
             return file_pb2.ListFilesResponse()
         owner, results = current_caller().id, _RESULTS.get(request.purpose)
         size = request.page_size if request.HasField("page_size") else _PAGE_SIZE
+        after = request.after or request.page_token
+        field = "after" if request.after else "page_token"
         found = await self._calls.run(
-            lambda store: store.files.list(
-                owner, size + 1, request.after, descending=request.descending, results=results
-            )
+            lambda store: store.files.list(owner, size + 1, after, descending=request.descending, results=results),
+            field=field,
         )
-        return file_pb2.ListFilesResponse(files=map(to_file, found[:size]), has_more=len(found) > size)
+        files, has_more = list(map(to_file, found[:size])), len(found) > size
+        token = files[-1].id if has_more else ""
+        return file_pb2.ListFilesResponse(files=files, has_more=has_more, next_page_token=token)
 
     async def delete(self, file_id: str) -> None:
         """Delete a file."""

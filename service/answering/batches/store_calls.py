@@ -50,7 +50,7 @@ class StoreCalls:
         except StoreLimit as limit:
             raise StoreFull(str(limit)) from limit
         except UnknownItem as error:
-            raise InvalidRequest("after", "is not the id of an item of this list") from error
+            raise InvalidRequest(field, "is not the id of an item of this list") from error
         except StoreFailed as error:
             _log.warning("the store of files and batches failed: %s", error)
             raise StoreUnavailable from error

@@ -99,7 +99,7 @@ def to_response(record: ResponseRecord) -> stored_response_pb2.GetResponseRespon
 def to_page(
     record: ResponseRecord, request: stored_response_pb2.ListInputItemsRequest
 ) -> stored_response_pb2.ListInputItemsResponse:
-    """Return a page of the input items of a record. Raise InvalidRequest if `after` is none of them."""
+    """Return a page of the input items of a record. Raise InvalidRequest if the page begins after none of them."""
     given = response_pb2.CreateResponseRequest.FromString(record.request).input
     items = [
         stored_response_pb2.StoredInputItem(id=input_id(item, record.id, index), item=item)
@@ -108,10 +108,13 @@ def to_page(
     if request.descending:
         items.reverse()
     begin = 0
-    if request.after:
+    if after := request.after or request.page_token:
         ids = [each.id for each in items]
-        if request.after not in ids:
-            raise InvalidRequest("after", "is not the id of an input item of this response")
-        begin = ids.index(request.after) + 1
+        if after not in ids:
+            field = "after" if request.after else "page_token"
+            raise InvalidRequest(field, "is not the id of an input item of this response")
+        begin = ids.index(after) + 1
     end = begin + (request.page_size if request.HasField("page_size") else _PAGE_SIZE)
-    return stored_response_pb2.ListInputItemsResponse(items=items[begin:end], has_more=end < len(items))
+    has_more = end < len(items)
+    token = items[end - 1].id if has_more else ""
+    return stored_response_pb2.ListInputItemsResponse(items=items[begin:end], has_more=has_more, next_page_token=token)

@@ -6,6 +6,7 @@ from sluice.v1 import adapter_pb2, adapter_pb2_grpc
 
 from service.calls.call import current_caller
 from service.contract.models.model import adapter_message
+from service.contract.parts.page import page_of
 from service.deployment.changes import LoadedAdapter
 from service.deployment.model_changes import ModelChanges
 
@@ -39,4 +40,5 @@ class AdapterServicer(adapter_pb2_grpc.AdapterServiceServicer):
         context: object,  # noqa: ARG002
     ) -> adapter_pb2.ListAdaptersResponse:
         adapters = self._changes.adapters(current_caller(), request.model)
-        return adapter_pb2.ListAdaptersResponse(adapters=map(adapter_message, adapters))
+        page, token = page_of(adapters, lambda each: each.served.name, request, f"adapters of {request.model}")
+        return adapter_pb2.ListAdaptersResponse(adapters=map(adapter_message, page), next_page_token=token)

@@ -9,6 +9,7 @@ from sluice.v1 import endpoint_pb2, endpoint_pb2_grpc
 
 from service.calls.call import current_caller
 from service.contract.models.model import endpoint_message, to_entities, to_service_level
+from service.contract.parts.page import page_of
 from service.deployment.endpoint_changes import EndpointChanges
 from service.generation.caller import Caller
 from service.registry.description import Endpoint
@@ -27,14 +28,15 @@ class EndpointServicer(endpoint_pb2_grpc.EndpointServiceServicer):
 
     async def ListEndpoints(  # noqa: N802
         self,
-        request: endpoint_pb2.ListEndpointsRequest,  # noqa: ARG002
+        request: endpoint_pb2.ListEndpointsRequest,
         context: object,  # noqa: ARG002
     ) -> endpoint_pb2.ListEndpointsResponse:
         visible = self._registry.visible_to(current_caller())
         model_endpoints = {model.name: Endpoint.of_model(model.description) for model in visible}
         endpoints = {endpoint.name: endpoint for endpoint in visible.endpoints()} | model_endpoints
-        messages = [endpoint_message(endpoints[name]) for name in sorted(endpoints)]
-        return endpoint_pb2.ListEndpointsResponse(endpoints=messages)
+        names, token = page_of(sorted(endpoints), str, request, "endpoints")
+        messages = [endpoint_message(endpoints[name]) for name in names]
+        return endpoint_pb2.ListEndpointsResponse(endpoints=messages, next_page_token=token)
 
     async def GetEndpoint(  # noqa: N802
         self,

@@ -10,6 +10,7 @@ from sluice.v1 import load_pb2, model_pb2, model_pb2_grpc
 from service.calls.call import current_caller
 from service.contract.models.load import load_message
 from service.contract.models.model import model_message, to_loaded_model
+from service.contract.parts.page import page_of
 from service.deployment.model_changes import ModelChanges
 from service.generation.caller import Scope
 from service.observability.telemetry import Telemetry
@@ -33,8 +34,10 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         failed = [
             model_pb2.FailedModel(name=name, reason=reason if shows_reasons else "")
             for name, reason in visible.failed.items()
+            if not request.page_token
         ]
-        return model_pb2.ListModelsResponse(models=map(_message, visible), failed_models=failed)
+        page, token = page_of(list(visible), lambda model: model.name, request, "models")
+        return model_pb2.ListModelsResponse(models=map(_message, page), failed_models=failed, next_page_token=token)
 
     async def GetModel(self, request: model_pb2.GetModelRequest, context: object) -> model_pb2.GetModelResponse:  # noqa: ARG002, N802
         return model_pb2.GetModelResponse(

@@ -94,6 +94,10 @@ def test_adapter_is_served_between_load_and_unload(run: Run) -> None:
         stub: Any = adapter_pb2_grpc.AdapterServiceStub(run.channel)
         listed = stub.ListAdapters(adapter_pb2.ListAdaptersRequest(model="demo")).adapters
         assert [each.name for each in listed] == ["french", "terse"]
+        first = stub.ListAdapters(adapter_pb2.ListAdaptersRequest(page_size=1))
+        second = stub.ListAdapters(adapter_pb2.ListAdaptersRequest(page_token=first.next_page_token))
+        assert [each.name for each in (*first.adapters, *second.adapters)] == ["french", "terse"]
+        assert second.next_page_token == ""
     assert run.ids() == before
     gone = httpx.post(f"{run.stack.url}/v1/completions", json={"model": "demo:terse", "prompt": "a"}, timeout=GUARD_S)
     assert gone.status_code == 404

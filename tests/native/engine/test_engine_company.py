@@ -22,7 +22,7 @@ GRAMMARS = (r"start: /[a-z]{3,9}( [a-z]{2,8}){2,5}/", 'start: "[" /[0-9]+/ ("," 
 @cache
 def roomy(dtype: str, kv_cache_dtype: str) -> Engine:
     """Return an engine in which nothing is cached, chunked or preempted, with one thread."""
-    sizes: dict[str, Any] = {"num_threads": 1, "num_blocks": 256, "max_model_len": 200}
+    sizes = {"num_threads": 1, "num_blocks": 256, "max_model_len": 200}
     return Engine(dtype, prefix_caching=False, kv_cache_dtype=kv_cache_dtype, **sizes)
 
 

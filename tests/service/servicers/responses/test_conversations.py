@@ -94,6 +94,21 @@ async def test_pages_contain_every_item_once(tmp_path: Path) -> None:
     assert [field for field, _ in rejection.fields] == ["after"]
 
 
+async def test_pages_continue_with_tokens(tmp_path: Path) -> None:
+    """The token of each page gives the next one, and the last page has none."""
+    async with running(**storing(tmp_path)) as run:
+        created = await create(run, *"01234")
+        got = await page(run, created.id, page_size=2)
+        found = [*got.items]
+        while got.next_page_token:
+            got = await page(run, created.id, page_size=2, page_token=got.next_page_token)
+            found += got.items
+        assert [each.item.message.content[0].text for each in found] == [*"01234"]
+        for fields in ({"page_token": "msg_1"}, {"page_token": found[0].id, "after": found[0].id}):
+            rejection = await rejection_of(page(run, created.id, **fields))
+            assert [field for field, _ in rejection.fields] == ["page_token"]
+
+
 @pytest.mark.parametrize(("store", "background"), [(False, False), (True, False), (True, True)])
 async def test_response_continues_its_conversation(tmp_path: Path, *, store: bool, background: bool) -> None:
     """Earlier items precede the input, and the input and the answer are added, once; instructions are not."""

@@ -138,6 +138,10 @@ async def test_pages_contain_every_input_item_once(tmp_path: Path) -> None:
                     break
             texts = [each.item.message.content[0].text for each in found]
             assert texts == sorted(["0", "1", "2", "3", "4"], reverse=descending)
+        first = await page(page_size=3)
+        second = await page(page_size=3, page_token=first.next_page_token)
+        assert [each.item.message.content[0].text for each in (*first.items, *second.items)] == [*"01234"]
+        assert second.next_page_token == ""
         assert len({each.id for each in found}) == 5
         assert len((await page()).items) == 5
         unknown = await rejection_of(page(after="msg_1"))

@@ -385,21 +385,27 @@ class ListBatchesRequest(_message.Message):
 
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """The maximum number of batches, 1 to 100. Default: 20."""
     after: _builtins.str
     """The id of the batch after which the list begins: the last one of the previous page; at most 256 characters.
     Default: empty, the list begins with the newest batch.
     """
+    page_token: _builtins.str
+    """The `next_page_token` of the previous page of the same list, instead of `after`; at most 256 characters. Default:
+    empty, the first page.
+    """
     def __init__(
         self,
         *,
         page_size: _builtins.int | None = ...,
         after: _builtins.str = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_page_size", b"_page_size", "page_size", b"page_size"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_page_size", b"_page_size", "after", b"after", "page_size", b"page_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_page_size", b"_page_size", "after", b"after", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__page_size: _TypeAlias = _typing.Literal["page_size"]  # noqa: Y015
     _WhichOneofArgType__page_size: _TypeAlias = _typing.Literal["_page_size", b"_page_size"]  # noqa: Y015
@@ -415,8 +421,11 @@ class ListBatchesResponse(_message.Message):
 
     BATCHES_FIELD_NUMBER: _builtins.int
     HAS_MORE_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     has_more: _builtins.bool
     """Whether more batches follow the last one."""
+    next_page_token: _builtins.str
+    """The `page_token` of the next page; empty on the last page."""
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___Batch]:
         """The batches, the newest first."""
@@ -426,10 +435,11 @@ class ListBatchesResponse(_message.Message):
         *,
         batches: _abc.Iterable[Global___Batch] | None = ...,
         has_more: _builtins.bool = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "has_more", b"has_more"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "has_more", b"has_more", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

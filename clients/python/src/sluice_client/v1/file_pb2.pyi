@@ -264,6 +264,7 @@ class ListFilesRequest(_message.Message):
     AFTER_FIELD_NUMBER: _builtins.int
     DESCENDING_FIELD_NUMBER: _builtins.int
     PURPOSE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """The maximum number of files, 1 to 100. Default: 20."""
     after: _builtins.str
@@ -274,6 +275,10 @@ class ListFilesRequest(_message.Message):
     """Lists the newest file first. Default: false."""
     purpose: Global___FilePurpose.ValueType
     """The use of the files. Default: any."""
+    page_token: _builtins.str
+    """The `next_page_token` of the previous page of the same list, instead of `after`; at most 256 characters. Default:
+    empty, the first page.
+    """
     def __init__(
         self,
         *,
@@ -281,10 +286,11 @@ class ListFilesRequest(_message.Message):
         after: _builtins.str = ...,
         descending: _builtins.bool = ...,
         purpose: Global___FilePurpose.ValueType = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_page_size", b"_page_size", "page_size", b"page_size"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_page_size", b"_page_size", "after", b"after", "descending", b"descending", "page_size", b"page_size", "purpose", b"purpose"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_page_size", b"_page_size", "after", b"after", "descending", b"descending", "page_size", b"page_size", "page_token", b"page_token", "purpose", b"purpose"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__page_size: _TypeAlias = _typing.Literal["page_size"]  # noqa: Y015
     _WhichOneofArgType__page_size: _TypeAlias = _typing.Literal["_page_size", b"_page_size"]  # noqa: Y015
@@ -300,8 +306,11 @@ class ListFilesResponse(_message.Message):
 
     FILES_FIELD_NUMBER: _builtins.int
     HAS_MORE_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     has_more: _builtins.bool
     """Whether more files follow the last one."""
+    next_page_token: _builtins.str
+    """The `page_token` of the next page; empty on the last page."""
     @_builtins.property
     def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___File]:
         """The files in the requested order."""
@@ -311,10 +320,11 @@ class ListFilesResponse(_message.Message):
         *,
         files: _abc.Iterable[Global___File] | None = ...,
         has_more: _builtins.bool = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["files", b"files", "has_more", b"has_more"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["files", b"files", "has_more", b"has_more", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -45,7 +45,8 @@ class _RpcKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RpcKind.Value
     """
     RPC_KIND_OWN_DATA: _RpcKind.ValueType  # 5
     """Changes what the server has stored for the caller, and nothing that others see. Without keys every client may call
-    it. A repeated call has no further effect, but may return NOT_FOUND.
+    it. A repeated call has no further effect, but may return NOT_FOUND; one that creates or adds something does so again,
+    unless its request has a `request_id`.
     """
     RPC_KIND_HEALTH: _RpcKind.ValueType  # 6
     """Reports whether the server works. It is served in every phase of the server, above the limit of concurrent calls
@@ -73,7 +74,8 @@ logged only if it fails. Without side effects.
 """
 RPC_KIND_OWN_DATA: RpcKind.ValueType  # 5
 """Changes what the server has stored for the caller, and nothing that others see. Without keys every client may call
-it. A repeated call has no further effect, but may return NOT_FOUND.
+it. A repeated call has no further effect, but may return NOT_FOUND; one that creates or adds something does so again,
+unless its request has a `request_id`.
 """
 RPC_KIND_HEALTH: RpcKind.ValueType  # 6
 """Reports whether the server works. It is served in every phase of the server, above the limit of concurrent calls

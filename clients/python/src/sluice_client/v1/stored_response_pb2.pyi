@@ -199,6 +199,7 @@ class ListInputItemsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
     DESCENDING_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The id of the response, 1 to 256 characters. Required."""
     page_size: _builtins.int
@@ -209,6 +210,10 @@ class ListInputItemsRequest(_message.Message):
     """
     descending: _builtins.bool
     """Lists the last item first. Default: false."""
+    page_token: _builtins.str
+    """The `next_page_token` of the previous page of the same list, instead of `after`; at most 256 characters. Default:
+    empty, the first page.
+    """
     def __init__(
         self,
         *,
@@ -216,10 +221,11 @@ class ListInputItemsRequest(_message.Message):
         page_size: _builtins.int | None = ...,
         after: _builtins.str = ...,
         descending: _builtins.bool = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_page_size", b"_page_size", "page_size", b"page_size"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_page_size", b"_page_size", "after", b"after", "descending", b"descending", "id", b"id", "page_size", b"page_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_page_size", b"_page_size", "after", b"after", "descending", b"descending", "id", b"id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__page_size: _TypeAlias = _typing.Literal["page_size"]  # noqa: Y015
     _WhichOneofArgType__page_size: _TypeAlias = _typing.Literal["_page_size", b"_page_size"]  # noqa: Y015
@@ -235,8 +241,11 @@ class ListInputItemsResponse(_message.Message):
 
     ITEMS_FIELD_NUMBER: _builtins.int
     HAS_MORE_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     has_more: _builtins.bool
     """Whether more items follow the last one."""
+    next_page_token: _builtins.str
+    """The `page_token` of the next page; empty on the last page."""
     @_builtins.property
     def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoredInputItem]:
         """The items in the requested order."""
@@ -246,10 +255,11 @@ class ListInputItemsResponse(_message.Message):
         *,
         items: _abc.Iterable[Global___StoredInputItem] | None = ...,
         has_more: _builtins.bool = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["has_more", b"has_more", "items", b"items"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["has_more", b"has_more", "items", b"items", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
