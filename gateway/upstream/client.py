@@ -242,7 +242,8 @@ class ServiceClient:
 def _model_name(request: Any) -> str:
     """Return the name of the model that a request names; empty if it names none."""
     fields = ("model_name", "name") if request.DESCRIPTOR.file.package == "inference" else ("model",)
-    return next((name for field in fields if (name := getattr(request, field, ""))), "")
+    name: str = next(filter(None, (getattr(request, field, "") for field in fields)), "")
+    return name
 
 
 def _timeout(method: Method, caller: Caller, spent_s: float) -> float:
