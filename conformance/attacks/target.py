@@ -93,12 +93,16 @@ class Target:
         return head(method, path or self.rest.path(), self.address, "Content-Type: application/json", *key, *lines)
 
     def connections(self, count: int, content: bytes) -> list[socket.socket]:
-        """Open connections to the REST API, send these bytes on each, and leave them open."""
+        """Open connections to the REST API, send these bytes on each, and leave them open.
+
+        Fewer are opened if the server accepts no more of them within `timeout_s`.
+        """
         _ = self.rest
-        opened = []
-        for _ in range(count):
+        opened: list[socket.socket] = []
+        deadline = time.monotonic() + self.timeout_s
+        while len(opened) < count and (left := deadline - time.monotonic()) > 0:
             try:
-                connection = socket.create_connection(self.address, self.timeout_s)
+                connection = socket.create_connection(self.address, left)
                 opened.append(connection)
                 connection.sendall(content)
             except OSError:  # refused by a limit of connections
