@@ -28,6 +28,7 @@ def replay(
     keys: Annotated[
         Path | None, typer.Option(help="File with the trusted public keys, a JSON Web Key Set; default: the server's.")
     ] = None,
+    header: Annotated[list[str], typer.Option(help="Header NAME:VALUE that the request needs; repeatable.")] = [],
     verify_only: Annotated[
         bool, typer.Option("--verify-only", help="Check the signature, and that REQUEST is the receipt's; no more.")
     ] = False,
@@ -49,7 +50,8 @@ def replay(
         if body is None:
             print_text(f"the receipt is valid: {_summary(claims)}")
             return
-        again = _again(server, path, body, claims, verify_only=verify_only)
+        headers = dict(map(_header, header))
+        again = _again(server, path, body, headers | _resume_header(claims), verify_only=verify_only)
         if verify_only:
             print_text(f"the receipt is valid, and the request is its request: {_summary(claims)}")
             return
@@ -59,13 +61,23 @@ def replay(
     print_text(f"the answers are equal: {_summary(claims)}")
 
 
-def _again(server: Server, path: str, body: Mapping[str, Any], claims: Mapping[str, Any], *, verify_only: bool) -> str:
-    """Return the receipt of the answer that is computed again; empty with `verify_only`. Raise ServerError.
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        fail(f"--header {text!r} is not NAME:VALUE")
+    return name.strip().lower(), value.strip()
 
-    The stream is resumed at its beginning, which the server rejects unless model, seed and request are the same.
+
+def _resume_header(claims: Mapping[str, Any]) -> dict[str, str]:
+    """Return the header that resumes the stream of a receipt at its beginning.
+
+    The server rejects it unless model, seed and request are the same.
     """
-    resume = claims["resume"]
-    headers = {"last-event-id": f"{resume['stream']}.0.0.{resume['position']}"}
+    return {"last-event-id": f"{claims['resume']['stream']}.0.0.{claims['resume']['position']}"}
+
+
+def _again(server: Server, path: str, body: Mapping[str, Any], headers: Mapping[str, str], *, verify_only: bool) -> str:
+    """Return the receipt of the answer that is computed again; empty with `verify_only`. Raise ServerError."""
     changed = {**body, **{name: False for name in _NEITHER if name in body}}
     receipt = ""
     with server.stream(path, changed, headers) as events:

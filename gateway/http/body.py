@@ -12,7 +12,7 @@ from starlette.types import Receive
 
 from gateway.dialects.seam.failure import Failure, Reason
 
-_FORM: Final = "application/x-www-form-urlencoded"  # sent by `curl -d`
+_UNTYPED: Final = ("", "application/x-www-form-urlencoded")  # of clients that set no type; the latter is curl's
 _OF_BROWSERS: Final = ("origin", "referer", "sec-fetch-site")  # a script's request has at least the first one
 _FRAMED: Final = "inference-header-content-length"  # pages of other sites can't send it
 
@@ -21,13 +21,9 @@ class ClientDisconnected(Exception):  # noqa: N818  a name states the condition
     """The client closed the connection before the response was complete."""
 
 
-def declared_length(headers: Mapping[str, str], max_bytes: int, *, needs_type: bool = True) -> int | None:
-    """Return the declared length of a JSON body, None if it is sent in chunks. Raise Failure (413, 415).
-
-    Without `needs_type` the content type may be missing, and is ignored if binary tensors follow the JSON.
-    """
-    is_checked = needs_type or ("content-type" in headers and _FRAMED not in headers)
-    _check_type(headers if is_checked else {**headers, "content-type": "application/json"})
+def declared_length(headers: Mapping[str, str], max_bytes: int) -> int | None:
+    """Return the declared length of a JSON body, None if it is sent in chunks. Raise Failure (413, 415)."""
+    _check_type(headers)
     if "transfer-encoding" in headers:
         return None
     text = headers.get("content-length", "")
@@ -63,11 +59,12 @@ async def disconnected(receive: Receive) -> None:
 
 
 def _check_type(headers: Mapping[str, str]) -> None:
-    """Raise Failure unless the content type is JSON in UTF-8, or curl's default."""
+    """Raise Failure unless the content type is JSON in UTF-8. Only browsers must send one, or framed tensors."""
     # Browsers let pages of any site send requests of some types, and without one.
     content_type, _, parameters = headers.get("content-type", "").partition(";")
-    is_curls = content_type.strip().lower() == _FORM and not any(name in headers for name in _OF_BROWSERS)
-    if content_type.strip().lower() != "application/json" and not is_curls:
+    kind = content_type.strip().lower()
+    is_untyped = kind in _UNTYPED and not any(name in headers for name in _OF_BROWSERS)
+    if kind != "application/json" and not is_untyped and _FRAMED not in headers:
         raise Failure(Reason.NOT_JSON, "the content-type must be application/json")
     for parameter in parameters.split(";"):
         name, _, value = parameter.partition("=")

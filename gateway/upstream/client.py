@@ -241,7 +241,8 @@ class ServiceClient:
 
 def _model_name(request: Any) -> str:
     """Return the name of the model that a request names; empty if it names none."""
-    name: str = getattr(request, "model", "") or getattr(request, "model_name", "")
+    fields = ("model_name", "name") if request.DESCRIPTOR.file.package == "inference" else ("model",)
+    name: str = next(filter(None, (getattr(request, field, "") for field in fields)), "")
     return name
 
 

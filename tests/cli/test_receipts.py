@@ -29,9 +29,11 @@ def sluice(*words: str | Path) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def answered(stack: Stack, folder: Path, path: str, body: dict[str, Any]) -> tuple[Path, Path]:
+def answered(
+    stack: Stack, folder: Path, path: str, body: dict[str, Any], headers: dict[str, str] | None = None
+) -> tuple[Path, Path]:
     """Send a request, and return the files of its answer and its body."""
-    answer = httpx.post(stack.url + path, json=body, timeout=GUARD_S)
+    answer = httpx.post(stack.url + path, json=body, headers=headers, timeout=GUARD_S)
     assert answer.is_success, answer.text
     record, request = folder / "answer", folder / "request.json"
     record.write_text(answer.text)
@@ -52,7 +54,6 @@ def answered(stack: Stack, folder: Path, path: str, body: dict[str, Any]) -> tup
         ("/v2/chat", CHAT, None),
         ("/v2/chat", CHAT | {"stream": True}, None),
         (f"/serving-endpoints/{MODEL}/invocations", {"messages": QUESTION, "receipt": True}, None),
-        ("/models/chat/completions?api-version=2024-05-01-preview", CHAT, None),
         (f"/v2/models/{MODEL}/generate", TEXT, f"/v2/models/{MODEL}/generate_stream"),
         (f"/v2/models/{MODEL}/generate_stream", TEXT, None),
     ],
@@ -64,6 +65,17 @@ def test_answer_of_each_dialect_replays_equal(
     record, request = answered(stack, tmp_path, path, body)
     code, output = sluice("replay", record, request, "--path", again or path, "--url", stack.url)
     assert (code, output[:21]) == (0, "the answers are equal"), output
+
+
+def test_request_is_sent_again_with_the_headers_that_it_needs(stack: Stack, tmp_path: Path) -> None:
+    """Azure's API takes fields that are not its own only with a header."""
+    path, header = "/models/chat/completions?api-version=2024-05-01-preview", "extra-parameters: pass-through"
+    record, request = answered(stack, tmp_path, path, CHAT, dict([header.split(": ")]))
+    words = ("replay", record, request, "--path", path, "--url", stack.url)
+    code, output = sluice(*words, "--header", header)
+    assert (code, output[:21]) == (0, "the answers are equal"), output
+    assert "extra-parameters" in sluice(*words)[1]
+    assert "is not NAME:VALUE" in sluice(*words, "--header", "nothing")[1]
 
 
 def test_answer_of_another_request_is_refused(stack: Stack, tmp_path: Path) -> None:

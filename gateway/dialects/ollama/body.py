@@ -62,6 +62,7 @@ class OllamaBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     priority: int | None = None
     slo_first_token_seconds: float | None = None
     slo_token_seconds: float | None = None
+    receipt: bool | None = None
     output_interval_ms: int | None = None
 
     @property

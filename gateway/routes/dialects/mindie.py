@@ -116,7 +116,7 @@ async def _index(upstream: Upstream, http_request: HttpRequest, caller: Caller) 
 def _infer(form: str) -> Operation:
     """Return the operation that runs a model by tensors."""
     summary = "Runs a model by tensors: generates a text, embeds or scores texts."
-    handler = Generation(InferTranslator, needs_type=False)
+    handler = Generation(InferTranslator)
     return Operation(
         "POST", f"{form}/infer", summary, handler, [_INFER_BODY], parameters=_parameters(form), is_closed=True
     )

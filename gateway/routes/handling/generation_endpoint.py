@@ -31,7 +31,7 @@ from gateway.http.offload import offload
 from gateway.http.reply import send_answer, send_error_response, to_failure
 from gateway.http.sse import EventStream
 from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
-from gateway.routes.upstream.bodies import BodyReader, NoBody, UntypedBodies
+from gateway.routes.upstream.bodies import BodyReader, NoBody
 from gateway.settings.config import Settings
 from gateway.upstream.caller import Caller
 
@@ -61,7 +61,7 @@ class GenerationEndpoint:
 
     translator: Callable[[], Translator]
     client: GenerationClient
-    bodies: BodyReader | NoBody | UntypedBodies
+    bodies: BodyReader | NoBody
     settings: Settings
     replace_failure: ReplaceFailure = keep_failure
     sampling_defaults: SamplingDefaults = field(default_factory=lambda: MODELS_OWN)

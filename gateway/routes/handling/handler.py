@@ -24,7 +24,7 @@ from gateway.routes.handling.authentication_first import authentication_first
 from gateway.routes.handling.generation_endpoint import GenerationEndpoint
 from gateway.routes.handling.lookup_endpoint import LookupEndpoint
 from gateway.routes.handling.prepared_client import PreparedClient
-from gateway.routes.upstream.bodies import NoBody, UntypedBodies
+from gateway.routes.upstream.bodies import NoBody
 from gateway.routes.upstream.upstream import Upstream
 from gateway.settings.config import Settings
 from gateway.upstream.caller import Caller
@@ -51,14 +51,12 @@ ParsedT = TypeVar("ParsedT", bound=Parsed)
 class Generation:
     """A request that runs a model. `prepare` may change it first, or reject it by raising Failure.
 
-    `documented` are the sampling defaults that the dialect's API documents. Without `needs_type` the content type may
-    be missing.
+    `documented` are the sampling defaults that the dialect's API documents.
     """
 
     translator: Callable[[], Translator]
     prepare: Prepare | None = None
     documented: SamplingDefaults = field(default_factory=lambda: MODELS_OWN)
-    needs_type: bool = True
 
     def parse(self, http_request: HttpRequest) -> Parsed:
         """Parse a request. Raise Failure."""
@@ -69,9 +67,8 @@ class Generation:
         resuming = ResumingClient(upstream.client, settings.resume_timeout_s)
         client = PreparedClient(resuming, partial(self._prepare, upstream))
         defaults = self.documented if settings.sampling_defaults == "dialect" else MODELS_OWN
-        bodies = upstream.bodies if self.needs_type else UntypedBodies(upstream.bodies)
         return GenerationEndpoint(
-            self.translator, client, bodies, settings, authentication_first(upstream.client), defaults
+            self.translator, client, upstream.bodies, settings, authentication_first(upstream.client), defaults
         )
 
     async def _prepare(self, upstream: Upstream, request: Any, caller: Caller) -> None:

@@ -33,9 +33,9 @@ class BodyReader:
         self._timeout_s = settings.body_timeout_s
         self._shares = MemoryShares(settings.max_incoming_bytes)
 
-    async def read(self, scope: Scope, receive: Receive, caller: Caller, *, needs_type: bool = True) -> bytes:
+    async def read(self, scope: Scope, receive: Receive, caller: Caller) -> bytes:
         """Return the complete body. Raise Failure (401, 408, 413, 415, 429), and ClientDisconnected."""
-        declared = declared_length(headers_of(scope), self._max_bytes, needs_type=needs_type)
+        declared = declared_length(headers_of(scope), self._max_bytes)
         with self._shares.hold(caller.authorization or _address(scope)) as holding:
             if declared is None or declared > _SMALL:
                 holding.grow(self._shares.smallest)
@@ -57,17 +57,6 @@ class BodyReader:
             if (more := num_bytes - _SMALL - holding.num_bytes) > 0:
                 holding.grow(more)
         return b"".join(parts)
-
-
-class UntypedBodies:
-    """Reads bodies whose content type may be missing, as it is from Triton's client."""
-
-    def __init__(self, reader: BodyReader) -> None:
-        self._reader = reader
-
-    async def read(self, scope: Scope, receive: Receive, caller: Caller) -> bytes:
-        """Return the complete body. Raise Failure and ClientDisconnected."""
-        return await self._reader.read(scope, receive, caller, needs_type=False)
 
 
 class NoBody:

@@ -11,7 +11,7 @@ from service.engine.constraints.grammar import GrammarCompiler
 from service.engine.constraints.marker import Marker
 from service.engine.constraints.reasoning import ReasoningConstraint, ReasoningTokens
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.tokens.tokenizer import FastTokenizer, Vocabulary
+from service.engine.tokens.tokenizer import Vocabulary
 from service.generation.formats.constraint import Constraint, Grammar, ReasoningMarkers
 
 _MAX_KEPT_MARKERS = 16  # a model has one pair; clients can't name others
@@ -42,8 +42,7 @@ class ConstraintCompiler:
         self._lock = threading.Lock()
 
         def tokens_of(markers: ReasoningMarkers) -> ReasoningTokens:
-            encode = FastTokenizer(tokenizer.json).encode  # not kept: it is large, and markers are the same every time
-            return ReasoningTokens(tokenizer, encode, markers, eos_token_ids)
+            return ReasoningTokens(tokenizer, markers, eos_token_ids)
 
         def marker_of(text: str) -> Marker:
             return Marker(tokenizer, text.encode())

@@ -10,7 +10,7 @@ from service.engine.constraints.bits import ALL, allow, forbid
 from service.engine.constraints.calls import CallConstraint
 from service.engine.constraints.marker import Marker
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.tokens.tokenizer import Vocabulary
+from service.engine.tokens.tokenizer import FastTokenizer, Vocabulary
 from service.generation.errors import ConstraintFailed
 from service.generation.formats.constraint import ReasoningMarkers, ReasoningStart
 
@@ -20,18 +20,12 @@ _ANSWER_RESERVE = 4  # reasoning leaves this multiple of the shortest answer, if
 class ReasoningTokens:
     """The tokens of one model's markers. Immutable; shared by all requests."""
 
-    def __init__(
-        self,
-        tokenizer: Vocabulary,
-        encode: abc.Callable[[str], list[int]],
-        markers: ReasoningMarkers,
-        eos_token_ids: abc.Collection[int],
-    ) -> None:
-        """`encode` returns the ids of a text."""
+    def __init__(self, tokenizer: Vocabulary, markers: ReasoningMarkers, eos_token_ids: abc.Collection[int]) -> None:
         self.tokenizer = tokenizer
         self.eos_token_ids = tuple(eos_token_ids)
         self.open_marker = markers.open.encode()
         self.close_marker = Marker(tokenizer, markers.close.encode())
+        encode = FastTokenizer(tokenizer.json).encode
         self.opening_ids = encode(markers.open + markers.after_open)
         self.closing_ids = encode(markers.close + markers.after_close)
         self.separator_ids = encode(markers.after_close) if markers.after_close else []

@@ -28,7 +28,7 @@ MARKERS = ReasoningMarkers("<think>", "</think>")
 TOKENIZER = tokenizer_of(*ADDED)
 SPELLING = tokenizer_of()  # has no tokens for the markers, so they are spelled
 END_ID = token_id(TOKENIZER, END)
-TOKENS = ReasoningTokens(TOKENIZER, TOKENIZER.encode, MARKERS, [END_ID])
+TOKENS = ReasoningTokens(TOKENIZER.table, MARKERS, [END_ID])
 
 
 def answer(tokenizer: FastTokenizer = TOKENIZER) -> ConstraintState:
@@ -122,7 +122,7 @@ def test_end_of_text_is_free_while_reasoning_without_an_answer_to_hold() -> None
 @pytest.mark.parametrize("tokenizer", [TOKENIZER, SPELLING], ids=["tokens", "spelled"])
 def test_random_logits_still_give_reasoning_and_a_valid_answer(seed: int, tokenizer: FastTokenizer) -> None:
     """For any logits, the text is reasoning within its budget, the marker, and a matching answer."""
-    tokens = ReasoningTokens(tokenizer, tokenizer.encode, MARKERS, [token_id(tokenizer, END)])
+    tokens = ReasoningTokens(tokenizer, MARKERS, [token_id(tokenizer, END)])
     constraint = ReasoningConstraint(tokens, ReasoningStart.OPEN, budget=12, answer=answer(tokenizer))
     said = babble(constraint, tokenizer, token_id(tokenizer, END), random.Random(seed))
     _, marker, rest = text_of(said[:-1], tokenizer).partition("</think>\n\n")
@@ -133,7 +133,7 @@ def test_random_logits_still_give_reasoning_and_a_valid_answer(seed: int, tokeni
 def test_token_that_crosses_the_marker_is_forbidden_only_where_it_would() -> None:
     """A token that completes a spelled marker and continues can't carry text past the constraint's beginning."""
     tokenizer = tokenizer_of(">yes", "</think>yes")
-    tokens = ReasoningTokens(tokenizer, tokenizer.encode, MARKERS, [token_id(tokenizer, END)])
+    tokens = ReasoningTokens(tokenizer, MARKERS, [token_id(tokenizer, END)])
     constraint = ReasoningConstraint(tokens, ReasoningStart.OPEN, budget=None, answer=answer(tokenizer))
     crossing, whole = token_id(tokenizer, ">yes"), token_id(tokenizer, "</think>yes")
     assert crossing in allowed_ids(constraint, tokenizer)
@@ -164,7 +164,7 @@ def test_forced_token_must_be_taken() -> None:
 def test_mask_sets_and_clears_any_bit() -> None:
     """Every bit of a word works, including the sign bit."""
     for opened in range(TOKENIZER.vocab_size):
-        tokens = ReasoningTokens(TOKENIZER, TOKENIZER.encode, MARKERS, [opened])
+        tokens = ReasoningTokens(TOKENIZER, MARKERS, [opened])
         mask = np.zeros((TOKENIZER.vocab_size + 31) // 32, dtype=np.int32)
         ReasoningConstraint(tokens, ReasoningStart.OPEN, budget=None, answer=answer_that_is_never_asked()).fill_mask(
             mask

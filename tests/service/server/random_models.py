@@ -53,18 +53,18 @@ def save_generator(folder: Path) -> None:
 
 
 @asynccontextmanager
-async def serving(folder: Path, **more: Any) -> AsyncIterator[Service]:
+async def serving(folder: Path, block_size: int = 8, **more: Any) -> AsyncIterator[Service]:
     """Run two real models on a real server; the generator's cache holds only a few sequences at a time.
 
-    `more` are further settings.
+    The native backend takes blocks of 16 tokens, not of 8. `more` are further settings.
     """
     torch.set_num_threads(1)
     save_generator(folder / GENERATOR)
     save_encoder("bert", folder / ENCODER)
     engine = {
         GENERATOR: EngineSettings(
-            block_size=8,
-            num_blocks=MAX_LENGTH // 8,
+            block_size=block_size,
+            num_blocks=MAX_LENGTH // block_size,
             max_batch_tokens=128,
             max_batch_sequences=16,
             max_prefill_chunk=48,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,8 +73,8 @@ async def test_random_requests_replay_equal_and_tampered_ones_are_refused(tmp_pa
                 await call_of(service, stream, request)
             assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
 
-    async with serving(tmp_path, receipts={"key_file": tmp_path / "key.pem"}) as service:
-        replays: list[Any] = []
+    async with serving(tmp_path, block_size=16, receipts={"key_file": tmp_path / "key.pem"}) as service:
+        replays: list[Coroutine[Any, Any, None]] = []
         while len(replays) < NUM_REQUESTS:
             call = random_call(draw)
             stream = next((name for name, whole in WHOLE.items() if call.method in {name, whole}), None)
