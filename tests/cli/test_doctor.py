@@ -32,6 +32,7 @@ def doctor(folder: Path, *arguments: str, code: int = 0) -> dict[str, Any]:
     return {each["name"]: each for each in json.loads(done.stdout)}
 
 
+@pytest.mark.slow
 def test_doctor_reports_no_failure_on_a_valid_machine(tmp_path: Path) -> None:
     """Versions, memory, ports and files are checked, and the exit code is 0."""
     found = doctor(tmp_path, f"demo={ROOT / 'demo/model'}")
@@ -40,6 +41,7 @@ def test_doctor_reports_no_failure_on_a_valid_machine(tmp_path: Path) -> None:
     assert "GiB available" in found["memory"]["text"]
 
 
+@pytest.mark.slow
 def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     """A used port, an invalid keys file, a missing model and an unreadable certificate are four failures."""
     keys = tmp_path / "keys.yaml"
@@ -63,6 +65,7 @@ def test_native_module_of_another_cpu_is_a_warning(tmp_path: Path, monkeypatch: 
     assert "built for another CPU" in found.text
 
 
+@pytest.mark.slow
 def test_keys_file_readable_by_others_is_a_warning(tmp_path: Path) -> None:
     """A keys file that other users can read is a warning with the remedy."""
     keys = tmp_path / "keys.yaml"

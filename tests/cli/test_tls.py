@@ -10,6 +10,8 @@ import pytest
 from tests.cli.test_chat import sluice
 from tests.e2e.stack import Stack, started
 
+pytestmark = pytest.mark.slow  # the whole product is started
+
 CALLS = (("models",), ("models", "sleep", "sluice-demo"))  # one over REST, one over gRPC
 
 

@@ -100,6 +100,7 @@ def test_units_are_valid() -> None:
     assert errors == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "flags"), [("service", ()), ("gateway", ("--gateway",))])
 def test_sample_settings_of_units_are_valid(name: str, flags: tuple[str, ...]) -> None:
     """`sluice config` accepts the sample file, which the unit's command names."""
@@ -119,6 +120,7 @@ def test_sample_keys_are_the_unit_s_credential() -> None:
     assert sample["auth"]["keys_file"] == f"/run/credentials/{unit.name}/{name}"
 
 
+@pytest.mark.slow
 def test_sample_fleet_is_valid() -> None:
     """`sluice envoy` accepts the sample, and the gateway's target is the fleet's inner listener."""
     folder = ROOT / "deploy" / "systemd"

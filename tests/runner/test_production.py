@@ -155,6 +155,7 @@ def test_error_about_a_missing_file_names_it(tmp_path: Path) -> None:
         read_fleet(tmp_path / "none.yaml")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
