@@ -28,7 +28,7 @@ WHOLE: Final = {"StreamChat": "Chat", "StreamComplete": "Complete", "StreamGener
 
 def receipt_of(message: Any) -> str:
     """Return the receipt of a whole answer, or of the last event of a stream."""
-    if hasattr(message, "WhichOneof") and message.DESCRIPTOR.oneofs:
+    if "event" in message.DESCRIPTOR.oneofs_by_name:
         message = getattr(message, message.WhichOneof("event"))
     receipt: str = getattr(message, "response", message).receipt
     return receipt
