@@ -35,7 +35,7 @@ async def test_files_and_batches_are_listed_in_pages(tmp_path: Path) -> None:
             list_batches = stub_of(run).ListBatches
             newest = batches[::-1]
             assert await pages(list_batches, batch_pb2.ListBatchesRequest, "batches") == [newest[:2], newest[2:]]
-        unknown = {"page_token": "x"}
+        unknown: dict[str, Any] = {"page_token": "x"}
         for call in (
             list_files(file_pb2.ListFilesRequest(**unknown)),
             list_batches(batch_pb2.ListBatchesRequest(**unknown)),
