@@ -21,6 +21,10 @@ class InapplicableError(Exception):
     """The claim can't be tested on this server; the message gives the reason."""
 
 
+class UnreachableError(Exception):
+    """The server can't be tested at all; the message gives the reason."""
+
+
 @dataclass(frozen=True)
 class Claim(Generic[S]):
     """A claim. `attempt` tests it on a server and returns the observation, or raises BrokenError or InapplicableError.

@@ -24,7 +24,7 @@ def findings(
     found = []
     for claim in claims_of(server.dialect):
         if only is None or claim.id in only:
-            result, seen = _tried(claim, server)
+            result, seen = tried(lambda: claim.attempt(server))  # noqa: B023  called immediately
             is_said = claim.where and claim.id not in server.dialect.unsaid
             reference = f"{server.dialect.reference}, {claim.where}" if is_said else ""
             found.append(Finding(claim.id, claim.text, reference, result, cut(seen)))
@@ -32,14 +32,15 @@ def findings(
     return found
 
 
-def _tried(claim: Claim[Server], server: Server) -> tuple[Result, str]:
+def tried(attempt: Callable[[], str]) -> tuple[Result, str]:
+    """Return the result of testing a claim, and the observation."""
     try:
-        return "passed", claim.attempt(server)
+        return "passed", attempt()
     except InapplicableError as error:
         return "not applicable", str(error)
     except BrokenError as error:
         return "failed", str(error)
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, OSError) as error:
         return "failed", f"the call failed: {type(error).__name__}: {error}"
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # a number where an object belongs
         return "failed", f"an answer of an unexpected form: {type(error).__name__}: {error}"

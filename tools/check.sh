@@ -23,6 +23,7 @@ step "ruff format" ruff format --check .
 step "mypy" mypy
 step "import-linter" lint-imports
 step "files that name a parameter" python -m tools.parameter_counts
+step "sizes of packages and folders" python -m tools.rooms
 step "buf lint" buf lint --config buf.rules.yaml
 step "buf format" buf format -d --exit-code proto
 step "buf breaking" tools/contract/breaking.sh

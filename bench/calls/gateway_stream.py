@@ -27,7 +27,8 @@ from gateway.server.app import build_app
 from gateway.server.http_server import build_server
 from gateway.settings.config import Settings
 from gateway.telemetry.telemetry import Telemetry
-from gateway.upstream.client import Caller, ServiceClient
+from gateway.upstream.caller import Caller
+from gateway.upstream.client import ServiceClient
 from process.settings.process_settings import read_settings
 
 LIMIT_US = 15.0  # of the gateway's own work, per message

@@ -25,6 +25,7 @@ from service.engine.core.generator_core import GeneratorCore
 from service.engine.interface.config import EngineConfig
 from service.engine.interface.messages import Abort, Add, Compile, Compiled, Report
 from service.engine.loading.generator import LoadedModel, load_model
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.formats.constraint import Constraint
 from service.generation.formats.output_format import JsonSchema
 from service.generation.outputs.output import GenerationOutput
@@ -116,10 +117,10 @@ class Variant:
         self._loaded = loaded
         self._core = GeneratorCore(
             loaded.runner,
-            loaded.tokenizer,
+            loaded.tokens,
             loaded.config,
             eos_token_ids=loaded.eos_token_ids,
-            compile_constraint=ConstraintCompiler(loaded.tokenizer, {}, loaded.eos_token_ids),
+            compile_constraint=ConstraintCompiler(loaded.tokens, {}, loaded.eos_token_ids),
             speculation=Speculation(PromptDrafter()) if drafts else None,
         )
         self._reports: list[Report] = []
@@ -138,7 +139,7 @@ class Variant:
         for index in range(streams):
             wanted = GenerationRequest(
                 request_id=str(index),
-                prompt_token_ids=self._loaded.tokenizer.encode(scenario.prompt(index)),
+                prompt_token_ids=FastTokenizer.from_folder(self._loaded.folder).encode(scenario.prompt(index)),
                 sampling=SamplingParams(seed=index, temperature=scenario.temperature),
                 stopping=StopParams(max_tokens=max_tokens, ignore_eos=constraint is None),
                 constraint=constraint,

@@ -101,10 +101,10 @@ def measure_input(built: LoadedModel, num_decodes: int, context: int) -> str:
 
 
 def sequence(built: LoadedModel, index: int, context: int, blocks: range) -> Sequence:
-    prompt = torch.randint(built.tokenizer.vocab_size, (context,), generator=torch.Generator().manual_seed(index))
+    prompt = torch.randint(built.tokens.vocab_size, (context,), generator=torch.Generator().manual_seed(index))
     group = SequenceGroup(
         GenerationRequest(f"{index}", prompt.tolist(), SamplingParams(temperature=0)),
-        built.tokenizer,
+        built.tokens,
         serial=index,
         seed=index,
         arrived=0.0,

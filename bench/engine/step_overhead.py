@@ -149,7 +149,7 @@ def group(loaded: LoadedModel, serial: int) -> SequenceGroup:
             SamplingParams(temperature=0.7, top_p=0.9),
             StopParams(max_tokens=NUM_TOKENS, ignore_eos=True),
         ),
-        loaded.tokenizer,
+        loaded.tokens,
         serial=serial,
         seed=serial,
         arrived=time.monotonic(),

@@ -17,16 +17,18 @@ from service.receipts.verification import InvalidReceipt, differences, verify
 _JWS: Final = r"[\w-]+\.[\w-]+\.[\w-]+"
 _FIELD: Final = re.compile(rf'"receipt"\s*:\s*"({_JWS})"', re.ASCII)
 _PLAIN: Final = re.compile(rf"\s*({_JWS})\s*", re.ASCII)
+_STORED: Final = "resp_"  # the ids of stored responses begin with it
 _NEITHER: Final = ("store", "background")  # effects of a request that a replay doesn't repeat
 
 
 def replay(
-    record: Annotated[Path, typer.Argument(help="File with a receipt, or with an answer that contains one.")],
+    record: Annotated[str, typer.Argument(help="File with a receipt or an answer, or the id of a stored response.")],
     request: Annotated[Path | None, typer.Argument(help="File with the request's JSON body.")] = None,
     path: Annotated[str, typer.Option(help="The path of the request, one that streams.")] = "/v1/chat/completions",
     keys: Annotated[
         Path | None, typer.Option(help="File with the trusted public keys, a JSON Web Key Set; default: the server's.")
     ] = None,
+    header: Annotated[list[str], typer.Option(help="Header NAME:VALUE that the request needs; repeatable.")] = [],
     verify_only: Annotated[
         bool, typer.Option("--verify-only", help="Check the signature, and that REQUEST is the receipt's; no more.")
     ] = False,
@@ -38,31 +40,44 @@ def replay(
 
     The exit code is 0 if the answers are equal, else 1. Without REQUEST, only the signature is verified.
     """
-    receipt = _receipt_in(record)
     body = None if request is None else _json_in(request)
     with connected(url, key, ca_file) as server:
+        is_stored = record.startswith(_STORED)
+        text = json.dumps(server.get(f"/v1/responses/{record}")) if is_stored else _text_in(Path(record))
+        receipt = _receipt_in(text, record)
         trusted = (server.get("/v1/receipt_keys") if keys is None else _json_in(keys)).get("keys", [])
         claims = _verified(receipt, trusted, record)
         if body is None:
             print_text(f"the receipt is valid: {_summary(claims)}")
             return
-        again = _again(server, path, body, claims, verify_only=verify_only)
+        headers = dict(map(_header, header))
+        again = _again(server, path, body, headers | _resume_header(claims), verify_only=verify_only)
         if verify_only:
             print_text(f"the receipt is valid, and the request is its request: {_summary(claims)}")
             return
-        found = list(differences(claims, _verified(again, trusted, Path(path))))
+        found = list(differences(claims, _verified(again, trusted, path)))
     if found:
         fail("the answers differ: " + "; ".join(found))
     print_text(f"the answers are equal: {_summary(claims)}")
 
 
-def _again(server: Server, path: str, body: Mapping[str, Any], claims: Mapping[str, Any], *, verify_only: bool) -> str:
-    """Return the receipt of the answer that is computed again; empty with `verify_only`. Raise ServerError.
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        fail(f"--header {text!r} is not NAME:VALUE")
+    return name.strip().lower(), value.strip()
 
-    The stream is resumed at its beginning, which the server rejects unless model, seed and request are the same.
+
+def _resume_header(claims: Mapping[str, Any]) -> dict[str, str]:
+    """Return the header that resumes the stream of a receipt at its beginning.
+
+    The server rejects it unless model, seed and request are the same.
     """
-    resume = claims["resume"]
-    headers = {"last-event-id": f"{resume['stream']}.0.0.{resume['position']}"}
+    return {"last-event-id": f"{claims['resume']['stream']}.0.0.{claims['resume']['position']}"}
+
+
+def _again(server: Server, path: str, body: Mapping[str, Any], headers: Mapping[str, str], *, verify_only: bool) -> str:
+    """Return the receipt of the answer that is computed again; empty with `verify_only`. Raise ServerError."""
     changed = {**body, **{name: False for name in _NEITHER if name in body}}
     receipt = ""
     with server.stream(path, changed, headers) as events:
@@ -74,21 +89,20 @@ def _again(server: Server, path: str, body: Mapping[str, Any], claims: Mapping[s
     return receipt
 
 
-def _verified(receipt: str, keys: list[dict[str, Any]], source: Path) -> dict[str, Any]:
+def _verified(receipt: str, keys: list[dict[str, Any]], source: str) -> dict[str, Any]:
     try:
         return verify(receipt, keys)
     except InvalidReceipt as error:
         fail(f"{source}: the receipt is invalid: {error}")
 
 
-def _receipt_in(file: Path) -> str:
-    """Return the last receipt in a file."""
-    text = _text_in(file)
+def _receipt_in(text: str, source: str) -> str:
+    """Return the last receipt in a text."""
     if found := _PLAIN.fullmatch(text):
         return found[1]
     receipts = _FIELD.findall(text)
     if not receipts:
-        fail(f"{file}: contains no receipt")
+        fail(f"{source}: contains no receipt")
     return str(receipts[-1])
 
 

@@ -6,10 +6,15 @@ Other content types, content encodings, and bodies above the size limit are reje
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from typing import Final
 
 from starlette.types import Receive
 
 from gateway.dialects.seam.failure import Failure, Reason
+
+_UNTYPED: Final = ("", "application/x-www-form-urlencoded")  # of clients that set no type; the latter is curl's
+_OF_BROWSERS: Final = ("origin", "referer", "sec-fetch-site")  # a script's request has at least the first one
+_FRAMED: Final = "inference-header-content-length"  # pages of other sites can't send it
 
 
 class ClientDisconnected(Exception):  # noqa: N818  a name states the condition
@@ -54,10 +59,12 @@ async def disconnected(receive: Receive) -> None:
 
 
 def _check_type(headers: Mapping[str, str]) -> None:
-    """Raise Failure unless the content type is JSON in UTF-8."""
-    # Browsers let pages of any site send requests without a content type.
+    """Raise Failure unless the content type is JSON in UTF-8. Only browsers must send one, or framed tensors."""
+    # Browsers let pages of any site send requests of some types, and without one.
     content_type, _, parameters = headers.get("content-type", "").partition(";")
-    if content_type.strip().lower() != "application/json":
+    kind = content_type.strip().lower()
+    is_untyped = kind in _UNTYPED and not any(name in headers for name in _OF_BROWSERS)
+    if kind != "application/json" and not is_untyped and _FRAMED not in headers:
         raise Failure(Reason.NOT_JSON, "the content-type must be application/json")
     for parameter in parameters.split(";"):
         name, _, value = parameter.partition("=")

@@ -1,4 +1,4 @@
-"""Unstreamed responses over ASGI: JSON, and errors in a dialect's format."""
+"""Unstreamed responses over ASGI: JSON or framed, and errors in a dialect's format."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 from starlette.types import Send
 
+from gateway.dialects.seam.encoder import FramedAnswer
 from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason
 
@@ -28,9 +29,24 @@ def to_failure(error: Exception, request_id: str) -> Failure:
     return failure
 
 
+async def send_answer(send: Send, answer: bytes) -> None:
+    """Send a whole answer with status 200."""
+    if isinstance(answer, FramedAnswer):
+        await _send(send, 200, answer, answer.media_type, answer.headers)
+    else:
+        await send_json(send, 200, answer)
+
+
 async def send_json(send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+    """Send a complete JSON response."""
+    await _send(send, status, body, b"application/json", headers)
+
+
+async def _send(
+    send: Send, status: int, body: bytes, media_type: bytes, headers: tuple[tuple[bytes, bytes], ...]
+) -> None:
     """Send a complete response in pieces, so that a client that stops reading delays the next piece."""
-    fixed = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    fixed = [(b"content-type", media_type), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": [*fixed, *headers]})
     for start in range(0, len(body), _MAX_CHUNK):
         chunk, is_last = body[start : start + _MAX_CHUNK], start + _MAX_CHUNK >= len(body)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from http import HTTPStatus
 
 from gateway.dialects.seam.failure import Failure
-from gateway.upstream.client import Caller, ServiceClient
+from gateway.upstream.caller import Caller
+from gateway.upstream.client import ServiceClient
 
 _SCOPE = "metrics"
 

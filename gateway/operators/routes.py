@@ -18,7 +18,7 @@ from gateway.operators.metrics_gate import MetricsGate
 from gateway.operators.status import StatusReader
 from gateway.page.routes import documentation_routes, status_page_routes
 from gateway.telemetry.telemetry import Telemetry
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 
 def operator_routes(

@@ -15,7 +15,8 @@ from sluice.v1 import load_pb2
 
 from gateway.dialects.seam.failure import Failure
 from gateway.telemetry.telemetry import Telemetry
-from gateway.upstream.client import Caller, ServiceClient
+from gateway.upstream.caller import Caller
+from gateway.upstream.client import ServiceClient
 
 _LOAD_TIMEOUT_S: Final = 2.0  # the page's polling interval
 _RESPONSES: Final = "http_server_request_duration_seconds_count"

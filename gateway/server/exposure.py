@@ -11,7 +11,8 @@ from typing import Final
 
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.settings.config import Settings
-from gateway.upstream.client import Caller, ServiceClient
+from gateway.upstream.caller import Caller
+from gateway.upstream.client import ServiceClient
 
 _RETRY_S: Final = 0.5
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -22,13 +22,14 @@ from opentelemetry import trace
 from sluice.v1 import endpoint_pb2, load_pb2, model_pb2, quota_pb2, receipt_pb2
 
 from gateway.dialects.seam.failure import Failure
-from gateway.http.cost import REQUEST_HEADER, requests_cost, set_cost
+from gateway.http.cost import REQUEST_HEADER, set_cost
 from gateway.http.local_request import is_local
 from gateway.http.rate_limits import set_rate_limits
 from gateway.settings.config import Settings
 from gateway.telemetry import attributes as names
 from gateway.telemetry.telemetry import Telemetry
 from gateway.upstream.affinity import affinity_key
+from gateway.upstream.caller import Caller
 from gateway.upstream.channel import open_channel
 from gateway.upstream.errors import to_failure
 from gateway.upstream.methods import Method, MethodTable
@@ -37,44 +38,6 @@ from process.telemetry.attributes import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE
 
 _MAX_ROUTING_LENGTH = 256  # the maximum length of a model's name; the service rejects longer ones
 _MAX_CREDENTIAL_LENGTH = 6_000  # metadata is limited to 8 KiB; the service rejects truncated credentials
-_BEARER = "bearer "
-_KEY_HEADERS = ("api-key", "x-api-key")
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The origin of a call: the request's id, and the client's credential as in the header `authorization`.
-
-    `scope` is an additional scope that the call requires, for pages that the gateway itself serves. `timeout_s` is the
-    client's timeout if it is shorter than the RPC's deadline. `wants_cost` requests the cost of the answer. `host` and
-    `origin` are the request's headers, empty if missing.
-    """
-
-    request_id: str
-    authorization: str | None = None
-    scope: str = ""
-    timeout_s: float | None = None
-    wants_cost: bool = False
-    host: str = ""
-    origin: str = ""
-
-    @classmethod
-    def from_headers(cls, request_id: str, headers: Mapping[str, str]) -> Caller:
-        """Return the caller of a request by its headers, whose names are in lower case.
-
-        A key in `api-key`, as Azure's clients send it, or in `x-api-key` is used as bearer token if there is none.
-        """
-        authorization = headers.get("authorization")
-        if authorization is None or authorization[: len(_BEARER)].lower() != _BEARER:
-            key = next((headers[name] for name in _KEY_HEADERS if name in headers), None)
-            authorization = authorization if key is None else f"Bearer {key}"
-        return cls(
-            request_id,
-            authorization,
-            wants_cost=requests_cost(headers),
-            host=headers.get("host", ""),
-            origin=headers.get("origin", ""),
-        )
 
 
 class Upload:
@@ -233,7 +196,7 @@ class ServiceClient:
             metadata.append(("x-sluice-auth", "required"))
         elif self._settings.is_private and not is_local(caller.host, caller.origin, self._settings.allowed_origins):
             metadata.append(("x-sluice-auth", "foreign"))
-        if model := getattr(request, "model", ""):
+        if model := _model_name(request):
             metadata.append(("x-sluice-model", quote(model[:_MAX_ROUTING_LENGTH], safe="")))
         if key := affinity_key(request, caller.authorization, affinity):
             metadata.append(("x-sluice-affinity", key))
@@ -246,7 +209,7 @@ class ServiceClient:
         if not method.needs_capacity or spent_s:
             return contextlib.nullcontext(GuardedCall(lambda: None))
         credential = (caller.authorization or "")[:_MAX_CREDENTIAL_LENGTH]
-        return self._pushback.guard((credential, request.model[:_MAX_ROUTING_LENGTH]))
+        return self._pushback.guard((credential, _model_name(request)[:_MAX_ROUTING_LENGTH]))
 
     @contextlib.contextmanager
     def _span(self, method: str) -> Iterator[_Outcome]:
@@ -274,6 +237,13 @@ class ServiceClient:
                     span.set_status(trace.StatusCode.ERROR)
                 span.set_attributes(attributes)
                 self._telemetry.call_duration.record(time.perf_counter() - began, attributes)
+
+
+def _model_name(request: Any) -> str:
+    """Return the name of the model that a request names; empty if it names none."""
+    fields = ("model_name", "name") if request.DESCRIPTOR.file.package == "inference" else ("model",)
+    name: str = next(filter(None, (getattr(request, field, "") for field in fields)), "")
+    return name
 
 
 def _timeout(method: Method, caller: Caller, spent_s: float) -> float:

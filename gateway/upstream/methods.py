@@ -13,6 +13,7 @@ import grpc
 from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
+from sluice.inference import inference_pb2
 from sluice.v1 import (
     batch_pb2,
     chat_pb2,
@@ -41,6 +42,7 @@ _FILES: Final[tuple[FileDescriptor, ...]] = (
     embedding_pb2.DESCRIPTOR,
     endpoint_pb2.DESCRIPTOR,
     file_pb2.DESCRIPTOR,
+    inference_pb2.DESCRIPTOR,
     model_pb2.DESCRIPTOR,
     quota_pb2.DESCRIPTOR,
     rank_pb2.DESCRIPTOR,
@@ -101,11 +103,11 @@ class MethodTable:
 def _methods(
     deadlines_s: Mapping[rpc_pb2.DeadlineClass, float],
 ) -> Iterator[tuple[MethodDescriptor, rpc_pb2.RpcPolicy]]:
-    """All RPCs whose deadline class the gateway has a deadline for, with their options."""
+    """All RPCs that the gateway has a deadline for and that don't stream both ways, with their options."""
     for file in _FILES:
         for service in file.services_by_name.values():
             for method in service.methods:
                 options: Any = method.GetOptions()  # the stubs type no extension
                 policy: rpc_pb2.RpcPolicy = options.Extensions[rpc_pb2.policy]
-                if policy.deadline_class in deadlines_s:
+                if policy.deadline_class in deadlines_s and not (method.client_streaming and method.server_streaming):
                     yield method, policy

@@ -17,7 +17,8 @@ from google.protobuf.message import Message
 from sluice.v1.stored_response_pb2 import FollowResponseRequest
 
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.upstream.client import Caller, ServiceClient
+from gateway.upstream.caller import Caller
+from gateway.upstream.client import ServiceClient
 from gateway.upstream.errors import ServiceLost
 
 _MAX_BREAKS: Final = 4  # per answer: the request itself may be what breaks it

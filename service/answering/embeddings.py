@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from sluice.v1 import embedding_pb2, usage_pb2
 
 from service.answering.admission import admitted
-from service.answering.operation import Operation, Stage
+from service.answering.telemetry.operation import Operation, Stage
 from service.calls.call import Timed, current_caller, current_request_id, deadline_of, route_call
 from service.contract.encodings.embedding import embedding_messages, to_texts
 from service.contract.parts.answer import timestamp

@@ -18,13 +18,13 @@ from grpc import aio
 
 from service.answering.admission import admitted
 from service.answering.answer_events import MAX_INLINE_LOGPROBS, AnswerEvents
-from service.answering.content import AnswerContent
 from service.answering.kind import Answer, Kind, Message, Renderer, Request
 from service.answering.loop_turns import LoopTurns
-from service.answering.observation import Observation
 from service.answering.receipts import Receipts
 from service.answering.resumable_stream import ResumableStream
 from service.answering.stream_identity import stream_identity
+from service.answering.telemetry.content import AnswerContent
+from service.answering.telemetry.observation import Observation
 from service.calls.call import (
     Timed,
     current_call,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sluice.v1 import rank_pb2, rank_pb2_grpc, usage_pb2
 
 from service.answering.admission import admitted
-from service.answering.operation import Operation, Stage
+from service.answering.telemetry.operation import Operation, Stage
 from service.calls.call import Timed, current_caller, current_request_id, deadline_of, route_call
 from service.contract.encodings.rank import ranked, to_ranking, to_scoring
 from service.contract.parts.answer import timestamp

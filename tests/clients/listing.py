@@ -22,6 +22,7 @@ PACKAGES = {
     "frameworks/langchain.py": ("langchain-openai", "langchain-azure-ai"),
     "frameworks/langchain_cohere.py": ("langchain-cohere",),
     "frameworks/litellm.py": ("litellm",),
+    "kserve.py": ("kserve",),
     "benchmarks/lm_eval.py": ("lm-eval",),
     "benchmarks/locust.py": ("locust",),
     "frameworks/mlflow.py": ("mlflow-skinny",),
@@ -29,7 +30,7 @@ PACKAGES = {
     "ollama.py": ("ollama",),
     "openai.mjs": ("openai",),
     "openai.py": ("openai",),
-    "triton.py": ("tritonclient",),
+    "tritonclient.py": ("tritonclient",),
     "vercel.mjs": ("ai", "@ai-sdk/openai-compatible"),
 }
 HEAD = """\

@@ -8,18 +8,12 @@ from typing import Any
 
 import httpx
 
+from tests.contract.error_bodies import ErrorBody, anthropic, azure, cohere, databricks, ollama, openai, ranking, triton
+
 Body = dict[str, Any]
 MODEL = "sluice-demo"
 EMBEDDER = "all-minilm-l6-v2"
 QUERY = "?api-version=2024-05-01-preview"
-
-
-@dataclass(frozen=True)
-class ErrorBody:
-    """The content of an error body: its message, and the invalid field if the dialect reports it."""
-
-    message: str
-    field: str | None = None
 
 
 @dataclass(frozen=True)
@@ -47,75 +41,6 @@ class Route:
     statuses: dict[int, int] = field(default_factory=dict)  # 400 → the dialect's status for invalid values
     unknown_headers: Mapping[str, str] = field(default_factory=dict)
     loads: bool = False  # without the required field, the path only loads the model
-
-
-def openai(answer: httpx.Response) -> ErrorBody:
-    """Read `{"error": {"message", "type", "param", "code"}}`."""
-    error = answer.json()["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    assert error["type"]
-    return ErrorBody(error["message"], error["param"])
-
-
-def databricks(answer: httpx.Response) -> ErrorBody:
-    """Read `{"error_code", "message"}`."""
-    body = answer.json()
-    assert set(body) == {"error_code", "message"}
-    assert body["error_code"].isupper()
-    return ErrorBody(body["message"])
-
-
-def azure(answer: httpx.Response) -> ErrorBody:
-    """Read `{"error", "message", "status"}`, further fields by status, and the header."""
-    body = answer.json()
-    assert body["status"] == answer.status_code
-    assert body["error"]
-    assert answer.headers["x-ms-error-code"]
-    if answer.status_code == 422:
-        return ErrorBody(body["message"], ".".join(map(str, body["detail"]["loc"])))
-    return ErrorBody(body["message"])
-
-
-def triton(answer: httpx.Response) -> ErrorBody:
-    """Read `{"error", "error_type"}`."""
-    body = answer.json()
-    assert set(body) == {"error", "error_type"}
-    assert body["error_type"]
-    return ErrorBody(body["error"])
-
-
-def anthropic(answer: httpx.Response) -> ErrorBody:
-    """Read `{"type": "error", "error": {"type", "message"}, "request_id"}`, and the id in the header."""
-    body = answer.json()
-    assert set(body) == {"type", "error", "request_id"}
-    assert (body["type"], set(body["error"])) == ("error", {"type", "message"})
-    assert body["request_id"] == answer.headers["request-id"] == answer.headers["x-request-id"]
-    return ErrorBody(body["error"]["message"])
-
-
-def ranking(answer: httpx.Response) -> ErrorBody:
-    """Read `{"id", "message", "detail", "error": {"message", "type", "param", "code"}}`, with the text three times."""
-    body = answer.json()
-    error = body["error"]
-    assert (set(body), set(error)) == ({"id", "message", "detail", "error"}, {"message", "type", "param", "code"})
-    assert body["message"] == body["detail"] == error["message"]
-    assert (body["id"], error["code"]) == (answer.headers["x-request-id"], answer.status_code)
-    return ErrorBody(error["message"], error["param"])
-
-
-def ollama(answer: httpx.Response) -> ErrorBody:
-    """Read `{"error"}`."""
-    body = answer.json()
-    assert set(body) == {"error"}
-    return ErrorBody(body["error"])
-
-
-def cohere(answer: httpx.Response) -> ErrorBody:
-    """Read `{"id", "message"}`."""
-    body = answer.json()
-    assert set(body) == {"id", "message"}
-    assert body["id"] == answer.headers["x-request-id"]
-    return ErrorBody(body["message"])
 
 
 LONG = "word " * 4000
@@ -215,6 +140,11 @@ def _respond(path: str, read: Callable[[httpx.Response], ErrorBody]) -> Route:
         [{"input": [{"role": "user", "content": [part]}]} for part in INPUT_PARTS],
         ({"input": MESSAGES * 4097}, "4096"),
     )
+
+
+def _text_tensor(text: str) -> list[Body]:
+    """Return the tensors of a prompt."""
+    return [{"name": "text_input", "datatype": "BYTES", "shape": [1], "data": [text]}]
 
 
 def _generate(path: str) -> Route:
@@ -317,6 +247,16 @@ ROUTES = [
     ),
     *map(_rerank, ("/v1/rerank", "/v2/rerank", "/rerank")),
     *map(_score, ("/v1/score", "/score")),
+    Route(
+        f"/v2/models/{MODEL}/infer",
+        {"inputs": _text_tensor("One, two,"), "parameters": {"max_tokens": 2}},
+        triton,
+        "inputs",
+        out_of_range=('parameters["temperature"]', {"parameters": {"temperature": 3}}),
+        wrong_type=("id", {"id": 5}),
+        unknown="/v2/models/nobody/infer",
+        too_long={"inputs": _text_tensor(LONG)},
+    ),
     _generate("generate"),
     _generate("generate_stream"),
 ]

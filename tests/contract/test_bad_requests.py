@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from tests.contract.routes import ROUTES, Body, Route, databricks, triton
+from tests.contract.error_bodies import databricks, triton
+from tests.contract.routes import ROUTES, Body, Route
 from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S
 

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from sluice.inference import inference_pb2_grpc
 from sluice.v1 import (
     chat_pb2,
     chat_pb2_grpc,
@@ -205,6 +206,7 @@ _SERVICES: list[tuple[type, Callable[[Any, grpc.aio.Server], None]]] = [
     ),
     (embedding_pb2_grpc.EmbeddingServiceServicer, embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server),
     (endpoint_pb2_grpc.EndpointServiceServicer, endpoint_pb2_grpc.add_EndpointServiceServicer_to_server),
+    (inference_pb2_grpc.GRPCInferenceServiceServicer, inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server),
     (model_pb2_grpc.ModelServiceServicer, model_pb2_grpc.add_ModelServiceServicer_to_server),
     (response_pb2_grpc.ResponseServiceServicer, response_pb2_grpc.add_ResponseServiceServicer_to_server),
     (

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 import grpc
 from google.protobuf import text_format
 from google.protobuf.message import Message
+from sluice.inference import inference_pb2
 from sluice.v1 import (
     chat_pb2,
     completion_pb2,
@@ -215,8 +216,23 @@ _MODEL: Final = (
     ' system_fingerprint: "fp_1" version: "2"'
 )
 MODELS: Final[Answers] = {
+    "ModelMetadata": _parse(
+        inference_pb2.ModelMetadataResponse,
+        'name: "m" versions: "2" platform: "LlamaForCausalLM"'
+        ' inputs { name: "text_input" datatype: "BYTES" shape: 1 }'
+        ' outputs { name: "text_output" datatype: "BYTES" shape: 1 }',
+    ),
     "ListModels": _parse(model_pb2.ListModelsResponse, f'models {{ {_MODEL} }} models {{ name: "org/b" {_CREATED} }}'),
     "GetModel": _parse(model_pb2.GetModelResponse, f"model {{ {_MODEL} }}"),
+}
+
+TENSORS: Final[Answers] = {
+    "ModelInfer": _parse(
+        inference_pb2.ModelInferResponse,
+        'model_name: "m" model_version: "1" id: "7"'
+        ' outputs { name: "text_output" datatype: "BYTES" shape: 1 contents { bytes_contents: "Hello" } }'
+        ' outputs { name: "num_output_tokens" datatype: "UINT32" shape: 1 contents { uint_contents: 3 } }',
+    ),
 }
 
 KEY_USAGE: Final[Answers] = {

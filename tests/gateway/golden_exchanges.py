@@ -126,6 +126,10 @@ def _generations() -> Iterator[Exchange]:
     ]
     for name, path, fields, answers in cases:
         yield Exchange(f"mindie_generate_{name}", path, {"text_input": "My name is"} | fields, answers)
+    tensors = {"inputs": [{"name": "text_input", "datatype": "BYTES", "shape": [1], "data": ["My name is"]}]}
+    options = {"id": "7", "parameters": {"max_tokens": 3, "stop": ["a"], "timeout": 1_000_000}}
+    yield Exchange("mindie_infer", "/v2/models/m/infer", tensors | options, golden_answers.TENSORS)
+    yield Exchange("mindie_infer_missing", "/v2/models/m/infer", {}, {})
     yield Exchange("mindie_generate_stream_cut_off", stream, {"text_input": "hi"}, golden_answers.CUT_OFF_GENERATION)
 
 
@@ -240,7 +244,7 @@ _RECORDED: Final = """
     invocation_completion: prompts prompts_stream
     mindie_generate: text everything details full range
     mindie_generate_stream: text details cut_off
-    mindie: model model_ready
+    mindie: model model_ready infer infer_missing
     endpoint: list get create update delete wrong
 """
 EXCHANGES: Final = [

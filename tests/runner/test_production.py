@@ -83,7 +83,11 @@ def test_model_names_are_encoded_as_gateways_do() -> None:
         *((f"grpc-watch-{pool}", f"{pool}-watch") for pool in ("org", "service")),
         *((f"grpc-check-{name}", name) for name in ("org-affinity", "org", "service-affinity", "service")),
         *((f"grpc-large-{pool}", f"{pool}-uploads") for pool in ("org", "service")),
-        *((f"grpc-generation-{name}", name) for name in ("org-affinity", "org", "service-affinity", "service")),
+        *(
+            (f"grpc-{kind}-{name}", name)
+            for kind in ("inference-stream", "generation", "inference")
+            for name in ("org-affinity", "org", "service-affinity", "service")
+        ),
         *((f"grpc-{name}", name) for name in ("org-affinity", "org", "service-affinity", "service")),
     ]
     _, by_model = routes["grpc-org"]["match"]["headers"]

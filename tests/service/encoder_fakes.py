@@ -12,6 +12,7 @@ import numpy as np
 from grpc import aio
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from sluice.inference import inference_pb2_grpc
 from sluice.v1 import chat_pb2_grpc, embedding_pb2, embedding_pb2_grpc, model_pb2_grpc, rank_pb2_grpc
 
 from service.engine.client.embedder import EmbedderClient
@@ -95,6 +96,7 @@ class RunningEncoder:
     models: Any
     chat: Any
     ranks: Any
+    inference: Any
 
     async def until_idle(self) -> None:
         """Return when no request is running or queued; fail if that never happens."""
@@ -148,6 +150,7 @@ async def running_encoder(engine: dict[str, Any] | None = None, **settings: Any)
                 model_pb2_grpc.ModelServiceStub(channel),
                 chat_pb2_grpc.ChatServiceStub(channel),
                 rank_pb2_grpc.RankServiceStub(channel),
+                inference_pb2_grpc.GRPCInferenceServiceStub(channel),
             )
     finally:
         runner.gate.set()

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections import abc
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -229,17 +229,6 @@ def request(text: str = "hi", **fields: Any) -> chat_pb2.ChatRequest:
     """Return a valid chat request."""
     message = content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text=text)])
     return chat_pb2.ChatRequest(**{"model": MODEL, "messages": [message], **fields})
-
-
-def text_of(events: Iterable[chat_pb2.StreamChatResponse]) -> str:
-    """Return the text of the first choice."""
-    return "".join(event.content_delta.text for event in events if event.content_delta.choice_index == 0)
-
-
-def kinds_of(events: Iterable[chat_pb2.StreamChatResponse]) -> list[str]:
-    """Return the kinds of events in order, with consecutive equal ones merged."""
-    kinds = [event.WhichOneof("event") or "" for event in events]
-    return [kind for before, kind in zip(["", *kinds], kinds, strict=False) if kind != before]
 
 
 async def rest_of(call: Any) -> AsyncIterator[chat_pb2.StreamChatResponse]:

@@ -38,10 +38,10 @@ OTHERS: Final = {  # files outside docs/ that are also pages, and their paths in
     "clients/typescript/README.md": "clients/typescript.md",
 }
 NAVIGATION: Final[Navigation] = {
-    "Start": ["index", "getting_started", "command", "faq"],
+    "Start": ["index", "getting_started", "command", "faq", "asked"],
     "REST": [
         "api", "api/openai", "api/responses", "api/extensions", "api/databricks", "api/azure", "api/anthropic",
-        "api/cohere", "api/ollama", "api/rank", "api/mindie", "api/clients", "errors", "conformance",
+        "api/cohere", "api/ollama", "api/rank", "api/mindie", "api/kserve", "api/clients", "errors", "conformance",
     ],
     "gRPC": ["grpc", "grpc_reference", "clients/python", "clients/typescript", "examples"],
     "Features": [

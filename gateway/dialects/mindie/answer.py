@@ -73,6 +73,47 @@ class ModelMetadata(msgspec.Struct):
     outputs: list[dict[str, Any]]
 
 
+class ModelConfig(msgspec.Struct):
+    """A model, in the form of Triton's configuration."""
+
+    name: str
+    platform: str
+    backend: str
+    max_batch_size: int
+    input: list[dict[str, Any]]
+    output: list[dict[str, Any]]
+    parameters: dict[str, Any]
+    model_transaction_policy: dict[str, bool] | None = None
+
+
+class IndexedModel(msgspec.Struct):
+    """A model in the index of the repository."""
+
+    name: str
+    state: Literal["READY", "UNAVAILABLE"]
+    version: str | None = None
+    reason: str | None = None
+
+
+class OutputTensor(msgspec.Struct):
+    """An output tensor: its elements in `data`, or as bytes after the JSON."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+    data: list[Any] | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class InferAnswer(msgspec.Struct):
+    """The answer to an inference by tensors."""
+
+    id: str
+    model_name: str
+    model_version: str
+    outputs: list[OutputTensor]
+
+
 class ModelReadiness(msgspec.Struct):
     """The readiness of a model."""
 

@@ -1,42 +1,67 @@
 """Convert the server and its models to the JSON of KServe's open inference protocol.
 
-A model is described as text-to-text: one string in, one string out, each a tensor of shape [1].
+The service describes models by their tensors.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import orjson
+from google.protobuf.json_format import MessageToDict
+from sluice.inference import inference_pb2
 from sluice.v1.model_pb2 import Model
 
 from gateway.dialects.seam.failure import Failure, Reason
 
 LIVE: Final = b'{"live":true}'
+EXTENSIONS: Final = (
+    "generate", "generate_stream", "binary_tensor_data", "model_configuration", "model_repository",
+)  # fmt: skip
 READY: Final = b'{"ready":true}'
 
 
 def to_server_metadata(version: str) -> bytes:
     """Return the body of `GET /v2`."""
-    return orjson.dumps({"name": "sluice", "version": version, "extensions": ["generate", "generate_stream"]})
+    return orjson.dumps({"name": "sluice", "version": version, "extensions": EXTENSIONS})
 
 
-def to_model_metadata(model: Model) -> bytes:
+def to_model_metadata(model: inference_pb2.ModelMetadataResponse) -> bytes:
     """Return the body of `GET /v2/models/{model}`."""
-    text = {"datatype": "BYTES", "shape": [1]}
     return orjson.dumps(
         {
             "name": model.name,
-            "versions": [model.version] if model.version else [],
-            "platform": model.architecture,
-            "inputs": [{"name": "text_input", **text}],
-            "outputs": [{"name": "text_output", **text}],
+            "versions": list(model.versions),
+            "platform": model.platform,
+            "inputs": [_tensor(each) for each in model.inputs],
+            "outputs": [_tensor(each) for each in model.outputs],
         }
     )
 
 
+def _tensor(tensor: inference_pb2.ModelMetadataResponse.TensorMetadata) -> dict[str, Any]:
+    return {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape)}
+
+
+def to_model_config(response: inference_pb2.ModelConfigResponse) -> bytes:
+    """Return the body of `GET /v2/models/{model}/config`."""
+    config: Any = response.config  # both lists have elements with `dims`, of different types
+    fields = MessageToDict(config, preserving_proto_field_name=True)
+    for name, tensors in (("input", config.input), ("output", config.output)):
+        for each, tensor in zip(fields.get(name, ()), tensors, strict=True):
+            each["dims"] = list(tensor.dims)  # protobuf's JSON has texts instead of integers of 64 bits
+    return orjson.dumps({"max_batch_size": config.max_batch_size, **fields})
+
+
+def to_repository_index(response: inference_pb2.RepositoryIndexResponse) -> bytes:
+    """Return the body of `POST /v2/repository/index`."""
+    return orjson.dumps([MessageToDict(each, preserving_proto_field_name=True) for each in response.models])
+
+
 def to_model_readiness(model: Model) -> bytes:
-    """Return the body of `GET /v2/models/{model}/ready`. A model that is listed is ready."""
+    """Return the body of `GET /v2/models/{model}/ready`. Raise Failure for a model that sleeps."""
+    if model.is_asleep:
+        raise Failure(Reason.MODEL_ASLEEP, f"the model {model.name!r} sleeps")
     return orjson.dumps({"name": model.name, "ready": True})
 
 

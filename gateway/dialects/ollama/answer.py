@@ -35,6 +35,7 @@ class OllamaChatAnswer(msgspec.Struct, omit_defaults=True):
     prompt_eval_duration: Count | UnsetType = UNSET
     eval_count: Count | UnsetType = UNSET
     eval_duration: Count | UnsetType = UNSET
+    receipt: str | UnsetType = UNSET
 
 
 class OllamaGenerateAnswer(msgspec.Struct, omit_defaults=True):
@@ -53,6 +54,7 @@ class OllamaGenerateAnswer(msgspec.Struct, omit_defaults=True):
     prompt_eval_duration: Count | UnsetType = UNSET
     eval_count: Count | UnsetType = UNSET
     eval_duration: Count | UnsetType = UNSET
+    receipt: str | UnsetType = UNSET
 
 
 class OllamaEmbedAnswer(msgspec.Struct, omit_defaults=True):

@@ -9,7 +9,7 @@ from msgspec import Meta
 from sluice.v1 import chat_pb2, sampling_pb2, serving_pb2
 
 from gateway.dialects.ollama.model_name import served_name
-from gateway.dialects.ollama.options import OllamaOptions
+from gateway.dialects.ollama.options import SAMPLING, OllamaOptions
 from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_copy import copy_fields
 from gateway.dialects.seam.contract_limit import put
@@ -29,7 +29,7 @@ _EFFORTS: Final = {
 }
 _CALLER_NAMES: Final = {  # a field's path, or its first parts, in the contract's requests → in the client's body
     "sampling": "options",
-    "sampling.repetition_penalty": "options.repeat_penalty",
+    **{f"sampling.{name}": f"options.{option}" for option, name in SAMPLING.items()},
     "stopping": "options",
     "stopping.max_tokens": "options.num_predict",
     "serving": "",
@@ -62,6 +62,7 @@ class OllamaBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     priority: int | None = None
     slo_first_token_seconds: float | None = None
     slo_token_seconds: float | None = None
+    receipt: bool | None = None
     output_interval_ms: int | None = None
 
     @property

@@ -59,12 +59,17 @@ class _LineEncoder:
 
     def _last_line(self, completed: Any) -> bytes:
         end = to_end(self._reason, self._usage, completed.timings)
-        return to_line({**self._head, **self._fields(Piece()), **end})
+        return to_line({**self._head, **self._fields(Piece()), **end, **_receipt(completed)})
 
     def _whole(self, response: ChatResponse | CompleteResponse, piece: Piece) -> bytes:
         self._start(response)
         end = to_end(response.choices[0].finish_reason, response.usage, response.timings)
-        return orjson.dumps({**self._head, **self._fields(piece), **end})
+        return orjson.dumps({**self._head, **self._fields(piece), **end, **_receipt(response)})
+
+
+def _receipt(end: Any) -> dict[str, str]:
+    """Return the field of a receipt, if there is one."""
+    return {"receipt": end.receipt} if end.receipt else {}
 
 
 class OllamaChatEncoder(_LineEncoder):

@@ -15,7 +15,7 @@ from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 
 _WHOLE_TEXT: Final = -1  # the value of repeat_last_n for all tokens
-_SAMPLING: Final = {  # the names of options → those of the contract, for numbers that need no conversion
+SAMPLING: Final = {  # the names of options → those of the contract, for numbers that need no conversion
     "temperature": "temperature",
     "top_p": "top_p",
     "min_p": "min_p",
@@ -64,7 +64,7 @@ class OllamaOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     def set_parameters(self, sampling: sampling_pb2.SamplingParams, stopping: sampling_pb2.StopParams) -> None:
         """Set the contract's parameters. Raise Failure for values that are not supported."""
         self._check()
-        for name, field in _SAMPLING.items():
+        for name, field in SAMPLING.items():
             value = getattr(self, name)
             if value is not None:
                 setattr(sampling, field, value)

@@ -15,6 +15,13 @@ COMMENT: Final = b": keep-alive\n\n"  # of server-sent events
 _ENDS: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})  # the terminal events of the streams
 
 
+class FramedAnswer(bytes):
+    """The body of a whole answer of another media type than JSON, with its headers."""
+
+    media_type = b"application/octet-stream"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
 class StreamFormat(enum.Enum):
     """How a stream separates its chunks. The value is the media type."""
 
@@ -36,7 +43,7 @@ class Encoder(Protocol):
         """Return complete SSE events, or lines, for one event of the service, or empty bytes."""
 
     def whole(self, response: Any) -> bytes:
-        """Return the body of an unstreamed answer."""
+        """Return the body of an unstreamed answer: JSON, unless it is a FramedAnswer."""
 
     def error(self, failure: Failure) -> bytes:
         """Return the last SSE event, or line, of a failed stream."""
@@ -49,7 +56,7 @@ class WholeEncoder(ABC):
 
     @abstractmethod
     def whole(self, response: Any) -> bytes:
-        """Return the body of the answer."""
+        """Return the body of the answer: JSON, unless it is a FramedAnswer."""
 
     def chunk(self, event: Message) -> bytes:
         """Raise TypeError: there is no stream."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
+from sluice.inference.inference_pb2 import ModelInferRequest
 from sluice.v1.chat_pb2 import ChatRequest
 from sluice.v1.completion_pb2 import CompleteRequest
 from sluice.v1.embedding_pb2 import EmbedRequest
@@ -31,6 +32,7 @@ ServiceRequest: TypeAlias = (
     | CreateResponseRequest
     | RankRequest
     | ScoreRequest
+    | ModelInferRequest
 )
 RequestT_co = TypeVar("RequestT_co", bound=ServiceRequest, covariant=True)
 

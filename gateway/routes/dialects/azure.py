@@ -17,7 +17,7 @@ from gateway.routes.handling.handler import Generation, Lookup
 from gateway.routes.surface.operation import Operation, Parameter
 from gateway.routes.surface.surface import Surface
 from gateway.routes.upstream.upstream import Upstream
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 _SHARED: Final = (
     Parameter(

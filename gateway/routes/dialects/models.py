@@ -19,7 +19,7 @@ from gateway.routes.handling.handler import Answer, Lookup
 from gateway.routes.surface.operation import Operation, Parameter
 from gateway.routes.surface.surface import Surface
 from gateway.routes.upstream.upstream import Upstream
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 _VERSION: Final = Parameter(VERSION, "header", "Whose clients send it get Anthropic's form of answers.", "2023-06-01")
 _COUNT: Final = {"type": "integer", "minimum": 1, "maximum": 1000}

@@ -33,7 +33,7 @@ from gateway.routes.handling.handler import Action, Change, Generation, Lookup
 from gateway.routes.surface.operation import Body, Operation, Parameter
 from gateway.routes.surface.surface import Surface
 from gateway.routes.upstream.upstream import Upstream
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 _CHAT: Final = Body(
     OllamaChatBody,

@@ -26,10 +26,10 @@ from gateway.dialects.openai.tokens import (
     parse_tokenize,
 )
 from gateway.dialects.openai_family.responses.body import ResponseBody
-from gateway.routes.dialects.batches import batches
-from gateway.routes.dialects.conversations import conversations
-from gateway.routes.dialects.files import files
-from gateway.routes.dialects.stored_responses import stored_responses
+from gateway.routes.dialects.stored.batches import batches
+from gateway.routes.dialects.stored.conversations import conversations
+from gateway.routes.dialects.stored.files import files
+from gateway.routes.dialects.stored.stored_responses import stored_responses
 from gateway.routes.examples.example import (
     BY_EMBEDDER,
     BY_MODEL,

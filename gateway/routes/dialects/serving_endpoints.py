@@ -20,7 +20,7 @@ from gateway.routes.handling.handler import Change, Lookup
 from gateway.routes.surface.operation import Body, Operation, Parameter
 from gateway.routes.surface.surface import Surface
 from gateway.routes.upstream.upstream import Upstream
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 _ROOT: Final = "/api/2.0/serving-endpoints"
 _ONE: Final = f"{_ROOT}/{{name:path}}"  # a model's own endpoint may have slashes in its name

@@ -12,7 +12,7 @@ from gateway.routes.handling.handler import Lookup
 from gateway.routes.surface.operation import Operation
 from gateway.routes.surface.surface import Surface
 from gateway.routes.upstream.upstream import Upstream
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 
 async def _get_usage(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature

@@ -11,7 +11,8 @@ from http import HTTPStatus
 from typing import TypeAlias
 
 from gateway.dialects.seam.failure import Failure
-from gateway.upstream.client import Caller, ServiceClient
+from gateway.upstream.caller import Caller
+from gateway.upstream.client import ServiceClient
 
 ReplaceFailure: TypeAlias = Callable[[Failure, Caller], Awaitable[Failure]]
 """Return the failure to report instead of one that the gateway found itself."""

@@ -28,12 +28,12 @@ from gateway.http.cost import cost_comment
 from gateway.http.event_id import HEADER, EventMarks
 from gateway.http.headers import headers_of
 from gateway.http.offload import offload
-from gateway.http.reply import send_error_response, send_json, to_failure
+from gateway.http.reply import send_answer, send_error_response, to_failure
 from gateway.http.sse import EventStream
 from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
 from gateway.routes.upstream.bodies import BodyReader, NoBody
 from gateway.settings.config import Settings
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 _CANCEL_GRACE_S = 1.0
 _STALL_GRACE_S = 5.0  # time to send the end of a stream after its deadline
@@ -114,7 +114,7 @@ class GenerationEndpoint:
         except Exception as error:  # noqa: BLE001  as above
             await fail(to_failure(error, caller.request_id))
         else:
-            await send_json(send, 200, body)
+            await send_answer(send, body)
 
     async def _stream(
         self,

@@ -27,7 +27,7 @@ from gateway.routes.handling.prepared_client import PreparedClient
 from gateway.routes.upstream.bodies import NoBody
 from gateway.routes.upstream.upstream import Upstream
 from gateway.settings.config import Settings
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 from gateway.upstream.resuming_client import ResumingClient
 
 Prepare: TypeAlias = Callable[[Upstream, Any, Caller], Awaitable[None]]

@@ -17,7 +17,7 @@ from gateway.http.headers import headers_of
 from gateway.http.reply import send_error_response, send_json, to_failure
 from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
 from gateway.routes.upstream.bodies import BodyReader, NoBody
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 from gateway.upstream.resuming_client import ResumingClient
 
 

@@ -20,7 +20,7 @@ from gateway.http.reply import send_error_response, send_json, to_failure
 from gateway.routes.handling.authentication_first import authentication_first
 from gateway.routes.upstream.upstream import Upstream
 from gateway.settings.config import Settings
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 Parts: TypeAlias = AsyncIterator[PartBegin | bytes]
 Receiver: TypeAlias = Callable[[Upstream, Parts, Caller], Awaitable[bytes]]

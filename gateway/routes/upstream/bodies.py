@@ -13,7 +13,7 @@ from gateway.http.body import body_parts, declared_length
 from gateway.http.headers import headers_of
 from gateway.http.memory_shares import Holding, MemoryShares
 from gateway.settings.config import Settings
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 _SMALL: Final = 64 * 1024  # bytes, of any body
 

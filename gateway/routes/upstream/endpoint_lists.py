@@ -14,7 +14,7 @@ from sluice.v1.endpoint_pb2 import Endpoint, ServedEntity
 from sluice.v1.model_pb2 import Model
 
 from gateway.dialects.seam.failure import Failure
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 _MAX_AGE_S: Final = 2.0  # seconds for which a list is fresh
 _MAX_LISTS: Final = 1024

@@ -22,7 +22,7 @@ from sluice.v1.token_pb2 import CountTokensRequest, DetokenizeTextRequest, Token
 
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.routes.upstream.endpoint_lists import EndpointLists
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 _CHAT: Final = frozenset({TASK_CHAT})
 _TEXT: Final = frozenset({TASK_CHAT, TASK_COMPLETION})

@@ -6,7 +6,7 @@ from sluice.v1.text_generation_pb2 import GenerateTextRequest
 
 from gateway.dialects.seam.failure import Failure
 from gateway.routes.upstream.upstream import Upstream
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 
 async def check_vocabulary(upstream: Upstream, request: GenerateTextRequest, caller: Caller) -> None:

@@ -19,6 +19,10 @@ _ROLES: Final = {
 }
 
 
+_MAX_MESSAGES: Final = 4096  # the contract's limits, checked before the conversion
+_MAX_PARTS: Final = 1024
+
+
 def to_chat_messages(text: str, path: str) -> Iterator[content_pb2.Message]:
     """Yield the messages of a JSON list; `path` is its path in the request. Raise InvalidRequest."""
     try:
@@ -27,6 +31,8 @@ def to_chat_messages(text: str, path: str) -> Iterator[content_pb2.Message]:
         raise InvalidRequest(path, f"must be a JSON list of messages: {error}") from error
     if not isinstance(messages, list):
         raise InvalidRequest(path, "must be a JSON list of messages")
+    if len(messages) > _MAX_MESSAGES:
+        raise InvalidRequest(path, f"must have at most {_MAX_MESSAGES} messages, not {len(messages)}")
     for index, message in enumerate(messages):
         try:
             yield _to_message(message, f"{path}[{index}]")
@@ -44,7 +50,10 @@ def _to_message(given: Any, path: str) -> content_pb2.Message:
     if isinstance(content, str):
         message.content.add(text=content)
     elif content is not None:
-        for index, part in enumerate(_of_type(content, list, "a text or a list of parts", f"{path}.content")):
+        parts = _of_type(content, list, "a text or a list of parts", f"{path}.content")
+        if len(parts) > _MAX_PARTS:
+            raise InvalidRequest(f"{path}.content", f"must have at most {_MAX_PARTS} parts, not {len(parts)}")
+        for index, part in enumerate(parts):
             message.content.append(_to_part(part, f"{path}.content[{index}]"))
     for name in ("name", "tool_call_id"):
         if given.get(name) is not None:

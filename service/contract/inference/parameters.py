@@ -16,13 +16,15 @@ from google.protobuf.message import Message
 from sluice.inference import inference_pb2
 
 from process.settings.names import suggestion
-from service.contract.inference.tensors import BYTES, Tensor
+from service.contract.inference.tensors import BINARY_OUTPUT, BYTES, Tensor
 from service.generation.errors import InvalidRequest, UnsupportedFeature
 
 _ALIASES: Final = {"max_new_tokens": "max_tokens"}
-_IGNORED: Final = frozenset({"batch_size", "triton_enable_empty_final_response"})
+_IGNORED: Final = frozenset({"batch_size", BINARY_OUTPUT, "triton_enable_empty_final_response"})
 _STATEFUL: Final = frozenset({"sequence_id", "sequence_start", "sequence_end"})
 _SAMPLING: Final = "sampling_parameters"
+_MAX_JSON: Final = 65_536  # characters of a parameter that is JSON
+_MAX_SHOWN: Final = 64  # characters of a value in errors
 _LEAST_PRIORITY: Final = 5  # of priorities from 1; in the contract it is 0, and lower values are served first in both
 Target: TypeAlias = tuple[Message, Sequence[str] | None]
 
@@ -38,7 +40,8 @@ class Given:
 
     def rejected(self, text: str) -> InvalidRequest:
         """Return the error for this value."""
-        return InvalidRequest(self.path, f"{text}, not {json.dumps(self.value, default=repr)[:64]}")
+        shown = self.value[:_MAX_SHOWN] if isinstance(self.value, str) else self.value
+        return InvalidRequest(self.path, f"{text}, not {json.dumps(shown, default=repr)[:_MAX_SHOWN]}")
 
 
 class Parameters:
@@ -112,7 +115,7 @@ def set_fields(values: Mapping[str, Given], targets: Sequence[Target]) -> None:
                 fields[field.name] = (message, field)
     for name, given in values.items():
         if name not in fields:
-            raise InvalidRequest(given.path, "unknown parameter" + suggestion(name, fields))
+            raise InvalidRequest(given.path, "unknown parameter" + suggestion(name[:_MAX_SHOWN], fields))
         _set(*fields[name], given)
 
 
@@ -164,8 +167,9 @@ def _to_integer(given: Given) -> int:
 def _to_list(given: Given) -> list[Any]:
     """Return a list given as such, as its JSON text, or as its only text."""
     if isinstance(given.value, str):
+        is_list = given.value.startswith("[") and len(given.value) <= _MAX_JSON
         try:
-            value = json.loads(given.value) if given.value.startswith("[") else given.value
+            value = json.loads(given.value) if is_list else given.value
         except ValueError:
             value = given.value
         return value if isinstance(value, list) else [given.value]
@@ -174,6 +178,8 @@ def _to_list(given: Given) -> list[Any]:
 
 def _json_object(given: Given) -> dict[str, Any]:
     """Return a JSON object given as such or as its text. Raise InvalidRequest."""
+    if isinstance(given.value, str) and len(given.value) > _MAX_JSON:
+        raise InvalidRequest(given.path, f"must have at most {_MAX_JSON} characters, not {len(given.value)}")
     try:
         value = json.loads(given.value) if isinstance(given.value, str) else given.value
     except (ValueError, RecursionError) as error:

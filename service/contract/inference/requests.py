@@ -17,6 +17,7 @@ from service.contract.inference.parameters import Parameters, Target
 from service.contract.inference.tensors import Tensor, read_tensors, tensor_path
 from service.contract.parts.rules import Rules
 from service.generation.errors import InvalidRequest
+from service.generation.requests.parameters import DRAW_PARAMETERS
 
 PROMPT: Final = "text_input"
 MESSAGES: Final = "messages"
@@ -31,7 +32,6 @@ RETURNS: Final = {
     "num_input_tokens": "return_num_input_tokens",
     "num_output_tokens": "return_num_output_tokens",
 }
-_DRAWN: Final = ("temperature", "top_p", "top_k", "min_p", "typical_p")
 _CHAT_FIELDS: Final = (
     "reasoning_budget", "continue_final_message", "add_generation_prompt", "chat_template_kwargs",
     "skip_special_tokens",
@@ -90,7 +90,7 @@ def _generate(request: inference_pb2.ModelInferRequest, prompt: Tensor, paramete
         model=request.model_name, model_version=request.model_version, text_input=prompt.text
     )
     excludes_prompt = parameters.flag("exclude_input_in_output")
-    if not parameters.has("do_sample") and parameters.has(*_DRAWN):
+    if not parameters.has("do_sample") and parameters.has(*DRAW_PARAMETERS):
         made.do_sample = True
     inference = _generation(request, made, parameters, (made, ("do_sample",)))
     if excludes_prompt is not False:

@@ -1,11 +1,13 @@
 """Read the input tensors of requests, and write the output tensors of responses.
 
 A tensor's elements are in the field of their type (`contents`) or packed as bytes (`raw_input_contents`,
-`raw_output_contents`); the response has the form of the request.
+`raw_output_contents`). The response has packed elements if the request has some, or as its parameter
+`binary_data_output` says.
 """
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,8 +19,10 @@ from sluice.inference import inference_pb2
 from service.generation.errors import InvalidRequest
 
 BYTES: Final = "BYTES"
+BINARY_OUTPUT: Final = "binary_data_output"  # the parameter that selects the form of a response's elements
 _MAX_TENSORS: Final = 32
 _MAX_DIMENSIONS: Final = 8
+_MAX_ELEMENTS: Final = 2048  # as many as the contract has texts; elements are read on the event loop
 _LENGTH: Final = struct.Struct("<I")
 
 
@@ -92,15 +96,18 @@ def read_tensors(request: inference_pb2.ModelInferRequest) -> dict[str, Tensor]:
     """Return the input tensors by name. Raise InvalidRequest, which names the tensor."""
     if len(request.inputs) > _MAX_TENSORS:
         raise InvalidRequest("inputs", f"must have at most {_MAX_TENSORS} tensors, not {len(request.inputs)}")
-    raw = request.raw_input_contents
-    if raw and len(raw) != len(request.inputs):
-        text = f"must have one element for each of the {len(request.inputs)} tensors, not {len(raw)}"
+    num_raw = sum(not given.HasField("contents") for given in request.inputs) if request.raw_input_contents else 0
+    if num_raw != len(request.raw_input_contents):
+        text = (
+            f"must have one element for each tensor without contents, {num_raw}, not {len(request.raw_input_contents)}"
+        )
         raise InvalidRequest("raw_input_contents", text)
+    raw = iter(request.raw_input_contents)
     found: dict[str, Tensor] = {}
-    for index, given in enumerate(request.inputs):
+    for given in request.inputs:
         if given.name in found:
             raise InvalidRequest(tensor_path(given.name), "occurs twice")
-        found[given.name] = _read(given, raw[index] if raw else None)
+        found[given.name] = _read(given, None if given.HasField("contents") else next(raw, None))
     return found
 
 
@@ -113,26 +120,23 @@ def _read(given: inference_pb2.ModelInferRequest.InferInputTensor, raw: bytes | 
         raise InvalidRequest(path, f"the datatype must be one of {', '.join(_DATATYPES)}, not {given.datatype!r}")
     if len(given.shape) > _MAX_DIMENSIONS or any(size < 0 for size in given.shape):
         raise InvalidRequest(path, f"the shape must have at most {_MAX_DIMENSIONS} dimensions, none of them negative")
-    if raw is None:
-        elements: Sequence[Any] = getattr(given.contents, datatype.field)
-    elif given.HasField("contents"):
-        raise InvalidRequest(path, "contents must be unset, since the request has raw_input_contents")
-    else:
-        elements = _unpack(raw, datatype, path)
-    if len(elements) != prod(given.shape):
-        text = f"has {len(elements)} elements, but the shape {list(given.shape)} has {prod(given.shape)}"
+    if (size := prod(given.shape)) > _MAX_ELEMENTS:
+        raise InvalidRequest(path, f"must have at most {_MAX_ELEMENTS} elements, not {size}")
+    elements = getattr(given.contents, datatype.field) if raw is None else _unpack(raw, datatype, size, path)
+    if len(elements) != size:
+        text = f"the shape {list(given.shape)} has {size} elements, but the tensor has another number of them"
         raise InvalidRequest(path, text)
     return Tensor(given.name, given.datatype, tuple(given.shape), elements)
 
 
-def _unpack(raw: bytes, datatype: _Datatype, path: str) -> Sequence[Any]:
-    """Return the elements of a tensor's bytes. Raise InvalidRequest if they are incomplete."""
+def _unpack(raw: bytes, datatype: _Datatype, size: int, path: str) -> Sequence[Any]:
+    """Return the elements of a tensor's bytes, at most one more than `size`. Raise InvalidRequest for other bytes."""
     if not datatype.format:
-        return list(_byte_strings(raw, path))
-    size = struct.calcsize(datatype.format)
-    if len(raw) % size:
-        raise InvalidRequest(path, f"has {len(raw)} bytes, which is no multiple of the element's size {size}")
-    return struct.unpack(f"<{len(raw) // size}{datatype.format}", raw)
+        return list(itertools.islice(_byte_strings(raw, path), size + 1))
+    form = struct.Struct(f"<{size}{datatype.format}")
+    if len(raw) != form.size:
+        raise InvalidRequest(path, f"must have {form.size} bytes for {size} elements, not {len(raw)}")
+    return form.unpack(raw)
 
 
 def _byte_strings(raw: bytes, path: str) -> Iterator[bytes]:
@@ -151,7 +155,9 @@ class TensorWriter:
     """Writes the output tensors of one request's responses."""
 
     def __init__(self, request: inference_pb2.ModelInferRequest) -> None:
-        self._is_raw = bool(request.raw_input_contents)
+        is_raw = bool(request.raw_input_contents)
+        wanted = request.parameters.get(BINARY_OUTPUT)
+        self._is_raw = is_raw if wanted is None else wanted.bool_param
 
     def write(self, response: inference_pb2.ModelInferResponse, tensor: Tensor) -> None:
         """Add a tensor to a response."""

@@ -8,7 +8,7 @@ from typing import Any
 import llguidance
 import numpy as np
 
-from service.engine.tokens.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Vocabulary
 
 _NUM_BYTES = 256
 _CLOSING = b'}]"0:,-1tfn'  # in JSON
@@ -22,7 +22,7 @@ class ByteVocabulary:
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
+        tokenizer: Vocabulary,
         full_tokenizer: Any,
         control_token_ids: abc.Collection[int],
         eos_token_ids: abc.Collection[int],

@@ -8,7 +8,7 @@ from typing import Any
 from service.engine.constraints.bits import ALL, forbid
 from service.engine.constraints.grammar import GrammarConstraint
 from service.engine.constraints.marker import Marker
-from service.engine.tokens.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Vocabulary
 
 
 class CallConstraint:
@@ -19,7 +19,7 @@ class CallConstraint:
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
+        tokenizer: Vocabulary,
         first: GrammarConstraint,
         *,
         markers: Sequence[Marker],

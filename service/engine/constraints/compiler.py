@@ -11,7 +11,7 @@ from service.engine.constraints.grammar import GrammarCompiler
 from service.engine.constraints.marker import Marker
 from service.engine.constraints.reasoning import ReasoningConstraint, ReasoningTokens
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.tokens.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Vocabulary
 from service.generation.formats.constraint import Constraint, Grammar, ReasoningMarkers
 
 _MAX_KEPT_MARKERS = 16  # a model has one pair; clients can't name others
@@ -25,7 +25,7 @@ class ConstraintCompiler:
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
+        tokenizer: Vocabulary,
         control_token_ids: abc.Mapping[str, int],
         eos_token_ids: abc.Collection[int],
         *,

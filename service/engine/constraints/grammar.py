@@ -15,7 +15,7 @@ from service.engine.constraints.byte_vocabulary import ByteVocabulary
 from service.engine.constraints.ending import Ending
 from service.engine.constraints.refusal import explain_rejection
 from service.engine.tokens.plain_encoder import PlainEncoder
-from service.engine.tokens.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Vocabulary
 from service.generation.errors import ConstraintFailed, UnsupportedConstraint
 from service.generation.formats.constraint import Grammar
 
@@ -123,12 +123,12 @@ class GrammarConstraint:
 class _Vocabulary:
     """A vocabulary for llguidance in which text never becomes a control token, even if it spells one."""
 
-    def __init__(self, tokenizer: Tokenizer, control_token_ids: abc.Iterable[int], eos_token_id: int) -> None:
+    def __init__(self, tokenizer: Vocabulary, control_token_ids: abc.Iterable[int], eos_token_id: int) -> None:
         self.eos_token_id = eos_token_id
         self.bos_token_id = None
         self.special_token_ids = sorted(control_token_ids)
         self.tokens = [tokenizer.token_bytes(token_id) for token_id in range(tokenizer.vocab_size)]
-        self._encoder = PlainEncoder(tokenizer)
+        self._encoder = PlainEncoder(tokenizer.json)
         self._kept = lru_cache(_NUM_KEPT)(self._encode)
 
     def __call__(self, text: str | bytes) -> list[int]:
@@ -143,7 +143,7 @@ class GrammarCompiler:
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
+        tokenizer: Vocabulary,
         control_token_ids: abc.Mapping[str, int],
         eos_token_ids: abc.Collection[int],
         *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import abc
 
-from service.engine.tokens.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Vocabulary
 
 
 class Marker:
@@ -13,7 +13,7 @@ class Marker:
     A marker of letters only may be a word of the text. It counts only if a character other than white space follows.
     """
 
-    def __init__(self, tokenizer: Tokenizer, marker: bytes) -> None:
+    def __init__(self, tokenizer: Vocabulary, marker: bytes) -> None:
         self.data = marker
         self._is_word = marker.isalpha()
         self._crossing = {} if self._is_word else _crossing_ids(tokenizer, marker)
@@ -40,7 +40,7 @@ class Marker:
         return None if self._is_word and not rest[:1].strip() else rest
 
 
-def _crossing_ids(tokenizer: Tokenizer, marker: bytes) -> dict[int, list[int]]:
+def _crossing_ids(tokenizer: Vocabulary, marker: bytes) -> dict[int, list[int]]:
     """Return the tokens by the number of the marker's bytes that precede them."""
     crossing: dict[int, list[int]] = {}
     for token_id in range(tokenizer.vocab_size):

@@ -10,7 +10,7 @@ from service.engine.constraints.bits import ALL, allow, forbid
 from service.engine.constraints.calls import CallConstraint
 from service.engine.constraints.marker import Marker
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.tokens.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import FastTokenizer, Vocabulary
 from service.generation.errors import ConstraintFailed
 from service.generation.formats.constraint import ReasoningMarkers, ReasoningStart
 
@@ -20,15 +20,16 @@ _ANSWER_RESERVE = 4  # reasoning leaves this multiple of the shortest answer, if
 class ReasoningTokens:
     """The tokens of one model's markers. Immutable; shared by all requests."""
 
-    def __init__(self, tokenizer: Tokenizer, markers: ReasoningMarkers, eos_token_ids: abc.Collection[int]) -> None:
+    def __init__(self, tokenizer: Vocabulary, markers: ReasoningMarkers, eos_token_ids: abc.Collection[int]) -> None:
         self.tokenizer = tokenizer
         self.eos_token_ids = tuple(eos_token_ids)
         self.open_marker = markers.open.encode()
         self.close_marker = Marker(tokenizer, markers.close.encode())
-        self.opening_ids = tokenizer.encode(markers.open + markers.after_open)
-        self.closing_ids = tokenizer.encode(markers.close + markers.after_close)
-        self.separator_ids = tokenizer.encode(markers.after_close) if markers.after_close else []
-        open_ids = tokenizer.encode(markers.open)
+        encode = FastTokenizer(tokenizer.json).encode
+        self.opening_ids = encode(markers.open + markers.after_open)
+        self.closing_ids = encode(markers.close + markers.after_close)
+        self.separator_ids = encode(markers.after_close) if markers.after_close else []
+        open_ids = encode(markers.open)
         self.open_id = open_ids[0] if len(open_ids) == 1 else None
 
 

@@ -37,7 +37,7 @@ from service.engine.interface.messages import (
     Report,
     StopCore,
 )
-from service.engine.tokens.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Vocabulary
 from service.generation.errors import AdapterRejected, EngineError, SequenceError
 from service.generation.requests.request import GenerationRequest
 
@@ -50,7 +50,7 @@ class GeneratorCore:
     def __init__(
         self,
         runner: Runner,
-        tokenizer: Tokenizer,
+        tokenizer: Vocabulary,
         config: EngineConfig,
         *,
         eos_token_ids: abc.Collection[int],

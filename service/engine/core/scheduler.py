@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import abc
-from operator import attrgetter
 
 from service.engine.core.batch_pace import BatchPace
 from service.engine.core.blocks.block_pool import BlockPool
@@ -17,12 +16,11 @@ from service.engine.core.drafts.step_drafts import StepDrafts
 from service.engine.core.pace import MIN_OTHER_CHUNK, StepChoice
 from service.engine.core.queue.fair_queue import FairQueue, KeyQueue
 from service.engine.core.queue.turns import Turns
+from service.engine.core.sequences.running import RunningSequences
 from service.engine.core.sequences.sequence import Sequence, SequenceGroup
 from service.engine.core.step import ScheduledSequence, Step, StepPlan
 from service.engine.core.step_times import StepTimes
 from service.engine.interface.config import EngineConfig
-
-_by_order = attrgetter("order")
 
 
 class Scheduler:
@@ -50,9 +48,8 @@ class Scheduler:
         self.step_times = StepTimes(config.max_slowdown, config.max_decode_slowdown)
         self._drafts = StepDrafts(speculation, pool, config.max_batch_tokens)
         self._queue = FairQueue()
-        self._running: dict[Sequence, None] = {}
-        self._ordered: list[Sequence] | None = None  # the running sequences in order; None after a change
-        self._capacity = AdmissionCapacity(config, pool, self._queue, self.step_times, self._running.keys())
+        self._running = RunningSequences()
+        self._capacity = AdmissionCapacity(config, pool, self._queue, self.step_times, self._running)
         # Further choices stay here until the first choice has computed the prompt; then they find it in the cache.
         self._following: dict[SequenceGroup, list[Sequence]] = {}
         self._groups: dict[SequenceGroup, None] = {}
@@ -109,7 +106,7 @@ class Scheduler:
         if not self._groups:
             return None
         plan = StepPlan(self._config.max_batch_tokens)
-        decodes, prefills = self._split_running()
+        decodes, prefills = self._running.split()
         choice = self._pace.choose(decodes, prefills, now)
         if choice is not None:
             self._plan_paced(choice, prefills, plan, now)
@@ -190,16 +187,6 @@ class Scheduler:
                 return
         self._schedule_tokens(sequence, num_new, plan)
 
-    def _split_running(self) -> tuple[list[Sequence], list[Sequence]]:
-        """Return the running sequences that lack one token, and those that lack more, in order."""
-        if self._ordered is None:
-            self._ordered = sorted(self._running, key=_by_order)
-        decodes: list[Sequence] = []
-        prefills: list[Sequence] = []
-        for sequence in self._ordered:
-            (decodes if len(sequence.token_ids) - sequence.num_computed_tokens == 1 else prefills).append(sequence)
-        return decodes, prefills
-
     def _plan_all(self, decodes: list[Sequence], prefills: list[Sequence], plan: StepPlan, now: float) -> None:
         """Add all decodes to the step, and prompts within the budget that they leave."""
         for sequence in decodes:
@@ -268,8 +255,7 @@ class Scheduler:
                 return False
         self._queue.pop(key)
         key.num_running += 1
-        self._running[sequence] = None
-        self._ordered = None
+        self._running.add(sequence)
         plan.admitted.add(sequence)
         self.memory.start(sequence, found)
         sequence.num_charged_tokens = max(sequence.num_charged_tokens, sequence.num_computed_tokens)
@@ -290,8 +276,7 @@ class Scheduler:
 
     def _stop(self, sequence: Sequence) -> None:
         """Remove a sequence from the running ones, and release its memory and drafts."""
-        del self._running[sequence]
-        self._ordered = None
+        self._running.remove(sequence)
         self._queue.key_of(sequence).num_running -= 1
         self.memory.release(sequence)
         self._drafts.release(sequence)

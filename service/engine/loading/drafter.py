@@ -17,6 +17,7 @@ from service.engine.models.interface.backend import Backend, KeepsSequenceState
 from service.engine.models.interface.model_spec import ModelSpec
 from service.engine.models.selection.backends import choose_backend
 from service.engine.runner.model_drafter import Draw, ModelDrafter
+from service.engine.tokens.token_table import TokenTable
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
@@ -45,13 +46,13 @@ class DraftModel:
         )
 
 
-def load_draft_model(model: str, config: EngineConfig, spec: ModelSpec, tokenizer: FastTokenizer) -> DraftModel:
+def load_draft_model(model: str, config: EngineConfig, spec: ModelSpec, tokens: TokenTable) -> DraftModel:
     """Load `model`, a folder or a hub id, to draft for the model of `spec`. Raise ModelLoadError if that fails."""
     folder = find_folder(model)
     model_config = read_model_config(folder)
-    own = FastTokenizer.from_folder(folder)
+    own = FastTokenizer.from_folder(folder).table
     if text_config(model_config).vocab_size != text_config(spec.config).vocab_size or _spelling(own) != _spelling(
-        tokenizer
+        tokens
     ):
         raise ModelLoadError(f"engine.draft_model {folder}: its vocabulary is not that of {spec.checkpoint.folder}")
     checkpoint = open_checkpoint(folder, model_config)
@@ -70,5 +71,5 @@ def load_draft_model(model: str, config: EngineConfig, spec: ModelSpec, tokenize
     return DraftModel(backend, draft.max_positions)
 
 
-def _spelling(tokenizer: FastTokenizer) -> abc.Sequence[bytes]:
-    return [tokenizer.token_bytes(token_id) for token_id in range(tokenizer.vocab_size)]
+def _spelling(tokens: TokenTable) -> abc.Sequence[bytes]:
+    return [tokens.token_bytes(token_id) for token_id in range(tokens.vocab_size)]

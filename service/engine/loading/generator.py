@@ -38,7 +38,7 @@ from service.engine.models.checkpoint.packed.packed_checkpoint import PackedChec
 from service.engine.models.checkpoint.progress import load_progress
 from service.engine.models.interface.backend import Backend, GroupsLayers, KeepsSequenceState
 from service.engine.runner.model_runner import ModelRunner
-from service.engine.tokens.tokenizer import FastTokenizer
+from service.engine.tokens.token_table import TokenTable
 from service.generation.adapter import AdapterLoaded
 from service.generation.errors import ModelLoadError
 
@@ -54,7 +54,7 @@ class LoadedModel:
     """A model that is ready to run."""
 
     runner: ModelRunner[Any]
-    tokenizer: FastTokenizer
+    tokens: TokenTable
     config: EngineConfig  # no field is None; speculation is off if the backend does not support it
     info: ModelInfo
     folder: Path
@@ -95,14 +95,12 @@ def load_generator(
     eos_token_ids, backend = loaded.eos_token_ids, loaded.runner.backend
     core = GeneratorCore(
         loaded.runner,
-        loaded.tokenizer,
+        loaded.tokens,
         loaded.config,
         eos_token_ids=eos_token_ids,
         # Without an end-of-text token a grammar could not allow the end.
         compile_constraint=(
-            ConstraintCompiler(
-                loaded.tokenizer, control_token_ids, eos_token_ids, ends_in_time=loaded.config.end_in_time
-            )
+            ConstraintCompiler(loaded.tokens, control_token_ids, eos_token_ids, ends_in_time=loaded.config.end_in_time)
             if eos_token_ids
             else None
         ),
@@ -116,7 +114,7 @@ def load_generator(
         snapshot=loaded.snapshot,
     )
     description = GeneratorDescription(
-        loaded.config, loaded.info, loaded.tokenizer.vocab_size, eos_token_ids, loaded.cache_groups
+        loaded.config, loaded.info, loaded.tokens.vocab_size, eos_token_ids, loaded.cache_groups
     )
     helpers = backend if isinstance(backend, HelperProcesses) else None
     reload_arguments = {"config": loaded.config, "num_states": loaded.num_states}
@@ -185,7 +183,7 @@ def _load(  # noqa: PLR0917
     if config.draft_model is not None:
         if not is_invariant:
             raise ModelLoadError(f"{folder}: engine.draft_model is not supported by the backend {chosen.name}")
-        draft_model = load_draft_model(config.draft_model, config, spec, plan.tokenizer)
+        draft_model = load_draft_model(config.draft_model, config, spec, plan.tokens)
         bytes_per_block += draft_model.bytes_per_block(spec.block_size)
     num_blocks = config.num_blocks or choose_num_blocks(
         config,
@@ -220,7 +218,7 @@ def _load(  # noqa: PLR0917
     eos_token_ids = eos_token_ids_of(folder, model_config)
     return LoadedModel(
         runner=runner,
-        tokenizer=plan.tokenizer,
+        tokens=plan.tokens,
         config=resolved,
         info=info,
         folder=folder,

@@ -15,6 +15,7 @@ from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.text_part import open_checkpoint, text_config
 from service.engine.models.interface.model_spec import AUTO, ModelSpec
 from service.engine.models.selection.backends import BackendRow, choose_backend
+from service.engine.tokens.token_table import TokenTable
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
@@ -28,7 +29,7 @@ class ModelPlan:
     folder: Path
     spec: ModelSpec
     backend: BackendRow
-    tokenizer: FastTokenizer
+    tokens: TokenTable
 
 
 def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, device: str) -> ModelPlan:
@@ -37,12 +38,12 @@ def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, de
     folder = find_folder(model)
     model_config = read_model_config(folder, keeps_images=config.backend not in _TEXT_ONLY)
     max_model_len = choose_max_model_len(model_config, config.max_model_len, folder)
-    tokenizer = FastTokenizer.from_folder(folder)
+    tokens = FastTokenizer.from_folder(folder).table
     vocab_size = getattr(text_config(model_config), "vocab_size", None)
     if vocab_size is None:
         raise ModelLoadError(f"{folder}: a {model_config.model_type} has no vocabulary, so it cannot generate text")
-    if tokenizer.vocab_size > vocab_size:
-        raise ModelLoadError(f"{folder}: the tokenizer has {tokenizer.vocab_size} ids, the model only {vocab_size}")
+    if tokens.vocab_size > vocab_size:
+        raise ModelLoadError(f"{folder}: the tokenizer has {tokens.vocab_size} ids, the model only {vocab_size}")
     checkpoint = open_checkpoint(folder, model_config)
     if config.quantization and compute_dtype == "float32":
         raise ModelLoadError(f"{folder}: with engine.quantization {config.quantization}, dtype can't be float32")
@@ -63,7 +64,7 @@ def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, de
         kv_cache_dtype=config.kv_cache_dtype,
     )
     backend = choose_backend(spec, config.backend)
-    return ModelPlan(folder, _with_cache_dtype(spec, backend, compute_dtype), backend, tokenizer)
+    return ModelPlan(folder, _with_cache_dtype(spec, backend, compute_dtype), backend, tokens)
 
 
 def _with_cache_dtype(spec: ModelSpec, backend: BackendRow, compute_dtype: ComputeDtype) -> ModelSpec:

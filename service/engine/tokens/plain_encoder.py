@@ -7,19 +7,21 @@ from typing import Any
 
 import tokenizers
 
-from service.engine.tokens.tokenizer import Tokenizer, encode_releasing_gil
+from service.engine.tokens.tokenizer import encode_releasing_gil
 
 
 class PlainEncoder:
     """Encodes text fragments with a tokenizer without its added tokens. Any thread may call it."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        settings = json.loads(tokenizer.json)
+    def __init__(self, text: str, newline_ids: list[int] | None = None) -> None:
+        """`text` is the content of a tokenizer.json; `newline_ids` are the ids of a newline, None: its own."""
+        settings = json.loads(text)
         plain = tokenizers.Tokenizer.from_str(json.dumps(settings | {"added_tokens": [], "post_processor": None}))
         plain.no_truncation()
         plain.no_padding()
         self._plain: Any = plain
-        self._newline_ids = tokenizer.encode("\n")
+        own = encode_releasing_gil(plain, "\n", add_special_tokens=False)
+        self._newline_ids = own if newline_ids is None else newline_ids
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text fragment, without the prefix tokens of a complete text."""

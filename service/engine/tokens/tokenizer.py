@@ -14,11 +14,12 @@ from typing import Any, Protocol
 
 import tokenizers
 
+from service.engine.tokens.token_table import TokenTable
 from service.generation.errors import ModelLoadError
 
 
-class Tokenizer(Protocol):
-    """The tokenizer interface of the engine and the service."""
+class Vocabulary(Protocol):
+    """The part of a tokenizer that an engine uses."""
 
     @property
     def json(self) -> str:
@@ -32,14 +33,18 @@ class Tokenizer(Protocol):
     def special_token_ids(self) -> frozenset[int]:
         """The ids of control tokens, such as the end of a turn, which are not part of the text."""
 
+    def token_bytes(self, token_id: int) -> bytes:
+        """Return the bytes that one token adds to a text; empty for an id without a token."""
+
+
+class Tokenizer(Vocabulary, Protocol):
+    """The tokenizer interface of the service."""
+
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Return the ids of `text`. Control tokens spelled out in the text become their ids."""
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """Return the text of a complete sequence of ids."""
-
-    def token_bytes(self, token_id: int) -> bytes:
-        """Return the bytes that one token adds to a text; empty for an id without a token."""
 
 
 class FastTokenizer:
@@ -54,16 +59,16 @@ class FastTokenizer:
         # Some published files truncate and pad to the lengths of their training.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self.json = text
         vocabulary: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
         added = self._tokenizer.get_added_tokens_decoder()
-        self.vocab_size = max(vocabulary.values(), default=-1) + 1
-        self.special_token_ids = frozenset(token_id for token_id, token in added.items() if token.special)
-        spelling = _Spelling(json.loads(text).get("decoder"))
-        table = [b""] * self.vocab_size
+        decoder = self._tokenizer.decoder
+        spelling = _Spelling(None if decoder is None else json.loads(decoder.__getstate__()))
+        tokens = [b""] * (max(vocabulary.values(), default=-1) + 1)
         for token, token_id in vocabulary.items():
-            table[token_id] = token.encode() if token_id in added else spelling.to_bytes(token)
-        self._token_bytes = tuple(table)
+            tokens[token_id] = token.encode() if token_id in added else spelling.to_bytes(token)
+        self.table = TokenTable(text, tokens, (token_id for token_id, token in added.items() if token.special))
+        self.vocab_size = self.table.vocab_size
+        self.special_token_ids = self.table.special_token_ids
 
     @classmethod
     def from_folder(cls, folder: Path) -> FastTokenizer:
@@ -73,6 +78,11 @@ class FastTokenizer:
             return cls(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, ModelLoadError) as error:
             raise ModelLoadError(f"{path}: {error}") from error
+
+    @property
+    def json(self) -> str:
+        """The text of tokenizer.json."""
+        return self.table.json
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Return the ids of `text`. Control tokens spelled out in the text become their ids."""
@@ -85,11 +95,8 @@ class FastTokenizer:
         return text
 
     def token_bytes(self, token_id: int) -> bytes:
-        """Return the bytes that one token adds to a text; empty for an id without a token.
-
-        A model's head may be padded to more ids than the tokenizer has.
-        """
-        return self._token_bytes[token_id] if 0 <= token_id < self.vocab_size else b""
+        """Return the bytes that one token adds to a text; empty for an id without a token."""
+        return self.table.token_bytes(token_id)
 
 
 def encode_releasing_gil(tokenizer: Any, text: str, *, add_special_tokens: bool) -> list[int]:

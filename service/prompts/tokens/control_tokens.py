@@ -50,7 +50,7 @@ class ControlTokens:
             if token["content"].strip() and (token["special"] or token["content"] in template)
         }
         self._tokenizer = tokenizer
-        self._plain = PlainEncoder(tokenizer)
+        self._plain = PlainEncoder(tokenizer.json, tokenizer.encode("\n"))
         self._token = re.compile(_any_of(self.ids))
         # Suffixes and prefixes of tokens: the text around a string could complete them to a token.
         self._token_ends = frozenset(token[n:] for token in self.ids for n in range(1, len(token)))

@@ -31,8 +31,9 @@ ENDS = (
     "event: message_stop",
     "event: message-end",
     '"text_output":"","finish_reason"',
+    '"content":""},"done":true',
 )
-TEXT = re.compile(r'"(?:content|text|delta|text_output)":\s*("(?:[^"\\]|\\.)*")')
+TEXT = re.compile(r'"(?:content|text|delta|text_output|response)":\s*("(?:[^"\\]|\\.)*")')
 ERROR = re.compile(r'"error\w*":\s*(?!\s|null)')  # a field, because text may contain the same characters
 AGAIN = """
 import sys

@@ -23,6 +23,7 @@ from tests.waiting import GUARD_S
 CHAT: dict[str, Any] = {"model": "sluice-demo", "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}
 ENTITIES = [{"name": "main", "entity_name": "sluice-demo"}]
 ENDPOINT = {"name": "mine", "config": {"served_entities": ENTITIES}}
+FORM = {"content-type": "application/x-www-form-urlencoded"}
 ENDPOINTS = "/api/2.0/serving-endpoints"
 
 
@@ -100,15 +101,30 @@ def test_grpc_without_te_is_rejected(local: Stack) -> None:
 
 
 @pytest.mark.parametrize("url", ["envoy", "gateway"])
-@pytest.mark.parametrize("content_type", [None, "", "text/plain", "application/x-www-form-urlencoded"])
-def test_body_without_a_json_content_type_is_rejected(local: Stack, url: str, content_type: str | None) -> None:
-    """Browsers send other types, and none, to any site without asking it."""
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "http://127.0.0.1"}, 415),
+        ({"content-type": "", "sec-fetch-site": "none"}, 415),
+        ({"content-type": "text/plain"}, 415),
+        (FORM | {"origin": "http://127.0.0.1"}, 415),  # those of other machines are rejected before
+        (FORM | {"referer": "https://evil.example/"}, 415),
+        (FORM | {"sec-fetch-site": "cross-site"}, 415),
+        (FORM, 200),
+        ({"content-type": ""}, 200),
+        ({}, 200),
+    ],
+)
+def test_body_without_a_json_content_type_is_rejected(
+    local: Stack, url: str, headers: dict[str, str], status: int
+) -> None:
+    """Browsers send other types, and none, to any site without asking it; other clients, too."""
     connection = http.client.HTTPConnection("127.0.0.1", local.ports[url], timeout=GUARD_S)
-    body = b'{"model": "sluice-demo", "messages": [{"role": "user", "content": "Hi"}]}'
-    headers = {"content-length": str(len(body))} | ({} if content_type is None else {"content-type": content_type})
-    connection.request("POST", "/v1/chat/completions", body, headers)
+    body = b'{"model": "sluice-demo", "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}'
+    connection.request("POST", "/v1/chat/completions", body, {"content-length": str(len(body))} | headers)
     answer = connection.getresponse()
-    assert (answer.status, b"content-type must be application/json" in answer.read()) == (415, True)
+    is_named = b"content-type must be application/json" in answer.read()
+    assert (answer.status, is_named) == (status, status == 415)
     connection.close()
 
 

@@ -28,7 +28,7 @@ MARKERS = ReasoningMarkers("<think>", "</think>")
 TOKENIZER = tokenizer_of(*ADDED)
 SPELLING = tokenizer_of()  # has no tokens for the markers, so they are spelled
 END_ID = token_id(TOKENIZER, END)
-TOKENS = ReasoningTokens(TOKENIZER, MARKERS, [END_ID])
+TOKENS = ReasoningTokens(TOKENIZER.table, MARKERS, [END_ID])
 
 
 def answer(tokenizer: FastTokenizer = TOKENIZER) -> ConstraintState:

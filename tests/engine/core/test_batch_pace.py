@@ -177,13 +177,13 @@ def test_steps_that_end_at_an_arrival_are_long_and_delay_nobody() -> None:
         if ends:
             bench.core.watch_arrivals(np.zeros(2, np.int32))
         people, rest = Arrivals(bench, 0.7), Batches(bench)
-        end = clock.now + SECONDS
+        end = clock.now + SECONDS / 2
         while clock.now < end:
             people.go_on()
             rest.go_on()
             runner.next_arrival = people.next if ends else math.inf
             bench.step()
-        assert (runner.num_ended > 5) == ends
+        assert (runner.num_ended > 0) == ends
         computed.append(rest.num_computed())
         p95.append(people.p95_s())
     assert computed[1] > computed[0]

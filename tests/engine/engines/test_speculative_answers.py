@@ -21,6 +21,7 @@ from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.sequence import SequenceGroup
 from service.engine.interface.config import EngineConfig
 from service.engine.loading.generator import load_model
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 from service.generation.formats.constraint import Constraint, ReasoningLimit, ReasoningMarkers, ReasoningStart
 from service.generation.formats.output_format import JsonSchema
@@ -120,20 +121,20 @@ def answers_of(
     """Return the answers and the stats. The clock stands still, so that drafts always seem to pay off."""
     config = EngineConfig(num_blocks=512, num_threads=1, backend=backend, **settings)
     loaded = load_model(str(FOLDER), config, compute_dtype="float32")
-    compile_constraint = ConstraintCompiler(loaded.tokenizer, {}, loaded.eos_token_ids)
+    compile_constraint = ConstraintCompiler(loaded.tokens, {}, loaded.eos_token_ids)
     speculation = Speculation(loaded.drafter) if loaded.drafter else None
     scheduler = Scheduler(loaded.config, BlockPool(512, config.tokens_per_block), speculation)
     core = EngineCore(scheduler, loaded.runner, lambda: 0.0)
     groups: list[SequenceGroup] = []
     for name, fields in cases.items():
         text = f"Records as JSON: {json.dumps([{'identifier': 7, 'colour': 'emerald'}] * 3)}"
-        prompt = loaded.tokenizer.encode(text if "constraint" in fields else REPEATING)
+        prompt = FastTokenizer.from_folder(FOLDER).encode(text if "constraint" in fields else REPEATING)
         wanted = GenerationRequest(name, prompt, **{"stopping": StopParams(max_tokens=60, ignore_eos=True), **fields})
         state = compile_constraint(wanted.constraint) if wanted.constraint else None
         groups.append(
             SequenceGroup(
                 wanted,
-                loaded.tokenizer,
+                loaded.tokens,
                 serial=len(groups),
                 seed=wanted.sampling.seed or 0,
                 arrived=0.0,

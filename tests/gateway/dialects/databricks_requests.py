@@ -10,20 +10,20 @@ from gateway.dialects.databricks.completion import DatabricksCompletionTranslato
 from gateway.dialects.databricks.embedding import DatabricksEmbeddingTranslator
 from gateway.dialects.databricks.invocation import InvocationTranslator
 from gateway.dialects.seam.http_request import HttpRequest
-from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest
+from gateway.dialects.seam.translator import ParsedRequest
 
 CHAT = {"messages": [{"role": "user", "content": "hi"}]}
 PROMPT = {"prompt": "hi"}
 INPUT = {"input": "hi"}
 
 
-def invoke(body: dict[str, Any], accept: str | None = None) -> ParsedRequest[ServiceRequest]:
+def invoke(body: dict[str, Any], accept: str | None = None) -> ParsedRequest[Any]:
     """Return the call for a body sent to the endpoint `m`."""
     headers = {} if accept is None else {"accept": accept}
     return InvocationTranslator().parse(HttpRequest(json.dumps(body).encode(), headers, {"name": "m"}))
 
 
-def at_base(body: dict[str, Any], accept: str = "*/*") -> ParsedRequest[ServiceRequest]:
+def at_base(body: dict[str, Any], accept: str = "*/*") -> ParsedRequest[Any]:
     """Return the call for a body sent to the base path of its task."""
     translator = (
         DatabricksChatTranslator if "messages" in body

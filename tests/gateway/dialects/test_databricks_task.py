@@ -26,10 +26,10 @@ from tests.gateway.dialects.databricks_requests import CHAT, INPUT, PROMPT, at_b
         ({"input": [{"role": "user", "content": "hi"}]}, response_pb2.CreateResponseRequest),
     ],
 )
-def test_body_decides_the_task(body: dict[str, Any], kind: type) -> None:
+def test_body_decides_the_task(body: dict[str, Any], kind: type[Any]) -> None:
     """The fields of the body select the task; the path selects the endpoint."""
     request = invoke(body).request
-    assert type(request) is kind
+    assert isinstance(request, kind)
     assert request.model == "m"
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from google.protobuf.message import Message
+from sluice.inference.inference_pb2 import ModelInferRequest
 from sluice.v1.chat_pb2 import ChatRequest
 from sluice.v1.completion_pb2 import CompleteRequest
 from sluice.v1.embedding_pb2 import EmbedRequest
@@ -33,6 +34,8 @@ from gateway.dialects.databricks.completion import DatabricksCompletionBody, Dat
 from gateway.dialects.databricks.embedding import DatabricksEmbeddingBody, DatabricksEmbeddingTranslator
 from gateway.dialects.mindie.body import GenerateBody, GenerateParameters
 from gateway.dialects.mindie.generate import MindieTranslator
+from gateway.dialects.mindie.infer import InferTranslator
+from gateway.dialects.mindie.infer_body import InferBody
 from gateway.dialects.ollama.chat import OllamaChatBody, OllamaChatTranslator
 from gateway.dialects.ollama.embedding import OllamaEmbedBody, OllamaEmbedTranslator
 from gateway.dialects.ollama.generate import OllamaGenerateBody, OllamaGenerateTranslator
@@ -70,6 +73,7 @@ ANSWERS: dict[type[Message], tuple[Message, Sequence[Any]]] = {
         (ScoreRequest, "Score", golden_answers.RANKS),
         (CreateResponseRequest, "CreateResponse", golden_answers.response("text")),
         (GenerateTextRequest, "GenerateText", golden_answers.GENERATION),
+        (ModelInferRequest, "ModelInfer", golden_answers.TENSORS),
     )
 }
 GENERATE = partial(MindieTranslator, stream=True)
@@ -165,6 +169,14 @@ TABLES = [
     Table("rank", "POST /v2/rerank", RerankBody, RerankTranslator, RERANK),
     Table("rank", "POST /v1/score", ScoreBody, ScoreTranslator, {"model": "m", "text_1": "a", "text_2": "b"}),
     Table("mindie", "POST /v2/models/{model}/generate_stream", GenerateBody, GENERATE, {"text_input": "hi"}, OF_MODEL),
+    Table(
+        "kserve",
+        "POST /v2/models/{model}/infer",
+        InferBody,
+        InferTranslator,
+        {"inputs": [{"name": "a", "datatype": "BYTES", "shape": [1], "data": ["a"]}]},
+        OF_MODEL,
+    ),
     Table("mindie", "parameters", GenerateParameters, GENERATE, {"text_input": "hi"}, OF_MODEL, within="parameters"),
 ]
 ROWS = [(table, *row[:3]) for table in TABLES for row in table.rows()]

@@ -20,7 +20,7 @@ from gateway.dialects.seam.translator import ParsedRequest
 from gateway.routes.handling.generation_endpoint import GenerationEndpoint
 from gateway.routes.upstream.bodies import BodyReader
 from gateway.settings.config import Settings
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 TEXT = "x" * 100_000
 LONGEST_S = 10.0  # of a wait that never ends if the loop stands still

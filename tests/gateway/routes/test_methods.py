@@ -7,6 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 from google.protobuf.symbol_database import Default
+from sluice.inference import inference_pb2
 from sluice.v1 import (
     batch_pb2,
     chat_pb2,
@@ -18,6 +19,7 @@ from sluice.v1 import (
     model_pb2,
     quota_pb2,
     rank_pb2,
+    receipt_pb2,
     response_event_pb2,
     response_pb2,
     text_generation_pb2,
@@ -33,7 +35,11 @@ from gateway.settings.config import Settings
 from gateway.upstream.methods import MethodTable
 
 GENERATING = [chat_pb2, completion_pb2, embedding_pb2, rank_pb2, response_pb2, text_generation_pb2]
-OVER_GRPC_ALONE = {"LoadModel", "UnloadModel", "SleepModel", "WakeModel"}  # what an administrator does to models
+# What an administrator does to models, and a stream of requests.
+OVER_GRPC_ALONE = {
+    "LoadModel", "UnloadModel", "SleepModel", "WakeModel", "RepositoryModelLoad", "RepositoryModelUnload",
+    "ModelStreamInfer",
+}  # fmt: skip
 
 OF_STORED_RESPONSES = {"GetResponse", "DeleteResponse", "ListInputItems", "CancelResponse", "FollowResponse"}
 
@@ -44,7 +50,18 @@ async def test_every_rpc_is_in_the_method_table() -> None:
     async with grpc.aio.insecure_channel("127.0.0.1:1") as channel:
         table = MethodTable(channel, settings)
     found = set()
-    for module in [*GENERATING, batch_pb2, conversation_pb2, endpoint_pb2, file_pb2, model_pb2, quota_pb2, token_pb2]:
+    for module in [
+        *GENERATING,
+        batch_pb2,
+        conversation_pb2,
+        endpoint_pb2,
+        file_pb2,
+        inference_pb2,
+        model_pb2,
+        quota_pb2,
+        receipt_pb2,
+        token_pb2,
+    ]:
         for service in module.DESCRIPTOR.services_by_name.values():
             for rpc in service.methods:
                 if rpc.name in OVER_GRPC_ALONE:
@@ -53,7 +70,7 @@ async def test_every_rpc_is_in_the_method_table() -> None:
                 rows = table.upload if rpc.client_streaming else rows
                 method = rows[Default().GetSymbol(rpc.input_type.full_name)]
                 assert method.name == f"{service.full_name}/{rpc.name}"
-                runs_model = module in GENERATING and rpc.name not in OF_STORED_RESPONSES
+                runs_model = (module in GENERATING and rpc.name not in OF_STORED_RESPONSES) or rpc.name == "ModelInfer"
                 assert method.needs_capacity == runs_model
                 is_long = runs_model or rpc.server_streaming or rpc.client_streaming
                 assert method.deadline_s == (settings.request_deadline_s if is_long else settings.lookup_deadline_s)

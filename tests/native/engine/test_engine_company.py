@@ -20,13 +20,14 @@ GRAMMARS = (r"start: /[a-z]{3,9}( [a-z]{2,8}){2,5}/", 'start: "[" /[0-9]+/ ("," 
 
 
 @cache
-def roomy(dtype: str) -> Engine:
+def roomy(dtype: str, kv_cache_dtype: str) -> Engine:
     """Return an engine in which nothing is cached, chunked or preempted, with one thread."""
-    return Engine(dtype, prefix_caching=False, num_threads=1, num_blocks=256, max_model_len=200)
+    sizes: dict[str, Any] = {"num_threads": 1, "num_blocks": 256, "max_model_len": 200}
+    return Engine(dtype, prefix_caching=False, kv_cache_dtype=kv_cache_dtype, **sizes)
 
 
-def alone(dtype: str, request: GenerationRequest) -> dict[int, dict[str, Any]]:
-    engine = roomy(dtype)
+def alone(dtype: str, kv_cache_dtype: str, request: GenerationRequest) -> dict[int, dict[str, Any]]:
+    engine = roomy(dtype, kv_cache_dtype)
     engine.add(0, request)
     while engine.core.has_work:
         engine.step()
@@ -64,8 +65,8 @@ def requests(draw: st.DrawFn) -> GenerationRequest:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_an_engine_says_the_same_alone_and_in_any_company(dtype: str) -> None:
+@pytest.mark.parametrize(("dtype", "kv_cache_dtype"), [("float32", "auto"), ("bfloat16", "auto"), ("bfloat16", "int8")])
+def test_an_engine_says_the_same_alone_and_in_any_company(dtype: str, kv_cache_dtype: str) -> None:
     """Tokens, texts, logprobs and finish reasons are equal with preemptions, chunked prompts and cancelled requests."""
     num_preemptions = num_hits = 0
 
@@ -82,6 +83,7 @@ def test_an_engine_says_the_same_alone_and_in_any_company(dtype: str) -> None:
             max_batch_sequences=data.draw(st.integers(2, 8), "max_batch_sequences"),
             max_prefill_chunk=data.draw(st.integers(1, 64), "max_prefill_chunk"),
             prefix_caching=prefix_caching,
+            kv_cache_dtype=kv_cache_dtype,
             num_threads=data.draw(st.sampled_from([1, 1, 2]), "num_threads"),
         )
         wanted = data.draw(st.lists(requests(), min_size=5, max_size=8), "requests")
@@ -101,7 +103,7 @@ def test_an_engine_says_the_same_alone_and_in_any_company(dtype: str) -> None:
         num_preemptions += stats.num_preemptions
         num_hits += stats.num_prefix_hit_tokens if prefix_caching else 0
         for serial, request in enumerate(wanted):
-            expected, said = alone(dtype, request), engine.answers(serial)
+            expected, said = alone(dtype, kv_cache_dtype, request), engine.answers(serial)
             if serial in left:
                 said = {index: {name: each[name] for name in SAID} for index, each in said.items()}
                 expected = {

@@ -79,13 +79,20 @@ def request(name: str, prompt: Sequence[int], sampling: SamplingParams, num_toke
     return GenerationRequest(name, prompt, sampling, stopping, logprobs=LogprobsOptions())
 
 
-@pytest.mark.parametrize("name", [*FAMILIES, "gemma4_text, experts"])
-def test_nothing_that_the_engine_does_changes_an_answer(name: str) -> None:
+# Each family, and caches of eight bits for plain attention, windows and a layer that has a state as well.
+CASES = [
+    *((name, "auto") for name in (*FAMILIES, "gemma4_text, experts")),
+    *((name, "int8") for name in ("qwen3", "gemma3_text", "falcon_h1")),
+]
+
+
+@pytest.mark.parametrize(("name", "cache_type"), CASES)
+def test_nothing_that_the_engine_does_changes_an_answer(name: str, cache_type: str) -> None:
     """Tokens and logprobs of requests in a crowded engine are those of requests alone, for all families."""
     model = model_of(name)
     plan = plan_of(model.config)
     tensors = FAMILIES[model.config.model_type].tensors_in(model.state_dict().__contains__, plan)
-    backend = NativeBackend(native(model, "bfloat16"), plan, tensors, 1)
+    backend = NativeBackend(native(model, "bfloat16", cache_type=cache_type), plan, tensors, 1)
     num_states = 32 if any(layer.recurrent for layer in plan.layers) else 0
     shared, own = ints(0, 34), ints(1, 9)
     wanted = [

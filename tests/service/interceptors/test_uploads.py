@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 from grpc import aio
 
 from tests.service.auth.key_files import write
-from tests.service.fakes import Running, kinds_of, rejection_of, request, running, text_of
+from tests.service.chat_events import kinds_of, text_of
+from tests.service.fakes import Running, rejection_of, request, running
 from tests.waiting import GUARD_S
 
 CHAT = "/sluice.v1.ChatService/Chat"
+STREAM, HEALTH = "/sluice.v1.ChatService/StreamChat", "/grpc.health.v1.Health/Check"
 
 
 def marked(address: str, key: str | None = None) -> tuple[tuple[str, str], ...]:
@@ -89,3 +92,13 @@ async def test_large_requests_are_answered_like_others() -> None:
             seen.append((whole.choices, kinds_of(streamed), text_of(streamed), absent.code, code))
         assert seen[0] == seen[1]
         assert seen[0][3:] == (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.INVALID_ARGUMENT)
+
+
+@pytest.mark.parametrize("path", [CHAT, STREAM, HEALTH, "/grpc.health.v1.Health/Watch"])
+async def test_call_without_a_message_is_rejected(path: str) -> None:
+    """A call that ends before its message ends with INVALID_ARGUMENT, where gRPC itself would never end it."""
+    async with running() as run:
+        call: Any = run.channel.stream_unary(path)(timeout=GUARD_S)
+        await call.done_writing()
+        assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "before its message was complete" in await call.details()

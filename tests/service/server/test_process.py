@@ -20,7 +20,8 @@ from sluice.v1 import chat_pb2_grpc
 
 from tests.e2e.stack import child_pids, free_ports, is_running, suspend
 from tests.engine.fakes import until
-from tests.service.fakes import MODEL, kinds_of, rejection_of, request
+from tests.service.chat_events import kinds_of
+from tests.service.fakes import MODEL, rejection_of, request
 
 pytestmark = pytest.mark.slow  # each test starts a process
 

@@ -17,17 +17,8 @@ from service.server.listener import StartError
 from service.server.server import Server
 from service.server.services import SERVICES
 from tests.engine.fakes import until
-from tests.service.fakes import (
-    ENDLESS,
-    MODEL,
-    ScriptedRunner,
-    kinds_of,
-    rejection_of,
-    request,
-    rest_of,
-    running,
-    settings_of,
-)
+from tests.service.chat_events import kinds_of
+from tests.service.fakes import ENDLESS, MODEL, ScriptedRunner, rejection_of, request, rest_of, running, settings_of
 
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])

@@ -10,8 +10,9 @@ from sluice.v1 import chat_pb2, chat_pb2_grpc, serving_pb2
 from service.generation.errors import PromptTooLong
 from tests.engine.fakes import until
 from tests.service.cancellation import check_cancellation
+from tests.service.chat_events import kinds_of, text_of
 from tests.service.deadlines import answered_before_deadline, rejection_at_deadline
-from tests.service.fakes import ENDLESS, ScriptedRunner, kinds_of, rejection_of, request, rest_of, running, text_of
+from tests.service.fakes import ENDLESS, ScriptedRunner, rejection_of, request, rest_of, running
 
 
 async def test_stream_chat_sends_events_in_order_and_numbers_them() -> None:

@@ -13,8 +13,9 @@ from service.contract.generations.completion_fold import CompletionFold
 from tests.engine.byte_tokenizer import END
 from tests.engine.fakes import until
 from tests.service.cancellation import check_cancellation
+from tests.service.chat_events import kinds_of
 from tests.service.deadlines import answered_before_deadline, rejection_at_deadline
-from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, kinds_of, rejection_of, running
+from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, rejection_of, running
 
 TRUNCATE = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_TRUNCATE)
 

@@ -14,8 +14,9 @@ from sluice.v1 import chat_pb2, sampling_pb2, serving_pb2, text_generation_pb2, 
 from service.generation.caller import ANONYMOUS
 from tests.engine.fakes import until
 from tests.service.cancellation import check_cancellation
+from tests.service.chat_events import kinds_of
 from tests.service.deadlines import answered_before_deadline, rejection_at_deadline
-from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, kinds_of, rejection_of, running
+from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, rejection_of, running
 
 METHODS = ["GenerateText", "StreamGenerateText"]
 TRUNCATE = serving_pb2.ServingOptions(error_behavior=serving_pb2.ERROR_BEHAVIOR_TRUNCATE)

@@ -10,7 +10,7 @@ import codecs
 from collections import abc
 from itertools import accumulate
 
-from service.engine.tokens.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Vocabulary
 
 
 class Detokenizer:
@@ -25,7 +25,7 @@ class Detokenizer:
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
+        tokenizer: Vocabulary,
         stop: abc.Sequence[str] = (),
         *,
         num_open_tokens: int = 0,

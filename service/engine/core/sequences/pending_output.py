@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Collection
 
 from service.engine.core.sequences.detokenizer import Detokenizer
-from service.engine.tokens.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Vocabulary
 from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 from service.generation.requests.request import GenerationRequest
 
@@ -24,7 +24,7 @@ class PendingOutput:
     def __init__(
         self,
         request: GenerationRequest,
-        tokenizer: Tokenizer,
+        tokenizer: Vocabulary,
         *,
         choice_index: int,
         request_index: int,

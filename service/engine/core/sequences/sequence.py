@@ -14,7 +14,7 @@ from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.pending_output import PendingOutput
 from service.engine.core.sequences.sequence_cost import SequenceCost
 from service.engine.core.sequences.sequence_state import SequenceState
-from service.engine.tokens.tokenizer import Tokenizer
+from service.engine.tokens.tokenizer import Vocabulary
 from service.generation.errors import ConstraintFailed
 from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 from service.generation.requests.request import GenerationRequest
@@ -29,7 +29,7 @@ class SequenceGroup:
     def __init__(
         self,
         request: GenerationRequest,
-        tokenizer: Tokenizer,
+        tokenizer: Vocabulary,
         *,
         serial: int,
         seed: int,
@@ -92,7 +92,7 @@ class Sequence:
         self,
         group: SequenceGroup,
         choice_index: int,
-        tokenizer: Tokenizer,
+        tokenizer: Vocabulary,
         *,
         seed: int,
         end_token_ids: frozenset[int],

@@ -17,7 +17,7 @@ from gateway.dialects.openai.deployment import (
 from gateway.dialects.openai.embedding import OpenAIEmbeddingTranslator
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
-from gateway.dialects.seam.translator import Translator
+from gateway.dialects.seam.translator import ParsedRequest, Translator
 from tests.gateway.conftest import Gateway
 
 CHAT = {"messages": [{"role": "user", "content": "hi"}], "stream": True, "top_k": 3}
@@ -53,7 +53,7 @@ def test_too_long_model_name_in_the_body_is_rejected(kind: type[Translator], bod
     with pytest.raises(Failure, match="1 to 256 characters") as caught:
         kind().parse(HttpRequest(json.dumps(body | {"model": "m" * 257}).encode(), path={"name": "m"}))
     assert caught.value.field == "model"
-    call = kind().parse(HttpRequest(json.dumps(body | {"model": ""}).encode(), path={"name": "m"}))
+    call: ParsedRequest[Any] = kind().parse(HttpRequest(json.dumps(body | {"model": ""}).encode(), path={"name": "m"}))
     assert call.request.model == "m"
 
 

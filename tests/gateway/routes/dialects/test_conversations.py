@@ -39,7 +39,13 @@ class ConversationService(FakeResponseService, conversation_pb2_grpc.Conversatio
         if self.status is not None:
             await fakes.abort(context, self.status)
         answer = getattr(conversation_pb2, type(request).__name__.replace("Request", "Response"))
-        content = {"conversation": CONVERSATION, "items": [STORED], "item": STORED, "has_more": True}
+        content = {
+            "conversation": CONVERSATION,
+            "items": [STORED],
+            "item": STORED,
+            "has_more": True,
+            "next_page_token": "msg_1",
+        }
         return answer(**{field.name: content[field.name] for field in answer.DESCRIPTOR.fields})
 
     CreateConversation = UpdateConversation = DeleteConversation = AddConversationItems = GetConversation

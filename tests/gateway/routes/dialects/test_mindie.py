@@ -161,8 +161,7 @@ async def test_error_in_mid_stream(gateway: Gateway, service: FakeTextService) -
         ("POST", "/v2/models/org/b", 405, "validation"),
         ("POST", "/v2/health/live", 405, "validation"),
         ("GET", "/v2/nothing", 404, "not_found"),
-        ("GET", "/v2/models/other", 404, "not_found"),
-        ("GET", "/v2/models/org/b/versions/3", 404, "not_found"),
+        ("GET", "/v2/models/other/ready", 404, "not_found"),
         ("GET", "/v2/models/org/b/versions/3/ready", 404, "not_found"),
         ("POST", "/v2/models/org/b/generate", 400, "validation"),
     ],
@@ -190,22 +189,6 @@ async def test_server(gateway: Gateway, service: FakeTextService) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v2/models/org/b", "/v2/models/org/b/versions/2"])
-async def test_model(gateway: Gateway, path: str) -> None:
-    """A model is text-to-text in KServe's protocol, by its name and version."""
-    text = {"datatype": "BYTES", "shape": [1]}
-    assert (await gateway.http.get(path)).json() == {
-        "name": "org/b",
-        "versions": ["2"],
-        "platform": "",
-        "inputs": [{"name": "text_input", **text}],
-        "outputs": [{"name": "text_output", **text}],
-    }
+async def test_model_is_ready(gateway: Gateway, path: str) -> None:
+    """A served model is ready, by its name and version."""
     assert (await gateway.http.get(f"{path}/ready")).json() == {"name": "org/b", "ready": True}
-
-
-@pytest.mark.parametrize("name", ["config", "stats"])
-async def test_paths_of_a_model_that_are_not_served_are_named(gateway: Gateway, name: str) -> None:
-    """Triton's other paths of a model get an error about the path, not about an unknown model."""
-    answer = await gateway.http.get(f"/v2/models/org/b/{name}")
-    assert (answer.status_code, answer.json()["error_type"]) == (404, "not_found")
-    assert answer.json()["error"] == f"the path /v2/models/{{model}}/{name} is not served"

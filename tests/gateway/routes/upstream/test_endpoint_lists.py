@@ -9,7 +9,7 @@ from sluice.v1 import endpoint_pb2, model_pb2
 
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.routes.upstream.endpoint_lists import EndpointLists
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 
 class Source:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import struct
 from typing import Any
 
@@ -121,8 +122,9 @@ async def test_stream_sends_pieces_and_marks_the_last_response() -> None:
     assert {each.id for each in responses} == {"a"}
 
 
-async def test_requests_of_one_stream_are_answered_by_their_ids() -> None:
-    """One stream may have several requests, with and without `stream`, and wrong ones among them."""
+async def test_requests_of_one_stream_are_answered_by_their_ids(caplog: pytest.LogCaptureFixture) -> None:
+    """One stream may have several requests, with and without `stream`, and wrong ones; each has a line in the log."""
+    caplog.set_level(logging.INFO, "sluice.access")
     requests = [
         request_of(id="whole"),
         request_of(id="wrong", name="nonsense"),
@@ -143,6 +145,9 @@ async def test_requests_of_one_stream_are_answered_by_their_ids() -> None:
     assert wrong.infer_response.parameters["status"].string_param == "INVALID_ARGUMENT"
     assert wrong.infer_response.parameters["reason"].string_param == "INVALID_FIELD"
     assert "".join(texts_of(each.infer_response)["text_output"] for each in by_id["pieces"]) == "hello"
+    lines = [getattr(record, "fields", {}) for record in caplog.records if record.name == "sluice.access"]
+    assert sorted(line["status"] for line in lines) == ["INVALID_ARGUMENT", "OK", "OK", "OK"]  # the last is the call's
+    assert [line["completion_tokens"] for line in lines if "completion_tokens" in line] == [len("hello") + 1] * 2
 
 
 async def test_stream_with_triton_grpc_error_ends_with_the_status() -> None:
@@ -204,6 +209,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"name": "messages", "text": '[{"role": "user", "content": "\\ud800"}]'},
         'inputs["messages"][0]',
     ),
+    "more elements than the limit": ({"raw_input_contents": [b""], "shape": [4096, 4096]}, 'inputs["text_input"]'),
+    "more raw elements than the shape": ({"raw_input_contents": [b"\0" * 1_000_000]}, 'inputs["text_input"]'),
+    "too many messages": (
+        {"name": "messages", "text": json.dumps([{"role": "user", "content": "x"}] * 4097)},
+        'inputs["messages"]',
+    ),
+    "too much JSON": ({"parameters": {"sampling_parameters": " " * 70_000}}, 'parameters["sampling_parameters"]'),
     "too many raw contents": ({"raw_input_contents": [b"", b""]}, "raw_input_contents"),
     "raw contents that end too early": ({"raw_input_contents": [b"\x05\0\0\0hi"]}, 'inputs["text_input"]'),
 }
@@ -213,7 +225,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 async def test_wrong_request_is_rejected_by_the_name_of_its_field(case: str) -> None:
     """The status is INVALID_ARGUMENT, and its details name the tensor or the parameter."""
     fields, expected = WRONG[case]
-    request = request_of(**fields)
+    shape = fields.get("shape")
+    request = request_of(**{name: value for name, value in fields.items() if name != "shape"})
+    if shape is not None:
+        request.inputs[0].shape[:] = shape
     if request.raw_input_contents:
         request.inputs[0].ClearField("contents")
     async with running() as run:

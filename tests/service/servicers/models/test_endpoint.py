@@ -14,8 +14,9 @@ from service.prompts.preparing.workers import WorkerLimits, Workers
 from service.registry.description import Task
 from service.registry.endpoint_table import EndpointTable
 from tests.engine.fakes import until
+from tests.service.chat_events import kinds_of
 from tests.service.endpoint_fakes import Serving, both, entities_of, serving
-from tests.service.fakes import kinds_of, rejection_of, request, rest_of
+from tests.service.fakes import rejection_of, request, rest_of
 
 Code = grpc.StatusCode
 
@@ -65,13 +66,13 @@ async def test_model_is_listed_as_its_own_endpoint() -> None:
 
 async def test_changes_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Each change that succeeds is logged with the endpoint's name; a rejected one is not logged."""
-    caplog.set_level(logging.INFO, "service.servicers.endpoint")
+    caplog.set_level(logging.INFO, "service.servicers.models.endpoint")
     async with serving("a", "b") as run:
         await run.create("x", *both())
         await rejection_of(run.create("x", *both()))
         await run.update("x", ("only", "b", 100))
         await run.endpoints.DeleteEndpoint(endpoint_pb2.DeleteEndpointRequest(name="x"))
-    logged = [record for record in caplog.records if record.name == "service.servicers.endpoint"]
+    logged = [record for record in caplog.records if record.name == "service.servicers.models.endpoint"]
     assert [record.getMessage() for record in logged] == [
         f"endpoint was {what}" for what in ("created", "changed", "removed")
     ]

@@ -12,11 +12,11 @@ from gateway.dialects.openai_family.answers.stored import DeletedResponseAnswer,
 from gateway.dialects.openai_family.responses import stored
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.http.offload import offload
-from gateway.routes.dialects.stored_content import PAGE, call_service
+from gateway.routes.dialects.stored.stored_content import PAGE, call_service
 from gateway.routes.handling.handler import Action, Lookup, LookupOrStream
 from gateway.routes.surface.operation import Operation, Parameter
 from gateway.routes.upstream.upstream import Upstream
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 _ID: Final = Parameter(stored.PARAMETER, "path", "The id of a stored response.", "resp_0af3")
 _EVENTS: Final = (

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from gateway.dialects.openai import conversation
-from gateway.dialects.openai.conversation import (
+from gateway.dialects.openai.stored import conversation
+from gateway.dialects.openai.stored.conversation import (
     ConversationAnswer,
     ConversationBody,
     DeletedConversationAnswer,
@@ -18,11 +18,11 @@ from gateway.dialects.openai.conversation import (
 from gateway.dialects.openai_family.answers.stored import InputItemsAnswer
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.http.offload import offload
-from gateway.routes.dialects.stored_content import PAGE, call_service
+from gateway.routes.dialects.stored.stored_content import PAGE, call_service
 from gateway.routes.handling.handler import Change, Lookup
 from gateway.routes.surface.operation import Body, Operation, Parameter
 from gateway.routes.upstream.upstream import Upstream
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 _ID: Final = Parameter(conversation.CONVERSATION, "path", "The id of a conversation.", "conv_0af3")
 _ITEM: Final = Parameter(conversation.ITEM, "path", "The id of an item.", "msg_0af3_in0")

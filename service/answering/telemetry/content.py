@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.answering.finish_reason import finish_reason_name
+from service.answering.telemetry.finish_reason import finish_reason_name
 from service.generation.outputs.events import ChoiceFinished, Event, Reasoning, Text, ToolArguments, ToolCall
 
 _OUTPUT = "gen_ai.output.messages"

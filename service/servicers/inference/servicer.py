@@ -32,7 +32,7 @@ from service.registry.errors import ModelNotFound, ModelNotLoaded, VersionNotFou
 from service.registry.models import ServedEncoder, ServedModel
 from service.registry.registry import Registry
 from service.servicers.embedding import EmbeddingServicer
-from service.servicers.inference_stream import InferenceStream, ReportError
+from service.servicers.inference.stream import InferenceStream, ReportError
 from service.servicers.rank import RankServicer
 
 _ENDS_WITH_STATUS: Final = ("triton_grpc_error", "true")  # metadata of a stream that ends with its first error
@@ -147,8 +147,11 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
                         for response in responses.streamed(event):
                             yield response
 
-        report_error = None if _ENDS_WITH_STATUS in (context.invocation_metadata() or ()) else self._report_error
-        return InferenceStream(answer, report_error, self._health.until_draining).responses(requests)
+        ends_with_error = _ENDS_WITH_STATUS in (context.invocation_metadata() or ())
+        stream = InferenceStream(
+            answer, self._report_error, self._health.until_draining, ends_with_error=ends_with_error
+        )
+        return stream.responses(requests)
 
     async def RepositoryIndex(  # noqa: N802
         self,

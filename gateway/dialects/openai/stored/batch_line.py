@@ -9,11 +9,11 @@ import msgspec
 import orjson
 from sluice.v1 import batch_pb2, error_pb2
 
-from gateway.dialects.openai.batch import ENDPOINTS, written_id
 from gateway.dialects.openai.chat import OpenAITranslator
 from gateway.dialects.openai.completion import OpenAICompletionTranslator
 from gateway.dialects.openai.embedding import OpenAIEmbeddingTranslator
 from gateway.dialects.openai.response import OpenAIResponseTranslator
+from gateway.dialects.openai.stored.batch import ENDPOINTS, written_id
 from gateway.dialects.seam.error_response import ErrorResponse
 from gateway.dialects.seam.failure import Failure, Reason, Violation
 from gateway.dialects.seam.http_request import HttpRequest

@@ -11,8 +11,8 @@ import msgspec
 import orjson
 from sluice.v1 import batch_pb2
 
-from gateway.dialects.openai.file import to_id as to_file_id
-from gateway.dialects.openai.file import written_id as written_file_id
+from gateway.dialects.openai.stored.file import to_id as to_file_id
+from gateway.dialects.openai.stored.file import written_id as written_file_id
 from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest

@@ -9,8 +9,8 @@ import orjson
 from google.protobuf.message import Message
 from sluice.v1 import batch_pb2, file_pb2
 
-from gateway.dialects.openai import batch
-from gateway.dialects.openai.batch import (
+from gateway.dialects.openai.stored import batch
+from gateway.dialects.openai.stored.batch import (
     ENDPOINTS,
     BatchAnswer,
     BatchBody,
@@ -18,15 +18,15 @@ from gateway.dialects.openai.batch import (
     DeletedBatchAnswer,
     ParsedBatch,
 )
-from gateway.dialects.openai.batch_line import to_line
+from gateway.dialects.openai.stored.batch_line import to_line
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.http.offload import offload
-from gateway.routes.dialects.stored_content import call_service
+from gateway.routes.dialects.stored.stored_content import call_service
 from gateway.routes.handling.handler import Action, Command, Lookup
 from gateway.routes.surface.operation import Body, Operation, Parameter
 from gateway.routes.upstream.upstream import Upstream
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 _ID: Final = Parameter(batch.PARAMETER, "path", "The id of a batch.", "batch_0af3")
 _PAGE: Final = (

@@ -12,18 +12,18 @@ from google.protobuf.message import Message
 from sluice.v1 import batch_pb2, file_pb2
 
 from gateway.dialects.anthropic.header import VERSION
-from gateway.dialects.openai import batch, file
-from gateway.dialects.openai.batch_line import to_output
-from gateway.dialects.openai.file import DeletedFileAnswer, FileAnswer, FilesAnswer
+from gateway.dialects.openai.stored import batch, file
+from gateway.dialects.openai.stored.batch_line import to_output
+from gateway.dialects.openai.stored.file import DeletedFileAnswer, FileAnswer, FilesAnswer
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.http.multipart import PartBegin
-from gateway.routes.dialects.stored_content import call_service
+from gateway.routes.dialects.stored.stored_content import call_service
 from gateway.routes.handling.handler import Lookup
 from gateway.routes.handling.transfer import Download, Parts, Upload
 from gateway.routes.surface.operation import Operation, Parameter
 from gateway.routes.upstream.upstream import Upstream
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 _ID: Final = Parameter(file.PARAMETER, "path", "The id of a file.", "file-0af3")
 _PAGE: Final = (

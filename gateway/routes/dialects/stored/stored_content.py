@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from gateway.dialects.seam.failure import Failure
 from gateway.routes.surface.operation import Parameter
 from gateway.routes.upstream.upstream import Upstream
-from gateway.upstream.client import Caller
+from gateway.upstream.caller import Caller
 
 PAGE: Final = (
     Parameter("limit", "query", "How many items; 20 by default.", "20",

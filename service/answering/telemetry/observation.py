@@ -11,9 +11,9 @@ from typing import Self
 
 from opentelemetry.util.types import AttributeValue
 
-from service.answering.content import AnswerContent
-from service.answering.finish_reason import finish_reason_name
-from service.answering.operation import Operation, Stage
+from service.answering.telemetry.content import AnswerContent
+from service.answering.telemetry.finish_reason import finish_reason_name
+from service.answering.telemetry.operation import Operation, Stage
 from service.generation.outputs.events import ChoiceFinished, Event, Started, Tokens, Usage
 from service.generation.outputs.output import Timings
 from service.generation.requests.parameters import SamplingParams, StopParams, Trait, values_with

@@ -1,4 +1,4 @@
-"""NVIDIA's `tritonclient` over gRPC: the state of server and models, inference, streams, cancellation and errors."""
+"""NVIDIA's `tritonclient` over gRPC and HTTP: server and models, inference, streams, cancellation and errors."""
 
 import asyncio
 import json
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tritonclient.grpc as triton
 import tritonclient.grpc.aio as triton_aio
+import tritonclient.http as triton_http
 from tritonclient.utils import InferenceServerException
 
 ENCODER = "all-minilm-l6-v2"
@@ -93,7 +94,7 @@ def check_stream_equals_the_whole_text(url: str, _: str) -> None:
     """The pieces of a decoupled stream add up to the text of an unstreamed request."""
     with client_of(url) as client:
         inputs = [texts("text_input", PROMPT), flag("stream", True)]
-        pieces = streamed(client, inputs, request_id="7", parameters={"max_tokens": 16})
+        pieces = streamed(client, inputs, request_id="7", parameters={"max_tokens": 16, "separate_tokens": True})
         whole = client.infer(MODEL, inputs[:1], parameters={"max_tokens": 16})
     assert len(pieces) > 2
     assert {each.get_response().id for each in pieces} == {"7"}
@@ -163,6 +164,43 @@ def check_asynchronous_client(url: str, _: str) -> None:
     assert sorted(found) == ["0", "1", "2"]
     assert found["2"].startswith(found["1"])
     assert found["1"].startswith(found["0"])
+
+
+def check_http_client(url: str, _: str) -> None:
+    """Over HTTP, metadata, texts, embeddings and scores are as over gRPC, by binary tensors and by JSON."""
+    prompt = triton_http.InferInput("text_input", [1], "BYTES")
+    options: Any = {"request_id": "9", "parameters": {"max_tokens": 8}}
+    with client_of(url) as over_grpc, triton_http.InferenceServerClient(url.removeprefix("http://")) as client:
+        assert client.is_server_live()
+        assert client.is_server_ready()
+        assert client.is_model_ready(MODEL)
+        assert not client.is_model_ready("nobody")
+        assert client.get_server_metadata()["name"] == "sluice"
+        metadata = over_grpc.get_model_metadata(ENCODER, as_json=True)
+        assert [each["name"] for each in client.get_model_metadata(ENCODER)["inputs"]] == [
+            each["name"] for each in metadata["inputs"]
+        ]
+        assert client.get_model_config(MODEL)["model_transaction_policy"]["decoupled"]
+        assert {MODEL, ENCODER} <= {each["name"] for each in client.get_model_repository_index()}
+        expected = text_of(over_grpc.infer(MODEL, [texts("text_input", PROMPT)], **options))
+        for is_binary in (True, False):
+            prompt.set_data_from_numpy(np.array([PROMPT.encode()], dtype=np.object_), binary_data=is_binary)
+            output = triton_http.InferRequestedOutput("text_output", binary_data=is_binary)
+            result = client.infer(MODEL, [prompt], outputs=[output], **options)
+            found = result.as_numpy("text_output")[0]
+            assert (found.decode() if isinstance(found, bytes) else found) == expected
+            assert result.get_response()["id"] == "9"
+        vectors = triton_http.InferInput("text_input", [len(DOCUMENTS)], "BYTES")
+        vectors.set_data_from_numpy(np.array([each.encode() for each in DOCUMENTS], dtype=np.object_))
+        same = over_grpc.infer(ENCODER, [texts("text_input", *DOCUMENTS)]).as_numpy("embeddings")
+        assert np.array_equal(client.infer(ENCODER, [vectors]).as_numpy("embeddings"), same)
+        try:
+            client.infer(MODEL, [prompt], parameters={"temperature": 3.0})
+        except InferenceServerException as error:
+            assert error.status() == "400"
+            assert 'parameters["temperature"]' in error.message(), error
+        else:
+            raise AssertionError("no error over HTTP")
 
 
 def check_errors(url: str, unavailable_url: str) -> None:

@@ -1,0 +1,1 @@
+"""Attacks on a server of this machine: what is sent, and whether the server stays safe."""

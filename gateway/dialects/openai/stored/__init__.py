@@ -1,0 +1,1 @@
+"""Stored objects in the OpenAI style: conversations, files, and batches with their lines."""

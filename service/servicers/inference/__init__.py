@@ -1,0 +1,1 @@
+"""inference.GRPCInferenceService: its RPCs, and the requests of one stream."""

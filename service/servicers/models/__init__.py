@@ -1,0 +1,1 @@
+"""The servicers of models, of their adapters, and of endpoints."""
