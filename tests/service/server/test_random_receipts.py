@@ -68,7 +68,7 @@ async def test_random_requests_replay_equal_and_tampered_ones_are_refused(tmp_pa
             request.resume.stream, request.resume.position = map(from_text, (resume["stream"], resume["position"]))
             request.resume.replay = True
             assert await call_of(service, stream, request) == receipt
-            request.sampling.temperature += 0.1
+            request.sampling.repetition_penalty = 1.1 if request.sampling.repetition_penalty > 1.5 else 1.7
             with pytest.raises(aio.AioRpcError) as caught:
                 await call_of(service, stream, request)
             assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
