@@ -142,9 +142,9 @@ def _respond(path: str, read: Callable[[httpx.Response], ErrorBody]) -> Route:
     )
 
 
-def _text_tensor(text: str) -> list[Body]:
-    """Return the tensors of a prompt."""
-    return [{"name": "text_input", "datatype": "BYTES", "shape": [1], "data": [text]}]
+def _text_tensor(text: str, name: str = "text_input") -> list[Body]:
+    """Return the tensors of one text."""
+    return [{"name": name, "datatype": "BYTES", "shape": [1], "data": [text]}]
 
 
 def _generate(path: str) -> Route:
@@ -256,6 +256,7 @@ ROUTES = [
         wrong_type=("id", {"id": 5}),
         unknown="/v2/models/nobody/infer",
         too_long={"inputs": _text_tensor(LONG)},
+        other_task={"inputs": _text_tensor("a", "query") + _text_tensor("b", "documents"), "parameters": {}},
     ),
     _generate("generate"),
     _generate("generate_stream"),
