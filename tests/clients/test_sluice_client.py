@@ -98,13 +98,14 @@ def test_every_method_is_declared() -> None:
     for path, method in declared.items():
         types = known[path].request.DESCRIPTOR, known[path].answer.DESCRIPTOR
         assert (types, known[path].is_stream) == ((method.input_type, method.output_type), method.server_streaming)
-    (config,) = json.loads(sluice_client.SERVICE_CONFIG)["methodConfig"]
+    config, once = json.loads(sluice_client.SERVICE_CONFIG)["methodConfig"]
     whole = {each["service"] for each in config["name"] if "method" not in each}
     single = {f"/{each['service']}/{each['method']}" for each in config["name"] if "method" in each}
     retried = {path for path in declared if path in single or path.split("/")[1] in whole}
     assert retried == {
         f"/{name}" for name, rpc in RPCS.items() if name.startswith("sluice.") and rpc.kind != rpc_pb2.RPC_KIND_CHANGE
     }
+    assert {f"/{each['service']}/{each['method']}" for each in once["name"]} < retried
 
 
 def test_reason_name_returns_the_strings_of_the_wire() -> None:
