@@ -108,4 +108,5 @@ def _(target: Target) -> str:
     if target.key:
         return "a web page has no key"
     kinds = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a")
-    return ", ".join(rejected(target.send(_body(target, b""), JSON | {"content-type": kind})) for kind in kinds)
+    page = JSON | {"origin": "https://attacker.example"}
+    return ", ".join(rejected(target.send(_body(target, b""), page | {"content-type": kind})) for kind in kinds)
