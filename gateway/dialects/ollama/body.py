@@ -9,7 +9,7 @@ from msgspec import Meta
 from sluice.v1 import chat_pb2, sampling_pb2, serving_pb2
 
 from gateway.dialects.ollama.model_name import served_name
-from gateway.dialects.ollama.options import SAMPLING, OllamaOptions
+from gateway.dialects.ollama.options import OPTION_NAMES, OllamaOptions
 from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_copy import copy_fields
 from gateway.dialects.seam.contract_limit import put
@@ -27,11 +27,8 @@ _EFFORTS: Final = {
     "medium": chat_pb2.REASONING_EFFORT_MEDIUM,
     "high": chat_pb2.REASONING_EFFORT_HIGH,
 }
-_CALLER_NAMES: Final = {  # a field's path, or its first parts, in the contract's requests → in the client's body
-    "sampling": "options",
-    **{f"sampling.{name}": f"options.{option}" for option, name in SAMPLING.items()},
-    "stopping": "options",
-    "stopping.max_tokens": "options.num_predict",
+_CALLER_NAMES: Final = {
+    **OPTION_NAMES,
     "serving": "",
     "logprobs": "logprobs",
     "logprobs.top_logprobs": "top_logprobs",

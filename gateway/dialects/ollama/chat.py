@@ -13,7 +13,7 @@ from gateway.dialects.ollama.encoder import LoadEncoder, OllamaChatEncoder
 from gateway.dialects.ollama.error import OllamaErrors
 from gateway.dialects.ollama.line import chat_fields
 from gateway.dialects.ollama.message import OllamaMessage, to_messages
-from gateway.dialects.seam.contract_limit import check_length
+from gateway.dialects.seam.contract_limit import check_length, check_values
 from gateway.dialects.seam.encoder import StreamFormat
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode, is_given
@@ -70,8 +70,9 @@ class OllamaChatTranslator(OllamaErrors):
         """Parse a request. Raise Failure."""
         check_not_resumed(http_request)
         body = decode(http_request.body, _DECODER)
+        request = body.to_request()
         if not body.messages:
-            body.check()
+            check_values(request, body.caller_name)
             return ParsedRequest(
                 request=model_pb2.GetModelRequest(model=body.served_model),
                 stream=False,
@@ -79,7 +80,7 @@ class OllamaChatTranslator(OllamaErrors):
                 caller_name=body.caller_name,
             )
         return ParsedRequest(
-            request=body.to_request(),
+            request=request,
             stream=body.streams,
             encoder=OllamaChatEncoder(body.model or ""),
             caller_name=body.caller_name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import orjson
@@ -18,7 +18,7 @@ from gateway.dialects.ollama.error import OllamaErrors
 from gateway.dialects.ollama.model_name import served_name
 from gateway.dialects.ollama.options import OllamaOptions
 from gateway.dialects.seam.caller_name import dotted, renamed
-from gateway.dialects.seam.contract_limit import check_length, put
+from gateway.dialects.seam.contract_limit import check_length, check_values, put
 from gateway.dialects.seam.encoder import WholeEncoder
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
@@ -30,7 +30,7 @@ class OllamaEmbedBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The body of `POST /api/embed`. Without input, it loads the model."""
 
     model: ModelName = None
-    input: str | list[str] | None = None
+    input: str | Annotated[list[str], msgspec.Meta(min_length=0)] | None = None
     truncate: bool | None = None
     dimensions: int | None = None
     priority: int | None = None
@@ -103,10 +103,10 @@ class OllamaEmbedTranslator(OllamaErrors):
         """Parse a request. Raise Failure."""
         body = decode(http_request.body, _DECODER)
         encoder = _VectorsEncoder(body.model or "", self._clock)
-        request = _to_request(body.model, body.texts, "input", truncates=body.truncate is not False)
-        if isinstance(request, EmbedRequest):
-            put(request, "dimensions", body.dimensions, "dimensions")
-            put(request.serving, "priority", body.priority, "priority")
+        made = _to_embed(body.model, body.texts, "input", truncates=body.truncate is not False)
+        put(made, "dimensions", body.dimensions, "dimensions")
+        put(made.serving, "priority", body.priority, "priority")
+        request = _to_request(made, body.options, body.caller_name)
         return ParsedRequest(request=request, stream=False, encoder=encoder, caller_name=body.caller_name)
 
 
@@ -116,17 +116,27 @@ class OllamaEmbeddingTranslator(OllamaErrors):
     def parse(self, http_request: HttpRequest) -> ParsedRequest[EmbedRequest | GetModelRequest]:
         """Parse a request. Raise Failure."""
         body = decode(http_request.body, _OLDER_DECODER)
-        request = _to_request(body.model, [body.prompt] if body.prompt else [], "prompt", truncates=True)
+        made = _to_embed(body.model, [body.prompt] if body.prompt else [], "prompt", truncates=True)
+        request = _to_request(made, body.options, _older_name)
         return ParsedRequest(request=request, stream=False, encoder=_VectorEncoder(), caller_name=_older_name)
 
 
-def _to_request(model: str | None, texts: list[str], field: str, *, truncates: bool) -> EmbedRequest | GetModelRequest:
-    """Return the request for the texts' vectors; without texts, one for the model."""
-    name = served_name(model or "")
-    if not texts:
-        return GetModelRequest(model=name)
+def _to_request(
+    made: EmbedRequest, options: OllamaOptions | None, caller_name: Callable[[str], str]
+) -> EmbedRequest | GetModelRequest:
+    """Return the request for vectors; without texts, one for the model. Raise Failure for numbers out of range."""
+    if options is not None:
+        options.check_range()
+    if made.inputs:
+        return made
+    check_values(made, caller_name)
+    return GetModelRequest(model=made.model)
+
+
+def _to_embed(model: str | None, texts: list[str], field: str, *, truncates: bool) -> EmbedRequest:
+    """Return the request for the texts' vectors. Raise Failure for too many texts."""
     check_length(EmbedRequest, "inputs", texts, field)
-    request = EmbedRequest(model=name, inputs=[Prompt(text=text) for text in texts])
+    request = EmbedRequest(model=served_name(model or ""), inputs=[Prompt(text=text) for text in texts])
     request.serving.error_behavior = ERROR_BEHAVIOR_TRUNCATE if truncates else ERROR_BEHAVIOR_ERROR
     return request
 

@@ -12,7 +12,7 @@ from gateway.dialects.ollama.encoder import LoadEncoder, OllamaChatEncoder, Olla
 from gateway.dialects.ollama.error import OllamaErrors
 from gateway.dialects.ollama.line import generate_fields
 from gateway.dialects.ollama.message import image_parts
-from gateway.dialects.seam.contract_limit import check_length
+from gateway.dialects.seam.contract_limit import check_length, check_values
 from gateway.dialects.seam.encoder import StreamFormat
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
@@ -101,8 +101,9 @@ class OllamaGenerateTranslator(OllamaErrors):
         check_not_resumed(http_request)
         body = decode(http_request.body, _DECODER)
         model = body.model or ""
-        body.check()
+        request = body.to_request()
         if not body.prompt:
+            check_values(request, body.caller_name)
             return ParsedRequest(
                 request=model_pb2.GetModelRequest(model=body.served_model),
                 stream=False,
@@ -110,7 +111,7 @@ class OllamaGenerateTranslator(OllamaErrors):
                 caller_name=body.caller_name,
             )
         return ParsedRequest(
-            request=body.to_request(),
+            request=request,
             stream=body.streams,
             encoder=OllamaCompletionEncoder(model) if body.raw else OllamaChatEncoder(model, generate_fields),
             caller_name=body.caller_name,

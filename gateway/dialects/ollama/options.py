@@ -9,13 +9,14 @@ from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
-from sluice.v1 import sampling_pb2
+from sluice.v1 import chat_pb2, sampling_pb2
 
-from gateway.dialects.seam.contract_limit import check_length, put
+from gateway.dialects.seam.caller_name import renamed
+from gateway.dialects.seam.contract_limit import check_length, check_values, put
 from gateway.dialects.seam.failure import Failure, Reason
 
 _WHOLE_TEXT: Final = -1  # the value of repeat_last_n for all tokens
-SAMPLING: Final = {  # the names of options → those of the contract, for numbers that need no conversion
+_SAMPLING: Final = {  # the names of options → those of the contract, for numbers that need no conversion
     "temperature": "temperature",
     "top_p": "top_p",
     "min_p": "min_p",
@@ -23,6 +24,12 @@ SAMPLING: Final = {  # the names of options → those of the contract, for numbe
     "repeat_penalty": "repetition_penalty",
     "presence_penalty": "presence_penalty",
     "frequency_penalty": "frequency_penalty",
+}
+OPTION_NAMES: Final = {  # a field's path, or its first parts, in the contract's requests → in the client's body
+    "sampling": "options",
+    **{f"sampling.{name}": f"options.{option}" for option, name in _SAMPLING.items()},
+    "stopping": "options",
+    "stopping.max_tokens": "options.num_predict",
 }
 
 
@@ -64,7 +71,16 @@ class OllamaOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     def set_parameters(self, sampling: sampling_pb2.SamplingParams, stopping: sampling_pb2.StopParams) -> None:
         """Set the contract's parameters. Raise Failure for values that are not supported."""
         self._check()
-        for name, field in SAMPLING.items():
+        self._put(sampling, stopping)
+
+    def check_range(self) -> None:
+        """Raise Failure for values out of range, where options have no other effect."""
+        request = chat_pb2.ChatRequest()
+        self._put(request.sampling, request.stopping)
+        check_values(request, lambda path: renamed(path, OPTION_NAMES))
+
+    def _put(self, sampling: sampling_pb2.SamplingParams, stopping: sampling_pb2.StopParams) -> None:
+        for name, field in _SAMPLING.items():
             value = getattr(self, name)
             if value is not None:
                 setattr(sampling, field, value)

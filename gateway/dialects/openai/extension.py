@@ -11,9 +11,10 @@ import msgspec
 from sluice.v1.chat_pb2 import ChatRequest
 from sluice.v1.completion_pb2 import CompleteRequest
 from sluice.v1.logprobs_pb2 import LogprobsOptions
+from sluice.v1.serving_pb2 import ServingOptions
 
 from gateway.dialects.openai.output_format import FormatBody, set_constraint
-from gateway.dialects.seam.contract_limit import check_length, put
+from gateway.dialects.seam.contract_limit import check_length, check_text, put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
@@ -46,6 +47,7 @@ class Extended(FormatBody, Protocol):
     prompt_logprobs: int | None
     logprob_token_ids: list[int] | None
     return_token_ids: bool | None
+    request_id: str | None
 
 
 def normalise_top_k(body: Extended) -> None:
@@ -57,6 +59,7 @@ def normalise_top_k(body: Extended) -> None:
 def set_extensions(body: Extended, request: ChatRequest | CompleteRequest) -> None:
     """Set these fields. Raise Failure for unsupported fields, and for values outside the contract's types."""
     _reject_unsupported(body)
+    check_text(ServingOptions, "request_id", body.request_id, "request_id")  # it has no effect
     set_constraint(body, request.output_constraint)
     if body.skip_special_tokens is not None:
         request.skip_special_tokens = body.skip_special_tokens

@@ -1,13 +1,13 @@
 """The limits of the contract that must be checked before the service is called.
 
 These are integers outside a field's range, lists whose conversion would block other requests for too long, and texts
-that the service never receives because another value replaces them. The limit in the error is the contract's own, read
+and numbers that the service never receives. The limit in the error is the contract's own, read
 from its annotations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from functools import cache
 from typing import Any, Final
 
@@ -21,6 +21,10 @@ _TYPES: Final = {  # a type's name in the rules, and its range
     FieldDescriptor.TYPE_INT32: ("int32", -(2**31), 2**31 - 1),
     FieldDescriptor.TYPE_UINT32: ("uint32", 0, 2**32 - 1),
     FieldDescriptor.TYPE_UINT64: ("uint64", 0, 2**64 - 1),
+}
+
+_NUMBERS: Final = {FieldDescriptor.TYPE_FLOAT: "float", FieldDescriptor.TYPE_DOUBLE: "double"} | {
+    kind: name for kind, (name, _, _) in _TYPES.items()
 }
 
 
@@ -46,8 +50,27 @@ def check_length(message: type[Message], name: str, items: Sized, field: str) ->
 def check_text(message: type[Message], name: str, text: str | None, field: str) -> None:
     """Raise Failure for `field` if `text` violates the length limit of the message's field `name`; None is valid."""
     rules = _rules(message.DESCRIPTOR.fields_by_name[name]).string
-    if text is not None and not rules.min_len <= len(text) <= rules.max_len:
-        raise Failure.of_field(field, f"must have {rules.min_len} to {rules.max_len} characters")
+    if text is not None and (broken := _broken_text(rules, text)):
+        raise Failure.of_field(field, broken)
+
+
+def check_values(message: Message, caller_name: Callable[[str], str], prefix: str = "") -> None:
+    """Raise Failure for a number or a list's text in the message, or in the messages in it, that its field can't have.
+
+    `caller_name` returns the caller's name of a field's path in the contract; `prefix` is the path to the message.
+    """
+    for field, value in message.ListFields():
+        path, rules = f"{prefix}{field.name}", _rules(field)
+        text = None
+        if field.is_repeated:
+            if field.type == FieldDescriptor.TYPE_STRING:
+                text = next(filter(None, (_broken_text(rules.repeated.items.string, each) for each in value)), None)
+        elif field.message_type is not None:
+            check_values(value, caller_name, f"{path}.")
+        elif field.type in _NUMBERS:
+            text = _broken_number(getattr(rules, _NUMBERS[field.type]), value)
+        if text is not None:
+            raise Failure.of_field(caller_name(path), text)
 
 
 def type_limits(field: Any) -> tuple[int, int]:
@@ -62,6 +85,27 @@ def _limits(message: Message, name: str) -> tuple[int, int]:
     kind, low, high = _TYPES[field.type]
     rules = getattr(_rules(field), kind)
     return (rules.gte if rules.HasField("gte") else low), (rules.lte if rules.HasField("lte") else high)
+
+
+def _broken_text(rules: Any, text: str) -> str | None:
+    """Return how many characters a text must have, if it has others."""
+    if rules.min_len <= len(text) <= rules.max_len:
+        return None
+    return f"must have {rules.min_len} to {rules.max_len} characters"
+
+
+def _broken_number(rules: Any, value: float) -> str | None:
+    """Return what a number must be, if it isn't."""
+    bounds = {
+        "gt": (value > rules.gt, "greater than"),
+        "gte": (value >= rules.gte, "at least"),
+        "lt": (value < rules.lt, "less than"),
+        "lte": (value <= rules.lte, "at most"),
+    }
+    given = [name for name in bounds if rules.HasField(name)]
+    if all(bounds[name][0] for name in given):
+        return None
+    return "must be " + " and ".join(f"{bounds[name][1]} {getattr(rules, name):g}" for name in given)
 
 
 @cache  # cached: reading the options costs more than the check

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import openai
 import pytest
 
@@ -39,6 +40,30 @@ def upload(client: Any, url: str, bodies: list[dict[str, Any]]) -> Any:
     file = client.files.create(file=("in.jsonl", content), purpose="batch")
     assert (file.bytes, client.files.content(file.id).read()) == (len(content), content)
     return file
+
+
+def test_purpose_may_follow_the_file(client: Any) -> None:
+    """Node's client sends the fields in the order of its caller; without the right purpose nothing is stored."""
+    content = b"a line\n" * 100_000  # in several messages
+    part: Any = ("file", ("in.jsonl", content))
+
+    def send(*fields: tuple[str, str]) -> httpx.Response:
+        parts = [part, *((name, (None, value)) for name, value in fields)]
+        return httpx.post(f"{client.base_url}files", files=parts, timeout=GUARD_S)
+
+    stored = send(("purpose", "batch"))
+    assert stored.status_code == 200, stored.text
+    assert client.files.content(stored.json()["id"]).read() == content
+    before = [each.id for each in client.files.list()]
+    for fields, words in (
+        ((), "purpose: is required"),
+        ((("purpose", "vision"),), "purpose: must be batch"),
+        ((("purpose", "batch"), ("expires_after[seconds]", "3600")), "must come before the file"),
+        ((("purpose", "b" * 5000),), "at most 4096 bytes"),
+    ):
+        rejected = send(*fields)
+        assert (rejected.status_code, words in rejected.text) == (400, True), rejected.text
+    assert [each.id for each in client.files.list()] == before
 
 
 def ended(client: Any, batch: Any) -> Any:

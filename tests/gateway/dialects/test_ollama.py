@@ -229,6 +229,28 @@ def test_vectors() -> None:
     assert OllamaEmbedTranslator().parse(http(input="a")).caller_name("inputs[0].text") == "input"
 
 
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"options": {"frequency_penalty": -2.5}}, "options.frequency_penalty"),
+        ({"options": {"repeat_penalty": 0}}, "options.repeat_penalty"),
+        ({"options": {"stop": ["a", ""]}}, "options.stop"),
+        ({"slo_token_seconds": 3601}, "slo_token_seconds"),
+        ({"priority": 101}, "priority"),
+    ],
+)
+def test_wrong_values_are_rejected_where_they_have_no_effect(fields: dict[str, Any], name: str) -> None:
+    """A request that only loads a model, and one for vectors, names the field as an answer's request does."""
+    calls = [lambda: generate(**fields), lambda: OllamaChatTranslator().parse(http(**fields))]
+    if name != "slo_token_seconds":  # no field of embeddings
+        calls.append(lambda: OllamaEmbedTranslator().parse(http(**fields)))
+    if "options" in fields:
+        calls.append(lambda: OllamaEmbedTranslator().parse(http(input="a", **fields)))
+        calls.append(lambda: OllamaEmbeddingTranslator().parse(http(prompt="a", **fields)))
+    for call in calls:
+        assert violation(call) == (Reason.INVALID_FIELD, name)
+
+
 def test_models() -> None:
     """Sizes and details follow from the model; those that sleep are not in memory."""
     model = model_pb2.Model(

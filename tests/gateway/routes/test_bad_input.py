@@ -99,6 +99,7 @@ CASES = [
     fields("max_completion_tokens", 2**32, "must be from 1 to 4294967295", "invalid_value"),
     fields("top_k", -2, "must be at least -1", "invalid_value"),
     fields("top_logprobs", 3, "only allowed with logprobs: true", "invalid_value"),
+    fields("request_id", "a" * 257, "256 characters", "invalid_value"),
     fields("seed", 2**64, f"to {2**64 - 1}", "invalid_value"),
     fields("seed", -(2**63) - 1, f"from {-(2**63)}", "invalid_value"),
     fields("stop", 5, "must be a string or a list, not an integer"),

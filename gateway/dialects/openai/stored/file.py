@@ -13,6 +13,7 @@ from gateway.dialects.seam.contract_limit import put
 from gateway.dialects.seam.failure import Failure, Reason
 
 PARAMETER: Final = "file_id"  # of the path
+PURPOSE: Final = "purpose"  # a field of the form
 
 _PREFIX: Final = "file-"
 _ANCHOR: Final = "expires_after[anchor]"
@@ -79,13 +80,18 @@ def written_id(file_id: str) -> str | None:
     return _PREFIX + file_id if file_id else None
 
 
+def check_purpose(fields: Mapping[str, str]) -> None:
+    """Raise Failure unless the fields of an upload have the only purpose."""
+    if PURPOSE not in fields:
+        raise Failure.of_field(PURPOSE, "is required", Reason.MISSING_FIELD)
+    if fields[PURPOSE] != "batch":
+        raise Failure.of_field(PURPOSE, "must be batch; this server has no other use of files")
+
+
 def to_description(filename: str, fields: Mapping[str, str]) -> file_pb2.FileDescription:
-    """Return the description of an upload by the fields of its form. Raise Failure."""
-    purpose = fields.get("purpose")
-    if purpose is None:
-        raise Failure.of_field("purpose", "is required, before the file", Reason.MISSING_FIELD)
-    if purpose != "batch":
-        raise Failure.of_field("purpose", "must be batch; this server has no other use of files")
+    """Return the description of an upload by the fields before its file; the purpose may follow. Raise Failure."""
+    if PURPOSE in fields:
+        check_purpose(fields)
     description = file_pb2.FileDescription(filename=filename, purpose=file_pb2.FILE_PURPOSE_BATCH)
     if fields.get(_ANCHOR, "created_at") != "created_at":
         raise Failure.of_field(_ANCHOR, "must be created_at")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from sluice.v1 import chat_pb2, completion_pb2, response_pb2, sampling_pb2, serving_pb2
+from sluice.v1 import chat_pb2, completion_pb2, response_pb2, sampling_pb2
 
 from gateway.dialects.seam.contract_copy import copy_fields
-from gateway.dialects.seam.contract_limit import check_length, check_text, put
+from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure
 
 CALLER_NAMES: Final = {"sampling": "", "stopping": "", "serving": ""}  # for `caller_name.renamed`
@@ -50,7 +50,6 @@ class DrawingBody(OpenAINumbers, kw_only=True):
         """Set these fields. Raise Failure for a value outside the contract's types."""
         copy_fields(self, request.sampling, but={"seed"})
         set_seed(request.sampling, self.seed)
-        check_text(serving_pb2.ServingOptions, "request_id", getattr(self, "request_id", None), "request_id")
         copy_fields(self, request.serving, but=("request_id",))  # vLLM's is no promise that the request is the same
 
 

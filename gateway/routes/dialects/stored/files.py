@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -52,19 +52,28 @@ _MAX_SIZES: Final = 4096  # files with results whose sizes are remembered
 
 async def _upload(upstream: Upstream, parts: Parts, caller: Caller) -> bytes:
     """Send the file of a form to the service while it arrives."""
-    fields, filename = await _until_file(parts)
-    description = file.to_description(filename or "upload", fields)
+    fields = _Fields()
+    filename = await _until_file(parts, fields)
+    description = file.to_description(filename or "upload", fields.texts)
     try:
         async with upstream.client.upload(file_pb2.UploadFileRequest, caller) as upload:
             await upload.write(file_pb2.UploadFileRequest(description=description))
             data = bytearray()
+            is_in_file = True
             async for part in parts:
                 if isinstance(part, PartBegin):
-                    raise Failure.of_field(part.name, "must come before the file")
-                data += part
+                    is_in_file = False
+                    if part.name != file.PURPOSE:
+                        raise Failure.of_field(part.name, "must come before the file")
+                    fields.begin(part.name)
+                elif is_in_file:
+                    data += part
+                else:
+                    fields.add(part)
                 while len(data) >= _PART:
                     await upload.write(file_pb2.UploadFileRequest(content=bytes(data[:_PART])))
                     del data[:_PART]
+            file.check_purpose(fields.texts)
             if data:
                 await upload.write(file_pb2.UploadFileRequest(content=bytes(data)))
             stored = (await upload.answer()).file
@@ -73,20 +82,34 @@ async def _upload(upstream: Upstream, parts: Parts, caller: Caller) -> bytes:
     return orjson.dumps(file.to_file(stored, stored.num_bytes))
 
 
-async def _until_file(parts: Parts) -> tuple[Mapping[str, str], str]:
-    """Return the fields before the file of a form, and the file's name. Raise Failure."""
-    fields: dict[str, str] = {}
-    name = ""
+class _Fields:
+    """The fields of a form, whose contents arrive in pieces."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self._name = ""
+
+    def begin(self, name: str) -> None:
+        """Begin the next field."""
+        self._name = name
+        self.texts[name] = ""
+
+    def add(self, data: bytes) -> None:
+        """Add a piece to the last field. Raise Failure if the field is too long."""
+        self.texts[self._name] += data.decode("utf-8", "replace")
+        if len(self.texts[self._name]) > _MAX_FIELD:
+            raise Failure.of_field(self._name, f"must have at most {_MAX_FIELD} bytes")
+
+
+async def _until_file(parts: Parts, fields: _Fields) -> str:
+    """Read the fields before the file of a form, and return the file's name. Raise Failure."""
     async for part in parts:
-        if isinstance(part, PartBegin):
-            name = part.name
-            if part.filename is not None and name == "file":
-                return fields, part.filename
-            fields[name] = ""
+        if not isinstance(part, PartBegin):
+            fields.add(part)
+        elif part.filename is not None and part.name == "file":
+            return part.filename
         else:
-            fields[name] += part.decode("utf-8", "replace")
-            if len(fields[name]) > _MAX_FIELD:
-                raise Failure.of_field(name, f"must have at most {_MAX_FIELD} bytes")
+            fields.begin(part.name)
     raise Failure.of_field("file", "is required", Reason.MISSING_FIELD)
 
 
