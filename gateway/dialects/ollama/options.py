@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 from sluice.v1 import chat_pb2, sampling_pb2
 
-from gateway.dialects.seam.caller_name import renamed
+from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_limit import check_length, check_values, put
 from gateway.dialects.seam.failure import Failure, Reason
 
@@ -77,7 +77,7 @@ class OllamaOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         """Raise Failure for values out of range, where options have no other effect."""
         request = chat_pb2.ChatRequest()
         self._put(request.sampling, request.stopping)
-        check_values(request, lambda path: renamed(path, OPTION_NAMES))
+        check_values(request, lambda path: renamed(dotted(path), OPTION_NAMES))
 
     def _put(self, sampling: sampling_pb2.SamplingParams, stopping: sampling_pb2.StopParams) -> None:
         for name, field in _SAMPLING.items():

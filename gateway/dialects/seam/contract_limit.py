@@ -55,22 +55,29 @@ def check_text(message: type[Message], name: str, text: str | None, field: str) 
 
 
 def check_values(message: Message, caller_name: Callable[[str], str], prefix: str = "") -> None:
-    """Raise Failure for a number or a list's text in the message, or in the messages in it, that its field can't have.
+    """Raise Failure for a number or a text in the message, or in the messages in it, that its field can't have.
 
     `caller_name` returns the caller's name of a field's path in the contract; `prefix` is the path to the message.
     """
     for field, value in message.ListFields():
         path, rules = f"{prefix}{field.name}", _rules(field)
-        text = None
-        if field.is_repeated:
-            if field.type == FieldDescriptor.TYPE_STRING:
-                text = next(filter(None, (_broken_text(rules.repeated.items.string, each) for each in value)), None)
-        elif field.message_type is not None:
-            check_values(value, caller_name, f"{path}.")
-        elif field.type in _NUMBERS:
-            text = _broken_number(getattr(rules, _NUMBERS[field.type]), value)
-        if text is not None:
-            raise Failure.of_field(caller_name(path), text)
+        if not field.is_repeated:
+            _check_value(field, rules, value, path, caller_name)
+        elif field.message_type is None or not field.message_type.GetOptions().map_entry:
+            for index, each in enumerate(value):
+                _check_value(field, rules.repeated.items, each, f"{path}[{index}]", caller_name)
+
+
+def _check_value(field: Any, rules: Any, value: Any, path: str, caller_name: Callable[[str], str]) -> None:
+    text = None
+    if field.message_type is not None:
+        check_values(value, caller_name, f"{path}.")
+    elif field.type == FieldDescriptor.TYPE_STRING:
+        text = _broken_text(rules.string, value)
+    elif field.type in _NUMBERS:
+        text = _broken_number(getattr(rules, _NUMBERS[field.type]), value)
+    if text is not None:
+        raise Failure.of_field(caller_name(path), text)
 
 
 def type_limits(field: Any) -> tuple[int, int]:
@@ -89,9 +96,9 @@ def _limits(message: Message, name: str) -> tuple[int, int]:
 
 def _broken_text(rules: Any, text: str) -> str | None:
     """Return how many characters a text must have, if it has others."""
-    if rules.min_len <= len(text) <= rules.max_len:
-        return None
-    return f"must have {rules.min_len} to {rules.max_len} characters"
+    if len(text) < rules.min_len or (rules.HasField("max_len") and len(text) > rules.max_len):
+        return f"must have {rules.min_len} to {rules.max_len} characters"
+    return None
 
 
 def _broken_number(rules: Any, value: float) -> str | None:

@@ -234,7 +234,7 @@ def test_vectors() -> None:
     [
         ({"options": {"frequency_penalty": -2.5}}, "options.frequency_penalty"),
         ({"options": {"repeat_penalty": 0}}, "options.repeat_penalty"),
-        ({"options": {"stop": ["a", ""]}}, "options.stop"),
+        ({"options": {"stop": ["a", ""]}}, "options.stop.1"),
         ({"slo_token_seconds": 3601}, "slo_token_seconds"),
         ({"priority": 101}, "priority"),
     ],
