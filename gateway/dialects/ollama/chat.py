@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from sluice.v1 import chat_pb2, model_pb2, tool_pb2
@@ -13,7 +13,7 @@ from gateway.dialects.ollama.encoder import LoadEncoder, OllamaChatEncoder
 from gateway.dialects.ollama.error import OllamaErrors
 from gateway.dialects.ollama.line import chat_fields
 from gateway.dialects.ollama.message import OllamaMessage, to_messages
-from gateway.dialects.seam.contract_limit import check_length, check_values
+from gateway.dialects.seam.contract_limit import check_length, check_text, check_values
 from gateway.dialects.seam.encoder import StreamFormat
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode, is_given
@@ -39,7 +39,7 @@ class OllamaTool(msgspec.Struct):
 class OllamaChatBody(OllamaBody, forbid_unknown_fields=True, kw_only=True):
     """The body of `POST /api/chat`. Without messages, it loads the model."""
 
-    messages: list[OllamaMessage] | None = None
+    messages: Annotated[list[OllamaMessage], msgspec.Meta(min_length=0)] | None = None
     tools: list[OllamaTool] | None = None
 
     def to_request(self) -> chat_pb2.ChatRequest:
@@ -73,6 +73,8 @@ class OllamaChatTranslator(OllamaErrors):
         request = body.to_request()
         if not body.messages:
             check_values(request, body.caller_name)
+            for index, tool in enumerate(request.tools):  # an empty name isn't a value that is set
+                check_text(tool_pb2.FunctionDefinition, "name", tool.function.name, f"tools.{index}.function.name")
             return ParsedRequest(
                 request=model_pb2.GetModelRequest(model=body.served_model),
                 stream=False,

@@ -15,7 +15,7 @@ from typing import Final, Literal
 import msgspec
 from sluice.v1 import content_pb2, tool_pb2
 
-from gateway.dialects.seam.contract_limit import check_length
+from gateway.dialects.seam.contract_limit import check_length, check_text
 from gateway.dialects.seam.failure import Failure, Reason
 
 _ROLES: Final = {
@@ -116,6 +116,7 @@ def _to_message(message: OllamaMessage, path: str, calls: _OpenCalls) -> content
         arguments = _arguments(call.function, f"{path}.tool_calls.{i}.function.arguments")
         function = tool_pb2.FunctionCall(name=call.function.name, arguments=arguments)
         result.tool_calls.add(id=calls.add(call), function=function)
+    check_text(content_pb2.Message, "tool_call_id", message.tool_call_id, f"{path}.tool_call_id")  # of any message
     if message.role == "tool":
         result.tool_call_id = calls.answered(message.tool_call_id, message.tool_name)
     return result

@@ -7,6 +7,7 @@ from its annotations.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sized
 from functools import cache
 from typing import Any, Final
@@ -95,9 +96,11 @@ def _limits(message: Message, name: str) -> tuple[int, int]:
 
 
 def _broken_text(rules: Any, text: str) -> str | None:
-    """Return how many characters a text must have, if it has others."""
+    """Return what a text must be, if it isn't."""
     if len(text) < rules.min_len or (rules.HasField("max_len") and len(text) > rules.max_len):
         return f"must have {rules.min_len} to {rules.max_len} characters"
+    if rules.HasField("pattern") and re.fullmatch(rules.pattern, text) is None:
+        return f"must match the pattern {rules.pattern}"
     return None
 
 

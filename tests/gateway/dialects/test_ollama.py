@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -249,6 +250,19 @@ def test_wrong_values_are_rejected_where_they_have_no_effect(fields: dict[str, A
         calls.append(lambda: OllamaEmbeddingTranslator().parse(http(prompt="a", **fields)))
     for call in calls:
         assert violation(call) == (Reason.INVALID_FIELD, name)
+
+
+def test_wrong_tools_and_ids_are_rejected_where_they_have_no_effect() -> None:
+    """The tools of a request that only loads a model, and the id of a message that is no result."""
+    for name in ("", "a b"):
+        tools = [{"function": {"name": name}}]
+        load = http(tools=tools)
+        assert violation(partial(OllamaChatTranslator().parse, load)) == (
+            Reason.INVALID_FIELD,
+            "tools.0.function.name",
+        )
+    wrong = {**USER, "tool_call_id": "a" * 300}
+    assert violation(lambda: chat(wrong)) == (Reason.INVALID_FIELD, "messages.0.tool_call_id")
 
 
 def test_models() -> None:
