@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from functools import partial
 from typing import Any
 
 import pytest
@@ -228,41 +227,6 @@ def test_vectors() -> None:
     assert isinstance(older.request, embedding_pb2.EmbedRequest)
     assert json.loads(older.encoder.whole(golden_answers.VECTORS["Embed"][0])) == {"embedding": [0.5, -0.25]}
     assert OllamaEmbedTranslator().parse(http(input="a")).caller_name("inputs[0].text") == "input"
-
-
-@pytest.mark.parametrize(
-    ("fields", "name"),
-    [
-        ({"options": {"frequency_penalty": -2.5}}, "options.frequency_penalty"),
-        ({"options": {"repeat_penalty": 0}}, "options.repeat_penalty"),
-        ({"options": {"stop": ["a", ""]}}, "options.stop.1"),
-        ({"slo_token_seconds": 3601}, "slo_token_seconds"),
-        ({"priority": 101}, "priority"),
-    ],
-)
-def test_wrong_values_are_rejected_where_they_have_no_effect(fields: dict[str, Any], name: str) -> None:
-    """A request that only loads a model, and one for vectors, names the field as an answer's request does."""
-    calls = [lambda: generate(**fields), lambda: OllamaChatTranslator().parse(http(**fields))]
-    if name != "slo_token_seconds":  # no field of embeddings
-        calls.append(lambda: OllamaEmbedTranslator().parse(http(**fields)))
-    if "options" in fields:
-        calls.append(lambda: OllamaEmbedTranslator().parse(http(input="a", **fields)))
-        calls.append(lambda: OllamaEmbeddingTranslator().parse(http(prompt="a", **fields)))
-    for call in calls:
-        assert violation(call) == (Reason.INVALID_FIELD, name)
-
-
-def test_wrong_tools_and_ids_are_rejected_where_they_have_no_effect() -> None:
-    """The tools of a request that only loads a model, and the id of a message that is no result."""
-    for name in ("", "a b"):
-        tools = [{"function": {"name": name}}]
-        load = http(tools=tools)
-        assert violation(partial(OllamaChatTranslator().parse, load)) == (
-            Reason.INVALID_FIELD,
-            "tools.0.function.name",
-        )
-    wrong = {**USER, "tool_call_id": "a" * 300}
-    assert violation(lambda: chat(wrong)) == (Reason.INVALID_FIELD, "messages.0.tool_call_id")
 
 
 def test_models() -> None:
