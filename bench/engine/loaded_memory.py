@@ -17,7 +17,7 @@ from service.engine.loading.generator import load_model
 
 def main(model: str, quantization: str | None = None) -> None:
     before, began = resident("VmRSS"), time.perf_counter()
-    config = EngineConfig(backend="native", quantization=quantization or None)  # type: ignore[arg-type]
+    config = EngineConfig(backend="native", quantization=quantization or None)  # type: ignore[arg-type]  # the process that starts this one names a valid one
     loaded = load_model(model, config, compute_dtype="bfloat16")
     seconds = time.perf_counter() - began
     freeze_heap()
