@@ -5,11 +5,11 @@ A sequence holds its tokens, cache blocks, text and finish reason. Only the engi
 
 from __future__ import annotations
 
-import hashlib
 import math
 from array import array
 from collections.abc import Collection
 
+from service.engine.core.sequences.choice_seed import choice_seed
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.pending_output import PendingOutput
 from service.engine.core.sequences.sequence_cost import SequenceCost
@@ -287,14 +287,3 @@ class Sequence:
             return self.constraint.is_finished()
         except BaseException as error:  # foreign code, which may even panic: only this sequence fails
             raise ConstraintFailed("the output constraint failed") from error
-
-
-def choice_seed(seed: int, choice_index: int) -> int:
-    """Return the seed of one choice, 0 ≤ seed < 2**63.
-
-    The first choice keeps the request's seed, so that a request with n = 1 can reproduce any choice.
-    """
-    if choice_index == 0:
-        return seed & (2**63 - 1)
-    digest = hashlib.blake2b(f"{seed}/{choice_index}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
