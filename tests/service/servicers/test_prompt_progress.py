@@ -58,7 +58,7 @@ async def test_stream_is_resumed_after_an_event_of_progress() -> None:
         cut = max(index for index, event in enumerate(events) if event.HasField("prompt_progress")) + 1
         rest = await read(run, resumed(message, events[:cut]))
         assert not progress_of(rest)
-        assert whole(events[:cut] + rest) == whole(events)
+        assert whole(events[:cut] + rest).choices == whole(events).choices
         assert [event.sequence_number for event in rest] == list(range(1, len(rest) + 1))
 
 
@@ -84,7 +84,7 @@ async def test_generated_text_has_progress_and_a_whole_answer_ignores_it() -> No
         assert [each.processed_tokens for each in found] == [8, 16, 20]
         times = [each.elapsed.ToMilliseconds() for each in found]
         assert times == sorted(set(times))
-        assert (await stub.GenerateText(message)).text_output == "ok"
+        assert (await stub.GenerateText(message)).text == "ok"
 
 
 async def test_repeated_stream_has_no_old_progress() -> None:

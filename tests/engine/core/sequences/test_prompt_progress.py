@@ -70,13 +70,14 @@ def test_cached_tokens_are_counted_from_the_start() -> None:
 
 def test_progress_of_a_preempted_prompt_goes_back() -> None:
     """A prompt that loses its blocks is counted from its start again, and reaches its length."""
-    bench = Bench(config_of(max_batch_tokens=8, max_batch_sequences=4, num_blocks=10, prefix_caching=False))
-    bench.add(request("0123456789abcd", max_tokens=12))
-    bench.add(asked(max_tokens=4))
-    numbers = counts(progress_of(bench, INTERVAL_S)[1])
-    assert bench.groups[1].sequences[0].num_preemptions
-    assert numbers != sorted(numbers)
-    assert numbers[-1] == len(PROMPT)
+    bench = Bench(config_of(max_batch_tokens=8, max_batch_sequences=1, prefix_caching=False))
+    bench.add(asked(is_batch=True))
+    bench.core.step()
+    bench.core.step()
+    bench.clock.now += INTERVAL_S
+    bench.add(request("another", max_tokens=1))
+    assert counts(progress_of(bench, INTERVAL_S)[0]) == [8, 8, 16, 20]
+    assert bench.groups[0].sequences[0].num_preemptions == 1
 
 
 class TimedRunner(PagedRunner):
