@@ -147,14 +147,12 @@ def _tokens() -> Iterator[Exchange]:
 
 
 def _progress() -> Iterator[Exchange]:
-    """Return exchanges with the progress of prompts. A whole answer ignores it."""
+    """Return streams with the progress of their prompts."""
     for name, path, body, answers in (
         ("openai_chat", "/v1/chat/completions", CHAT, golden_answers.CHAT_WITH_PROGRESS),
         ("openai_completion", "/v1/completions", MODEL | {"prompt": "hi"}, golden_answers.COMPLETION_WITH_PROGRESS),
     ):
-        asking = body | {"return_progress": True}
-        yield Exchange(f"{name}_progress", path, asking, answers)
-        yield Exchange(f"{name}_progress_stream", path, asking | USAGE, answers)
+        yield Exchange(f"{name}_progress_stream", path, body | USAGE | {"return_progress": True}, answers)
 
 
 def openai_exchanges() -> Iterator[Exchange]:
