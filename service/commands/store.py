@@ -11,8 +11,8 @@ from typing import Final
 from service.settings.stored_response_settings import StoredResponseSettings
 from service.storage.responses.port import StoreFailed, StoreLimits
 from service.storage.responses.seal import Seal
-from service.storage.responses.sqlite_check import check
-from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.sqlite.check import check
+from service.storage.responses.sqlite.sqlite_store import SqliteStore
 
 _DEFAULTS: Final = StoredResponseSettings()
 

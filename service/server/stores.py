@@ -34,7 +34,7 @@ from service.storage.document import DocumentStore, MemoryDocument, SharedDocume
 from service.storage.responses.batch_port import BatchLimits
 from service.storage.responses.port import StoreFailed, StoreLimits
 from service.storage.responses.seal import Seal
-from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.sqlite.sqlite_store import SqliteStore
 from service.storage.responses.store_thread import StoreThread
 from service.storage.shared_file import SharedFile
 from service.storage.shared_text import SharedText

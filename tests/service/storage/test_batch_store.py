@@ -19,8 +19,8 @@ from service.storage.responses.batch_port import (
 )
 from service.storage.responses.port import StoreFailed, StoreLimit, StoreLimits
 from service.storage.responses.seal import Seal
-from service.storage.responses.sqlite_check import check
-from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.sqlite.check import check
+from service.storage.responses.sqlite.sqlite_store import SqliteStore
 from tests.service.storage.test_response_store import SECOND_NS, Clock
 
 DAY_NS = 86_400 * SECOND_NS

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from service.storage.responses.port import ChainTooLong, ResponseRecord, StoreFailed, StoreLimit, StoreLimits
-from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.sqlite.sqlite_store import SqliteStore
 
 LIMITS = StoreLimits(max_age_s=60, max_bytes_per_owner=100, max_bytes=250)
 SECOND_NS = 1_000_000_000

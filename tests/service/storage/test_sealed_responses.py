@@ -10,7 +10,7 @@ import pytest
 
 from service.storage.responses.port import ResponseRecord, StoreFailed, StoreLimits
 from service.storage.responses.seal import Seal
-from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.sqlite.sqlite_store import SqliteStore
 
 LIMITS = StoreLimits(3600, 1 << 20, 1 << 20)
 RECORD = ResponseRecord("a", "r1", 1 << 62, "r0", b"question", b"answer", b"details")

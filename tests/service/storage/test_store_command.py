@@ -10,9 +10,9 @@ import pytest
 
 from service.commands.store import main
 from service.storage.responses.port import Addition, ConversationRecord, ItemRecord, ResponseRecord, StoreLimits
-from service.storage.responses.schema import VERSION
 from service.storage.responses.seal import Seal
-from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.sqlite.schema import VERSION
+from service.storage.responses.sqlite.sqlite_store import SqliteStore
 
 LIMITS = StoreLimits(1e6, 1 << 20, 1 << 20)
 KEY = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
