@@ -3,7 +3,7 @@ PY := .venv/bin/python
 BUF := .cache/npm/node_modules/.bin/buf
 BASE ?= main
 MINUTES ?= 30
-TEST_PARTS := dev native npm validate clients examples browser redis docs
+TEST_PARTS := dev native npm validate clients examples browser redis postgres docs
 # Without stored bytecode, each of the hundreds of processes of a test run would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
