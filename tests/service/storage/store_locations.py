@@ -32,6 +32,9 @@ class StoreLocation(Protocol):
     def change(self, statement: str) -> None:
         """Change the content."""
 
+    def set_version(self, version: int) -> None:
+        """Change the version of the schema."""
+
     def check(self, seal: Seal | None) -> list[str]:
         """Return the lines of `sluice store check`."""
 
@@ -54,6 +57,9 @@ class SqliteLocation:
         with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
             connection.execute(statement)
 
+    def set_version(self, version: int) -> None:
+        self.change(f"PRAGMA user_version = {version}")
+
     def check(self, seal: Seal | None) -> list[str]:
         return sqlite_check.check(self.path, seal)
 
@@ -73,6 +79,9 @@ class PostgresLocation:
 
     def change(self, statement: str) -> None:
         self.server.execute(f"SET search_path = sluice; {statement}")
+
+    def set_version(self, version: int) -> None:
+        self.change(f"UPDATE version SET number = {version}")  # noqa: S608  a number
 
     def check(self, seal: Seal | None) -> list[str]:
         return postgres_check.check(self.server.url, None, seal)
