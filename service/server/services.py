@@ -31,6 +31,7 @@ from service.answering.conversations import Conversations
 from service.answering.embeddings import Embeddings
 from service.answering.generation import Answering
 from service.answering.idempotent_calls import IdempotentCalls
+from service.answering.replays import Replays
 from service.answering.stored_responses import StoredResponses
 from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
@@ -96,7 +97,7 @@ def add_services(
     chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering, calls), server)
     completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering, calls), server)
     response_pb2_grpc.add_ResponseServiceServicer_to_server(
-        ResponseServicer(answering, calls, stored, background), server
+        ResponseServicer(answering, calls, stored, background, Replays(receipt_key, answering, stored)), server
     )
     conversation_pb2_grpc.add_ConversationServiceServicer_to_server(ConversationServicer(conversations), server)
     text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(

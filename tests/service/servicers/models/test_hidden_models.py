@@ -154,6 +154,7 @@ def test_every_rpc_has_a_case() -> None:
         "ResponseService/ListInputItems",
         "ResponseService/FollowResponse",
         "ResponseService/CancelResponse",
+        "ResponseService/ReplayResponse",
         *(name.removeprefix("sluice.v1.") for name in RPCS if name.split("/")[0] in WITHOUT_MODELS),
         "ModelService/LoadModel",
         "ModelService/ListModels",
