@@ -122,7 +122,7 @@ class Settings(ProcessSettings):
         StoredResponseSettings(), description="responses that clients store; without a file they can store none"
     )
     batches: BatchSettings = Field(
-        BatchSettings(), description="files and batches; without stored_responses.file clients can store none"
+        BatchSettings(), description="files and batches; without stored responses clients can store none"
     )
     idempotency: IdempotencySettings = Field(
         IdempotencySettings(), description="answers of calls with an id, for calls that are repeated"
