@@ -205,6 +205,19 @@ def test_writer_waits_for_another_transaction(store: PostgresStore, postgres: Po
     database.close()
 
 
+def test_lock_that_is_not_released_fails_one_write_only(postgres: PostgresServer) -> None:
+    """A write that waits for too long fails, and the next one succeeds."""
+    store = PostgresStore(f"{postgres.url}?options=-c%20lock_timeout%3D50ms", LIMITS)
+    database = PostgresDatabase(Connection(postgres.url, None, GUARD_S), None)
+    with database.transaction():
+        for _ in range(2):
+            with pytest.raises(StoreFailed, match="lock timeout"):
+                store.put(record("r1"))
+    store.put(record("r1"))
+    store.close()
+    database.close()
+
+
 def test_password_is_read_from_its_file_at_each_connection(postgres: PostgresServer, tmp_path: Path) -> None:
     """A password that was changed in the file is used by the next connection; no error has it."""
     url = f"postgresql://{USER}@127.0.0.1:{postgres.port}/postgres"

@@ -23,7 +23,7 @@ _KEEPALIVES: Final = {
 }  # fmt: skip
 # A process that is suspended within a transaction loses it; no other process waits for longer.
 _OPTIONS: Final = (
-    f"-c search_path={SCHEMA} -c lock_timeout=15s -c idle_in_transaction_session_timeout=10s -c statement_timeout=120s"
+    f"-c search_path={SCHEMA} -c lock_timeout=12s -c idle_in_transaction_session_timeout=10s -c statement_timeout=120s"
 )
 
 _log = logging.getLogger(__name__)

@@ -84,12 +84,13 @@ class PostgresDatabase(SqlDatabase):
     def _begin(self) -> str:
         """Begin a transaction, wait until no other one writes, and return its id."""
         cursor = self._connection.get().cursor()
-        cursor.execute(_BEGIN)
+        try:
+            cursor.execute(_BEGIN)
+        except self._connection.driver.Error:
+            self._connection.drop()  # it may be in a failed transaction, or at a server that has become a standby
+            raise
         cursor.nextset()
-        row = cursor.fetchone()
-        if row is None:
-            raise StoreFailed(f"{self.name}: gave no transaction")
-        _, transaction_id, now_ns = row
+        ((_, transaction_id, now_ns),) = cursor
         self._ahead_ns = now_ns - time.monotonic_ns()
         return str(transaction_id)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from service.storage.responses.port import StoreFailed
 from service.storage.responses.seal import Seal
@@ -25,7 +25,7 @@ _OPTIONAL: Final = frozenset({"events", "result"})  # missing ones are stored as
 _TABLES: Final = {"responses": "responses", "jobs": "unfinished responses", "conversations": "conversations",
                   "items": "items of conversations", "files": "files", "batches": "batches",
                   "batch_lines": "requests of batches"}  # fmt: skip
-Rows = Callable[[str], Iterable[Any]]
+Rows: TypeAlias = Callable[[str], Iterable[Any]]
 
 
 def described(name: str, rows: Rows, seal: Seal | None) -> Iterator[str]:
