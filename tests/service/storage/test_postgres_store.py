@@ -77,25 +77,31 @@ class CommitProxy:
         self._server = ("127.0.0.1", port)
         self._is_forwarded = is_forwarded
         self.is_armed = False
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._stack = contextlib.ExitStack()
+        self._listener = self._stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
 
     def close(self) -> None:
-        self._listener.close()
+        """Stop the proxy, whose clients have closed their connections."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(GUARD_S)
+        self._stack.close()
 
     def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            server = socket.create_connection(self._server)
-            for source, target in ((client, server), (server, client)):
-                threading.Thread(target=self._copy, args=(source, target, source is client), daemon=True).start()
+        with contextlib.suppress(OSError):
+            while True:
+                client = self._stack.enter_context(self._listener.accept()[0])
+                server = self._stack.enter_context(socket.create_connection(self._server))
+                for source, target in ((client, server), (server, client)):
+                    self._threads.append(threading.Thread(target=self._copy, args=(source, target, source is client)))
+                    self._threads[-1].start()
 
     def _copy(self, source: socket.socket, target: socket.socket, is_request: bool) -> None:  # noqa: FBT001
-        try:
+        """Copy what one side sends to the other one, until one of them closes the connection."""
+        with contextlib.suppress(OSError):
             while data := source.recv(65536):
                 if is_request and self.is_armed and b"COMMIT" in data:
                     self.is_armed = False
@@ -103,11 +109,8 @@ class CommitProxy:
                     if not self._is_forwarded:
                         break
                 target.sendall(data)
-        except OSError:
-            pass
-        finally:
-            with contextlib.suppress(OSError):
-                target.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.mark.parametrize("is_forwarded", [True, False])
