@@ -43,7 +43,7 @@ from service.settings.model_settings import ModelSettings
 from tests.engine.byte_tokenizer import END, ByteTokenizer
 from tests.engine.fakes import config_of, until
 from tests.engine.paged_runner import say
-from tests.service.plain_preparation import PlainPreparation
+from tests.service.plain_preparation import PlainPreparation, PlainWeights
 from tests.waiting import GUARD_S
 
 MODEL = "scripted"
@@ -95,13 +95,6 @@ class ScriptedRunner:
         finally:
             self.gate.set()
             self._num_free_steps = 0
-
-
-class ScriptedWeights:
-    """Weights without files."""
-
-    def digest(self) -> str:
-        return "0" * 64
 
 
 @dataclass
@@ -223,7 +216,7 @@ def served(
     tokenizer = ByteTokenizer()
     preparation.max_model_len = engine.max_model_len
     prepares: Any = preparation  # only its attributes are used
-    weights: Any = ScriptedWeights()
+    weights: Any = PlainWeights()
     files = ModelFiles(Path("nowhere"))
     return ServedGenerator(
         description, engine, prepares, WatermarkDetector(tokenizer, Watermark()), tokenizer, weights, files
