@@ -47,7 +47,8 @@ from service.server.server import Server
 from service.settings.model_settings import ModelSettings
 from tests.engine.constraints.fakes import control_ids_of, token_id
 from tests.engine.fakes import config_of
-from tests.service.fakes import ScriptedWeights, settings_of
+from tests.service.fakes import settings_of
+from tests.service.plain_preparation import PlainWeights
 from tests.service.prompts.fakes import template_of
 from tests.waiting import GUARD_S
 
@@ -161,7 +162,7 @@ def _served(name: str, script: Script, observer: StepObserver) -> ServedGenerato
     description = ModelDescription(
         name, tasks=(Task.CHAT, Task.COMPLETION), architecture="Scripted", fingerprint="fp", max_model_len=4096
     )
-    weights: Any = ScriptedWeights()
+    weights: Any = PlainWeights()
     files = ModelFiles(Path("nowhere"))
     return ServedGenerator(
         description, engine, preparation, WatermarkDetector(tokenizer, Watermark()), tokenizer, weights, files
