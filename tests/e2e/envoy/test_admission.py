@@ -18,7 +18,7 @@ from tests.e2e.answers.test_chat import grpc_request
 from tests.e2e.connections import connections
 from tests.e2e.envoy.limited_upstream import FOREVER, calls
 from tests.e2e.envoy.test_envoy_errors import gateway_response, with_id
-from tests.e2e.stack import HOLDABLE, Stack, started
+from tests.e2e.stack import GENERATOR, HOLDABLE, Stack, started
 from tests.waiting import GUARD_S
 
 PATHS = [
@@ -187,7 +187,7 @@ def test_the_product_limits_requests_in_flight() -> None:
     }
     body = {"model": "sluice-demo", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 1500}
     body |= {"ignore_eos": True}
-    with started(environment=settings) as stack, ThreadPoolExecutor(2) as pool:
+    with started(GENERATOR, environment=settings) as stack, ThreadPoolExecutor(2) as pool:
 
         def post(url: str) -> httpx.Response:
             return httpx.post(f"{url}/v1/chat/completions", json=body, timeout=GUARD_S)
