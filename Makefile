@@ -17,7 +17,7 @@ test:  ## run all tests except those that take minutes each, in 12 to 16 minutes
 test-fast:  ## run the tests that need no npm, browser or running product, in 90 seconds
 	@tools/install.sh dev native && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal
 test-slow:  ## run the tests that take minutes
-	@tools/install.sh $(TEST_PARTS) && $(PY) -m tools.docs.docs_site && $(PY) -m pytest -m long -n 3 --dist loadgroup
+	@tools/install.sh $(TEST_PARTS) && $(PY) -m tools.docs.docs_site && $(PY) -m pytest -m long -n 3 --dist loadfile
 test-hostile:  ## run all tests while a busy loop per core uses half of the machine
 	@tools/busy.sh $(MAKE) -s test test-slow
 test-cluster:  ## replace every process of a fleet under load: three services, two gateways, Envoy
