@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     share_products(items)
 
 
-class ProductScheduling(LoadGroupScheduling):
+class ProductScheduling(LoadGroupScheduling):  # type: ignore[misc]  # the package has no types
     """Runs the files of a group in one process, and each other file in one process."""
 
     def _split_scope(self, nodeid: str) -> str:
