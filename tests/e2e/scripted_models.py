@@ -44,7 +44,7 @@ from service.server.server import Server
 from service.settings.model_settings import ModelSettings
 from tests.engine.constraints.fakes import control_ids_of, token_id
 from tests.engine.fakes import config_of
-from tests.service.fakes import WEIGHTS, settings_of
+from tests.service.fakes import FILES, WEIGHTS, settings_of
 from tests.service.prompts.fakes import template_of
 from tests.waiting import GUARD_S
 
@@ -159,5 +159,5 @@ def _served(name: str, script: Script, observer: StepObserver) -> ServedGenerato
         name, tasks=(Task.CHAT, Task.COMPLETION), architecture="Scripted", fingerprint="fp", max_model_len=4096
     )
     return ServedGenerator(
-        description, engine, preparation, WatermarkDetector(tokenizer, Watermark()), tokenizer, WEIGHTS
+        description, engine, preparation, WatermarkDetector(tokenizer, Watermark()), tokenizer, WEIGHTS, FILES
     )

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,6 +37,7 @@ from service.generation.errors import SequenceError
 from service.observability.telemetry import Telemetry
 from service.output.tokens.watermark import WatermarkDetector
 from service.registry.description import ModelDescription, Task
+from service.registry.model_files import ModelFiles
 from service.registry.models import ServedGenerator, ServedModel
 from service.server.server import Server
 from service.settings.config import Settings
@@ -48,6 +50,7 @@ from tests.waiting import GUARD_S
 
 MODEL = "scripted"
 WEIGHTS: Any = SimpleNamespace(digest=lambda: "0" * 64)  # without files
+FILES = ModelFiles(Path("nowhere"))
 ENDLESS = {"max_model_len": 1_000_000, "num_blocks": 250_000}  # longer than any test waits
 
 
@@ -219,7 +222,8 @@ def served(
     tokenizer = ByteTokenizer()
     preparation.max_model_len = engine.max_model_len
     prepares: Any = preparation  # only its attributes are used
-    return ServedGenerator(description, engine, prepares, WatermarkDetector(tokenizer, Watermark()), tokenizer, WEIGHTS)
+    detector = WatermarkDetector(tokenizer, Watermark())
+    return ServedGenerator(description, engine, prepares, detector, tokenizer, WEIGHTS, FILES)
 
 
 def request(text: str = "hi", **fields: Any) -> chat_pb2.ChatRequest:
