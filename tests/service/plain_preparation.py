@@ -65,10 +65,3 @@ def _as_text(prompt: Prompt) -> Prompt:
     if not isinstance(prompt, Conversation):
         return prompt
     return RawText("".join(message.text for message in prompt.messages), prompt.field)
-
-
-class PlainWeights:
-    """Weights without files."""
-
-    def digest(self) -> str:
-        return "0" * 64
