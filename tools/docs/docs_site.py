@@ -45,9 +45,9 @@ NAVIGATION: Final[Navigation] = {
     ],
     "gRPC": ["grpc", "grpc_reference", "clients/python", "clients/typescript", "examples"],
     "Features": [
-        "features/streams", "features/stored_responses", "features/background", "features/conversations",
-        "features/batches", "features/idempotency", "features/receipts", "features/tools", "features/images",
-        "features/prompt_cache",
+        "features/streams", "features/progress", "features/stored_responses", "features/background",
+        "features/conversations", "features/batches", "features/idempotency", "features/receipts", "features/tools",
+        "features/images", "features/prompt_cache",
     ],
     "Models": [
         "models", "models/endpoints", "models/loading", "models/checkpoints", "models/adapters", "models/parallel",
