@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.step import Step
 from service.generation.errors import SequenceError
@@ -14,7 +16,7 @@ INTERVAL_S = 0.1
 PROMPT = "0123456789" * 2
 
 
-def asked(prompt: str = PROMPT, **fields: object) -> GenerationRequest:
+def asked(prompt: str = PROMPT, **fields: Any) -> GenerationRequest:
     return request(prompt, reports_progress=True, **fields)
 
 
