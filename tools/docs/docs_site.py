@@ -54,9 +54,9 @@ NAVIGATION: Final[Navigation] = {
         "models/gpu", "demo_model",
     ],
     "Operation": [
-        "operation/production", "operation/deployment", "operation/operations", "operation/backup", "settings",
-        "operation/metrics", "operation/telemetry_names", "operation/envoy",
-        "operation/reliability", "operation/performance", "operation/scale", "measurements",
+        "operation/production", "operation/deployment", "operation/operations", "operation/backup",
+        "operation/postgres", "settings", "operation/metrics", "operation/telemetry_names", "operation/envoy",
+        "operation/routers", "operation/reliability", "operation/performance", "operation/scale", "measurements",
     ],
     "Alerts": ["runbooks/index", "runbooks/*"],
     "Security": ["security", "security/keys", "security/limits", "security/fairness", "security/tls"],
