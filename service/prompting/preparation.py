@@ -86,6 +86,11 @@ class Preparation:
         self._sampling_defaults = sampling_defaults or {}
         self._encoder = PromptEncoder(model, tokenizer, chat, workers, images)
 
+    @property
+    def sampling_defaults(self) -> SamplingDefaults:
+        """The sampling parameters that the model recommends."""
+        return self._sampling_defaults
+
     def with_adapter(self, model: str, adapter: str) -> Preparation:
         """Return the preparation for one of the model's adapters, which clients call `model`; it shares the threads."""
         return Preparation(

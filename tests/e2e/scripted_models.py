@@ -11,6 +11,7 @@ from collections import abc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -40,6 +41,7 @@ from service.prompting.chat_model import ChatModel
 from service.prompting.preparation import Preparation
 from service.prompts.preparing.workers import WorkerLimits, Workers
 from service.registry.description import ModelDescription, Task
+from service.registry.model_files import ModelFiles
 from service.registry.models import ServedGenerator
 from service.server.server import Server
 from service.settings.model_settings import ModelSettings
@@ -160,6 +162,7 @@ def _served(name: str, script: Script, observer: StepObserver) -> ServedGenerato
         name, tasks=(Task.CHAT, Task.COMPLETION), architecture="Scripted", fingerprint="fp", max_model_len=4096
     )
     weights: Any = ScriptedWeights()
+    files = ModelFiles(Path("nowhere"))
     return ServedGenerator(
-        description, engine, preparation, WatermarkDetector(tokenizer, Watermark()), tokenizer, weights
+        description, engine, preparation, WatermarkDetector(tokenizer, Watermark()), tokenizer, weights, files
     )

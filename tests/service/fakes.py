@@ -9,6 +9,7 @@ from collections import abc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -34,6 +35,7 @@ from service.generation.errors import SequenceError
 from service.observability.telemetry import Telemetry
 from service.output.tokens.watermark import WatermarkDetector
 from service.registry.description import ModelDescription, Task
+from service.registry.model_files import ModelFiles
 from service.registry.models import ServedGenerator, ServedModel
 from service.server.server import Server
 from service.settings.config import Settings
@@ -222,7 +224,10 @@ def served(
     preparation.max_model_len = engine.max_model_len
     prepares: Any = preparation  # only its attributes are used
     weights: Any = ScriptedWeights()
-    return ServedGenerator(description, engine, prepares, WatermarkDetector(tokenizer, Watermark()), tokenizer, weights)
+    files = ModelFiles(Path("nowhere"))
+    return ServedGenerator(
+        description, engine, prepares, WatermarkDetector(tokenizer, Watermark()), tokenizer, weights, files
+    )
 
 
 def request(text: str = "hi", **fields: Any) -> chat_pb2.ChatRequest:

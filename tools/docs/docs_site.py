@@ -56,7 +56,7 @@ NAVIGATION: Final[Navigation] = {
     "Operation": [
         "operation/production", "operation/deployment", "operation/operations", "operation/backup",
         "operation/postgres", "settings", "operation/metrics", "operation/telemetry_names", "operation/envoy",
-        "operation/reliability", "operation/performance", "operation/scale", "measurements",
+        "operation/routers", "operation/reliability", "operation/performance", "operation/scale", "measurements",
     ],
     "Alerts": ["runbooks/index", "runbooks/*"],
     "Security": ["security", "security/keys", "security/limits", "security/fairness", "security/tls"],

@@ -57,7 +57,8 @@ class PostgresDatabase(SqlDatabase):
 
     def rows(self, query: str, values: Values = ()) -> list[Any]:
         with self._translated():
-            return self._reconnecting(lambda: self._execute(query, values)).fetchall()
+            found: list[Any] = self._reconnecting(lambda: self._execute(query, values)).fetchall()
+            return found
 
     @contextmanager
     def transaction(self) -> Iterator[Execute]:
