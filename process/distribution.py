@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import metadata
 from typing import Final
 
 NAME: Final = "sluice-llm"  # `sluice` on PyPI is another project's
 
 
-@cache
 def installed_version() -> str:
     """Return the version of the installed distribution. Raise PackageNotFoundError in a checkout without one."""
     return metadata.version(NAME)
