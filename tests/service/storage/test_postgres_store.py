@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -237,7 +238,7 @@ def test_password_is_read_from_its_file_at_each_connection(postgres: PostgresSer
 
 async def test_replicas_share_responses(postgres: PostgresServer) -> None:
     """A response is read, continued and generated in the background at any of two services on one database."""
-    settings = {
+    settings: dict[str, Any] = {
         "stored_responses": {
             "postgres_url": f"postgresql://{USER}@127.0.0.1:{postgres.port}/postgres?password={PASSWORD}",
             "timeout_s": GUARD_S,
