@@ -13,11 +13,12 @@ from xdist.scheduler import LoadGroupScheduling
 from service.receipts.signing_key import SigningKey
 from tests.e2e.collector import Collector
 from tests.e2e.stack import HOLDABLE, Stack, started
+from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
 
 TESTS = Path(__file__).parent
 CUDA_DRIVER = Path("/dev/nvidiactl")  # absent if no device is accessible
-SLOW_FIXTURES = {"stack", "redis", "shared_redis"}  # the whole product; a Redis server
+SLOW_FIXTURES = {"stack", "redis", "shared_redis", "postgres"}  # the whole product; a server of Redis or PostgreSQL
 PRODUCTS = {"stack", "guarded", "vision"}  # fixtures of the whole product, each started once per test process
 SLOW_FOLDERS = {TESTS / "e2e", TESTS / "clients"}  # need npm, a browser or other clients' environments
 
@@ -133,3 +134,18 @@ def redis() -> Iterator[RedisServer]:
     server = RedisServer()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL server, for all tests of a process."""
+    server = PostgresServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def postgres(postgres_server: PostgresServer) -> PostgresServer:
+    """A PostgreSQL server without tables of this project."""
+    postgres_server.reset()
+    return postgres_server

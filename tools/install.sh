@@ -21,6 +21,7 @@
 #   zig       PyPI's C compiler, for Envoy's filter
 #   triton    Triton, for tests of the kernels for GPUs on a CPU
 #   redis     Redis server, for tests of shared limits
+#   postgres  PostgreSQL server, for tests of stored responses
 #   prometheus  Prometheus and promtool, for tests of rules
 #   ray       Ray, in its own environment, with the product's packages as a fallback
 #   deploy    checks of containers and charts: hadolint, Helm's own code, Kubernetes' and Compose's schemas
@@ -161,6 +162,10 @@ redis_part() {
     command -v redis-server >/dev/null || apt redis-server
 }
 
+postgres_part() {
+    command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || apt postgresql
+}
+
 declare -A native_sets=([native]=all [native-host]="")  # by part; see host_sets
 for part in "$@"; do
     case $part in native | native-host) native_build "${native_sets[$part]:=$(host_sets)}" ;; esac
@@ -188,6 +193,7 @@ for part in "$@"; do
         prometheus) prometheus_part ;;
         ray) ray_part ;;
         redis) redis_part ;;
-        *) fail "unknown part $part; the parts are: run dev bench llama native native-host dist cmake npm validate clients large-clients examples languages browser shell redis ray prometheus deploy triton zig audit docs" ;;
+        postgres) postgres_part ;;
+        *) fail "unknown part $part; the parts are: run dev bench llama native native-host dist cmake npm validate clients large-clients examples languages browser shell redis postgres ray prometheus deploy triton zig audit docs" ;;
     esac
 done

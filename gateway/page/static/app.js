@@ -143,7 +143,7 @@ async function answer(parent) {
   const given = settings();
   if (!given) return false;
   const model = at("model").value;
-  const request = { model, ...given, stream: true, stream_options: { include_usage: true } };
+  const request = { model, ...given, stream: true, stream_options: { include_usage: true }, return_progress: true };
   return receive(current, current.add(parent, { role: "assistant", content: "", model, request }));
 }
 

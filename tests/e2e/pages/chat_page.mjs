@@ -67,6 +67,25 @@ const scenarios = {
     return { facts: await texts(page, "article.assistant .facts"), length: (await texts(page, "article.assistant .content"))[0].length, errors: page.errors };
   },
   ...markup({ open, ask, texts }),
+  async progress() {
+    const page = await open();
+    const bars = await page.evaluate(async () => {
+      const [{ write }, { draw }] = await Promise.all([import("./page/answer.js"), import("./page/message.js")]);
+      const prompts = [[100, 90], [200, 600], [600, 1800], [1000, 3000]].map(([processed, time_ms]) => ({ total: 1000, cache: 0, processed, time_ms }));
+      const events = [...prompts.map((each) => ({ choices: [], prompt_progress: each })), { choices: [{ delta: { content: "Hi" } }] }];
+      const sent = window.fetch;
+      window.fetch = async () => new Response(`${events.map((each) => `data: ${JSON.stringify(each)}\n\n`).join("")}data: [DONE]\n\n`);
+      const [node, shown] = [{ role: "assistant", content: "" }, []];
+      const changed = () => {
+        const article = draw(node, null);
+        shown.push([article.querySelector("progress")?.value ?? null, article.querySelector("label")?.textContent ?? "", node.content]);
+      };
+      await write(node, {}, "", new AbortController().signal, { changed, save: () => {} });
+      window.fetch = sent;
+      return shown;
+    });
+    return { bars, errors: page.errors };
+  },
   async reload() {
     const schema = { type: "array", minItems: 400, items: { type: "string" } };
     const page = await open();
