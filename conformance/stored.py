@@ -178,7 +178,7 @@ def _(server: Server) -> str:
     return repr(first)
 
 
-@claim("background.stream", "Its stream goes on after the event that starting_after names", BACKGROUND)
+@claim("background.stream", "Its stream continues after the event that starting_after names", BACKGROUND)
 def _(server: Server) -> str:
     _queued(server)
     events = events_of(server, store=True, background=True)

@@ -155,6 +155,7 @@ class Preparation:
                 skip_special_tokens=request.skip_special_tokens and not prompt.shows_special_tokens,
                 truncates_at_deadline=is_cut_off,
                 separates_tokens=request.separates_tokens,
+                reports_progress=request.reports_progress,
                 prompt_field=request.prompts[index].field,
                 max_tokens_field=request.max_tokens_field,
                 images=prompt.images,

@@ -45,17 +45,17 @@ NAVIGATION: Final[Navigation] = {
     ],
     "gRPC": ["grpc", "grpc_reference", "clients/python", "clients/typescript", "examples"],
     "Features": [
-        "features/streams", "features/stored_responses", "features/background", "features/conversations",
-        "features/batches", "features/idempotency", "features/receipts", "features/tools", "features/images",
-        "features/prompt_cache",
+        "features/streams", "features/progress", "features/stored_responses", "features/background",
+        "features/conversations", "features/batches", "features/idempotency", "features/receipts", "features/tools",
+        "features/images", "features/prompt_cache",
     ],
     "Models": [
         "models", "models/endpoints", "models/loading", "models/checkpoints", "models/adapters", "models/parallel",
         "models/gpu", "demo_model",
     ],
     "Operation": [
-        "operation/production", "operation/deployment", "operation/operations", "operation/backup", "settings",
-        "operation/metrics", "operation/telemetry_names", "operation/envoy",
+        "operation/production", "operation/deployment", "operation/operations", "operation/backup",
+        "operation/postgres", "settings", "operation/metrics", "operation/telemetry_names", "operation/envoy",
         "operation/routers", "operation/reliability", "operation/performance", "operation/scale", "measurements",
     ],
     "Alerts": ["runbooks/index", "runbooks/*"],
