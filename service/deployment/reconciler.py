@@ -21,6 +21,7 @@ from service.deployment.changes import Changes, LoadedAdapter, LoadedModel
 from service.deployment.configured_models import ConfiguredModels
 from service.deployment.deployment import Deployment
 from service.deployment.proposal import Proposal
+from service.deployment.residency.residency import Residency
 from service.deployment.states import States
 from service.deployment.steps import Steps
 from service.deployment.wanted_state import REFRESH_INTERVAL_S, WantedState
@@ -46,10 +47,16 @@ class Reconciler:
         engine: EngineSettings,
         store: DocumentStore[Changes],
         clock: Callable[[], float] = time.monotonic,
+        *,
+        residency: Residency | None = None,
     ) -> None:
-        """`engine` has the service's engine settings, which apply to models that are loaded without engine settings."""
+        """`engine` has the service's engine settings, which apply to models that are loaded without engine settings.
+
+        Without `residency` all models are in memory.
+        """
+        self._residency = residency or Residency()
         self.wanted = WantedState("models", store, Changes(), self._expect, records_reads=True)
-        self.steps = Steps(deployment, registry, engine, self.request_pass)
+        self.steps = Steps(deployment, registry, engine, self._residency, self.request_pass)
         self._models = self.steps.models
         self._adapters = self.steps.adapters
         self._deployment = deployment
@@ -59,6 +66,7 @@ class Reconciler:
         self._is_pass_due = False
         self._to_reload: list[str] = []
         self._has_work = asyncio.Event()
+        self._residency.call_on_need(self._has_work.set)
 
     @property
     def configured(self) -> ConfiguredModels:
@@ -81,6 +89,7 @@ class Reconciler:
     async def load(self, model: ModelSettings) -> None:
         """Load and serve a configured model at the start. Raise the errors of `Deployment.load_model`."""
         self._models.set_loading(model.name)
+        await self.steps.make_room(model.name)
         try:
             await self._deployment.load_model(model)
         except Exception as error:
@@ -111,6 +120,9 @@ class Reconciler:
                     await self._reconcile()
                 except Exception:  # noqa: BLE001  a replica that stopped following would not be noticed
                     _log.exception("other replicas' changes could not be applied")
+            if (step := self._residency.next_step()) is not None:
+                await self.steps.take(step, self.wanted.newest)
+                self._has_work.set()
 
     def request_pass(self) -> None:
         """Request a pass.
@@ -195,6 +207,7 @@ class Reconciler:
         self._attempts.make_all_due()
         self._models.set_wanted(wanted.wanted_models(self.steps.configured.names))
         self._adapters.set_wanted(self.steps.configured.wanted_adapters(wanted))
+        self._residency.set_asleep(wanted.asleep)
 
     def _wanted_models(self) -> Mapping[str, LoadedModel | None]:
         return self.wanted.newest.wanted_models(self.steps.configured.names)
@@ -214,7 +227,8 @@ class Reconciler:
                 await self._attempts.make(name, partial(self._retry, self._models, name, self.steps.reconcile_model))
                 await self._put_to_sleep({name} & self.wanted.newest.asleep)
         for model in self._registry.loaded:
-            if model.engine.is_asleep and model.name not in self.wanted.newest.asleep:
+            is_asleep = model.engine.is_asleep and not self._residency.is_on  # else the next request wakes it
+            if is_asleep and model.name not in self.wanted.newest.asleep:
                 step = partial(self.steps.wake, model.name, self.wanted.newest)
                 await self._attempts.make(_sleep_of(model.name), step)
         await self._reconcile_adapters()
@@ -222,7 +236,7 @@ class Reconciler:
     async def _put_to_sleep(self, names: Collection[str]) -> None:
         """Put the loaded models among `names` to sleep."""
         for name in [model.name for model in self._registry.loaded if model.name in names]:
-            await self._attempts.make(_sleep_of(name), partial(self._deployment.sleep, name))
+            await self._attempts.make(_sleep_of(name), partial(self.steps.reconcile_sleep, name, self.wanted.newest))
 
     async def _reconcile_adapters(self) -> None:
         """Take all steps to the wanted adapters: first unload, then load."""

@@ -34,6 +34,7 @@ from service.answering.idempotent_calls import IdempotentCalls
 from service.answering.stored_responses import StoredResponses
 from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
+from service.deployment.residency.residency import Residency
 from service.interceptors.errors import report_error
 from service.interceptors.rpcs import RPCS
 from service.observability.health import Health
@@ -82,13 +83,14 @@ def add_services(
     registry: Registry,
     models: ModelChanges,
     endpoints: EndpointChanges,
+    residency: Residency,
     readers: Workers,
     quota: Quota,
     receipt_key: SigningKey | None,
     telemetry: Telemetry,
 ) -> None:
     """Register all servicers with a server, and health and reflection."""
-    embedding, rank = EmbeddingServicer(embeddings), RankServicer(registry, telemetry, quota)
+    embedding, rank = EmbeddingServicer(embeddings), RankServicer(registry, telemetry, quota, residency)
     inference = InferenceServicer(
         answering, embedding, rank, registry=registry, changes=models, health=health, report_error=report_error
     )
