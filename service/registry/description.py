@@ -22,6 +22,14 @@ class Task(enum.IntEnum):
     RANK = 4
 
 
+class ModelState(enum.Enum):
+    """Whether a served model is in memory: in it, loaded by its next request, or put to sleep by an operator."""
+
+    LOADED = "loaded"
+    UNLOADED = "unloaded"
+    ASLEEP = "asleep"
+
+
 class Modality(enum.Enum):
     """A kind of input that a model reads."""
 

@@ -92,7 +92,14 @@ def add_services(
     """Register all servicers with a server, and health and reflection."""
     embedding, rank = EmbeddingServicer(embeddings), RankServicer(registry, telemetry, quota, residency)
     inference = InferenceServicer(
-        answering, embedding, rank, registry=registry, changes=models, health=health, report_error=report_error
+        answering,
+        embedding,
+        rank,
+        registry=registry,
+        changes=models,
+        residency=residency,
+        health=health,
+        report_error=report_error,
     )
     inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, server)
     chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering, calls), server)
@@ -109,7 +116,7 @@ def add_services(
     batch_pb2_grpc.add_BatchServiceServicer_to_server(BatchServicer(batches), server)
     embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(embedding, server)
     endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry, endpoints), server)
-    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, models, telemetry), server)
+    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, models, telemetry, residency), server)
     quota_pb2_grpc.add_QuotaServiceServicer_to_server(QuotaServicer(quota), server)
     rank_pb2_grpc.add_RankServiceServicer_to_server(rank, server)
     receipt_pb2_grpc.add_ReceiptServiceServicer_to_server(ReceiptServicer(receipt_key), server)

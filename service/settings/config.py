@@ -225,8 +225,9 @@ class Settings(ProcessSettings):
             if self._engine_of(model).worker != "process":
                 yield f"models: {model.name}: loading on demand needs engine.worker process, which can release memory"
         num_pinned = sum(model.pinned for model in models)
-        if self.max_loaded_models is not None and self.max_loaded_models <= num_pinned < len(models):
-            yield f"max_loaded_models: {self.max_loaded_models} leaves no capacity: {num_pinned} models are pinned"
+        least = num_pinned + (num_pinned < len(models))
+        if self.max_loaded_models is not None and self.max_loaded_models < least:
+            yield f"max_loaded_models: must be at least {least}: {num_pinned} of {len(models)} models are pinned"
 
     def _conflicts_of_models(self) -> Iterator[str]:
         """Yield a line for each problem of models, adapters and endpoints together."""

@@ -50,7 +50,7 @@ NAVIGATION: Final[Navigation] = {
         "features/prompt_cache",
     ],
     "Models": [
-        "models", "models/endpoints", "models/loading", "models/checkpoints", "models/adapters", "models/parallel",
+        "models", "models/endpoints", "models/loading", "models/on_demand", "models/checkpoints", "models/adapters", "models/parallel",
         "models/gpu", "demo_model",
     ],
     "Operation": [

@@ -64,7 +64,8 @@ class _Model:
     num_bytes: int
     is_pinned: bool
     is_loaded: bool = False
-    used_at: float = 0.0
+    used_at: float = -math.inf  # by its last request; one that was never used is unloaded first
+    idle_since: float = 0.0  # its last request, or its load
     failed_until: float = -math.inf
     claims: dict[str, float] = field(default_factory=dict)  # by key, the time of its last request since the load
     holds: list[Hold] = field(default_factory=list)  # oldest first
@@ -116,7 +117,7 @@ class ResidencyPolicy:
         model, now = self._models[name], self._clock()
         hold = Hold(name, key, now, is_running=self.is_open(name))
         model.holds.append(hold)
-        model.used_at = model.claims[key] = now
+        model.used_at = model.idle_since = model.claims[key] = now
         return hold
 
     def release(self, hold: Hold) -> None:
@@ -124,7 +125,7 @@ class ResidencyPolicy:
         model = self._models.get(hold.model)
         if model is not None and hold in model.holds:
             model.holds.remove(hold)
-            model.used_at = model.claims[hold.key] = self._clock()
+            model.used_at = model.idle_since = model.claims[hold.key] = self._clock()
 
     def num_waiting(self, name: str) -> int:
         """Return the number of requests that wait for a model."""
@@ -144,7 +145,7 @@ class ResidencyPolicy:
         model, now = self._models[name], self._clock()
         if not model.is_loaded:
             model.claims = dict.fromkeys((hold.key for hold in model.holds), now)
-        model.is_loaded, model.used_at = True, now
+        model.is_loaded, model.idle_since = True, now
         _admit(model)
 
     def record_unloaded(self, name: str) -> None:
@@ -195,7 +196,7 @@ class ResidencyPolicy:
     def due_in_s(self) -> float | None:
         """Return the seconds after which `next_step` may return something else; None if that needs a request."""
         now = self._clock()
-        due = [model.used_at + self._limits.idle_s for _, model in self._unused()] if self._limits.idle_s else []
+        due = [model.idle_since + self._limits.idle_s for _, model in self._unused()] if self._limits.idle_s else []
         if (wanted := self._next_wanted()) is not None and wanted.since + PATIENCE_S > now:
             due.append(wanted.since + PATIENCE_S)
         return max(0.0, min(due) - now) if due else None
@@ -222,7 +223,7 @@ class ResidencyPolicy:
         if self._limits.idle_s is None:
             return None
         latest = self._clock() - self._limits.idle_s
-        return next((name for name, model in self._unused() if model.used_at <= latest), None)
+        return next((name for name, model in self._unused() if model.idle_since <= latest), None)
 
     def _excess(self) -> str | None:
         """Return a model to unload because those in memory exceed the limits, or None."""
@@ -272,7 +273,7 @@ class ResidencyPolicy:
             smallest = min((num_models[each] for each in charged[name]), default=math.inf)
             return smallest, -self._models[name].used_at
 
-        return max(names, key=order)
+        return max(reversed([*names]), key=order)  # of models that were never used, the last one
 
     def _reopen(self) -> None:
         """Let a model take requests again whose memory nobody waits for any more."""

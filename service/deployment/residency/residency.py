@@ -14,7 +14,9 @@ from typing import Final, Protocol
 from service.deployment.residency.policy import Hold, ResidencyLimits, ResidencyPolicy, ResidencyStep
 from service.generation.caller import Caller
 from service.generation.errors import DeadlineExceeded, EngineAsleep, EngineClosed, EngineOverloaded
+from service.registry.description import ModelState
 from service.registry.errors import ModelNotFound, ModelNotLoaded
+from service.registry.models import ServedModel
 
 MAX_WAITING: Final = 256  # requests that wait for one model; more are rejected
 MAX_WAIT_S: Final = 600.0  # of a request without a deadline
@@ -85,6 +87,12 @@ class Residency:
     def must_wait(self, name: str) -> bool:
         """Return whether a request for a model, or for an adapter, would wait until the model is loaded."""
         return self._is_managed(name := self._own_name(name)) and not self._policy.is_open(name)
+
+    def state_of(self, model: ServedModel) -> ModelState:
+        """Return whether a model is in memory, and if not, whether its next request loads it."""
+        if not model.engine.is_asleep:
+            return ModelState.LOADED
+        return ModelState.UNLOADED if self._is_managed(self._own_name(model.name)) else ModelState.ASLEEP
 
     def add(self, name: str, num_bytes: int, *, is_pinned: bool) -> None:
         """Add a model that was loaded."""
