@@ -22,9 +22,7 @@ from service.registry.registry import Registry
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     """Lists models and their load, and changes which are served."""
 
-    def __init__(
-        self, registry: Registry, changes: ModelChanges, telemetry: Telemetry, residency: Residency
-    ) -> None:
+    def __init__(self, registry: Registry, changes: ModelChanges, telemetry: Telemetry, residency: Residency) -> None:
         self._registry = registry
         self._residency = residency
         self._changes = changes
