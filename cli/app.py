@@ -18,6 +18,7 @@ from cli.commands import (
     programs,
     receipts,
     replay,
+    run,
     status,
     usage,
 )
@@ -42,6 +43,7 @@ for command in (
     bench,
 ):
     APP.command()(command)
+APP.command(context_settings=run.CONTEXT)(run.run)
 APP.add_typer(models.APP, name="models")
 APP.add_typer(adapters.APP, name="adapters")
 APP.add_typer(keys.APP, name="keys")
