@@ -54,19 +54,18 @@ class Reconciler:
 
         Without `residency` all models are in memory.
         """
-        self._residency = residency or Residency()
+        self.residency = residency or Residency()
         self.wanted = WantedState("models", store, Changes(), self._expect, records_reads=True)
-        self.steps = Steps(deployment, registry, engine, self._residency, self.request_pass)
+        self.steps = Steps(deployment, registry, engine, self.residency, self.request_pass)
         self._models = self.steps.models
         self._adapters = self.steps.adapters
-        self._deployment = deployment
         self._registry = registry
         self._attempts = Attempts(clock)
         self._proposals: deque[Proposal[Any]] = deque()
         self._is_pass_due = False
         self._to_reload: list[str] = []
         self._has_work = asyncio.Event()
-        self._residency.call_on_need(self._has_work.set)
+        self.residency.call_on_need(self._has_work.set)
 
     @property
     def configured(self) -> ConfiguredModels:
@@ -89,13 +88,11 @@ class Reconciler:
     async def load(self, model: ModelSettings) -> None:
         """Load and serve a configured model at the start. Raise the errors of `Deployment.load_model`."""
         self._models.set_loading(model.name)
-        await self.steps.make_room(model.name)
         try:
-            await self._deployment.load_model(model)
+            await self.steps.load(model.name, None, self.wanted.newest)
         except Exception as error:
             self._models.set_failed(model.name, str(error))
             raise
-        self.steps.record_loaded(model.name, None, self.wanted.newest)
         step = partial(self.steps.reconcile_sleep, model.name, self.wanted.newest)
         await self._attempts.make(_sleep_of(model.name), step)
 
@@ -120,7 +117,7 @@ class Reconciler:
                     await self._reconcile()
                 except Exception:  # noqa: BLE001  a replica that stopped following would not be noticed
                     _log.exception("other replicas' changes could not be applied")
-            if (step := self._residency.next_step()) is not None:
+            if (step := self.residency.next_step()) is not None:
                 await self.steps.take(step, self.wanted.newest)
                 self._has_work.set()
 
@@ -207,7 +204,7 @@ class Reconciler:
         self._attempts.make_all_due()
         self._models.set_wanted(wanted.wanted_models(self.steps.configured.names))
         self._adapters.set_wanted(self.steps.configured.wanted_adapters(wanted))
-        self._residency.set_asleep(wanted.asleep)
+        self.residency.set_asleep(wanted.asleep)
 
     def _wanted_models(self) -> Mapping[str, LoadedModel | None]:
         return self.wanted.newest.wanted_models(self.steps.configured.names)
@@ -227,7 +224,7 @@ class Reconciler:
                 await self._attempts.make(name, partial(self._retry, self._models, name, self.steps.reconcile_model))
                 await self._put_to_sleep({name} & self.wanted.newest.asleep)
         for model in self._registry.loaded:
-            is_asleep = model.engine.is_asleep and not self._residency.is_on  # else the next request wakes it
+            is_asleep = model.engine.is_asleep and not self.residency.is_on  # else the next request wakes it
             if is_asleep and model.name not in self.wanted.newest.asleep:
                 step = partial(self.steps.wake, model.name, self.wanted.newest)
                 await self._attempts.make(_sleep_of(model.name), step)

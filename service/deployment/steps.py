@@ -15,7 +15,7 @@ from service.deployment.deployment import Deployment
 from service.deployment.residency.policy import ResidencyStep
 from service.deployment.residency.residency import Residency
 from service.deployment.states import State, States
-from service.generation.errors import EngineError, ModelChanged
+from service.generation.errors import EngineError, ModelChanged, ModelLoadError
 from service.registry.errors import ModelNotFound, RegistryError
 from service.registry.registry import Registry
 from service.settings.engine_settings import EngineSettings
@@ -63,7 +63,7 @@ class Steps:
         if not is_wanted:
             self._residency.remove(name)
         if may_load and is_wanted and name not in self.models.served:
-            await self._load(name, models[name], target)
+            await self.load(name, models[name], target)
 
     async def reconcile_sleep(self, name: str, target: Changes, *, may_load: bool = True) -> None:
         """Put one model to sleep or wake it as `target` says. Raise the errors of `Deployment`."""
@@ -105,13 +105,13 @@ class Steps:
         self.models.set_loading(name)
         await self._unload(name)
         try:
-            await self._load(name, entry, target)
+            await self.load(name, entry, target)
         except Exception as error:
             self.models.set_failed(name, str(error))
             raise
         self._on_reload()
 
-    def record_loaded(self, name: str, entry: LoadedModel | None, target: Changes) -> None:
+    def _record_loaded(self, name: str, entry: LoadedModel | None, target: Changes) -> None:
         """Record that a model is served, and with a model of the settings the adapters that were loaded with it."""
         self.models.set_served(name, entry)
         if (served := self._registry.find(name)) is not None:
@@ -137,7 +137,7 @@ class Steps:
             if step.is_load:
                 self._residency.record_failed(name)
 
-    async def make_room(self, name: str) -> None:
+    async def _make_room(self, name: str) -> None:
         """Unload models that no request uses until another one fits. Raise EngineOverloaded if there are too few."""
         while (victim := self._residency.victim_for(name)) is not None:
             await self._sleep_on_demand(victim)
@@ -151,14 +151,21 @@ class Steps:
             self._residency.pin(name)
             raise
 
-    async def _load(self, name: str, entry: LoadedModel | None, target: Changes) -> None:
-        """Load and serve a model of the settings (without an entry) or of a client."""
-        await self.make_room(name)
+    async def load(self, name: str, entry: LoadedModel | None, target: Changes) -> None:
+        """Load and serve a model of the settings (without an entry) or of a client.
+
+        Raise the errors of `Deployment`, EngineOverloaded if there is no capacity, and ModelLoadError if it never fits.
+        """
+        await self._make_room(name)
         if entry is None:
             await self._deployment.load_model(self.configured.model(name, target))
         else:
             await self._deployment.load_client_model(entry.to_settings(self._engine))
-        self.record_loaded(name, entry, target)
+        self._record_loaded(name, entry, target)
+        if (reason := self._residency.unfit_reason(name)) is not None:
+            self._residency.remove(name)
+            await self._unload(name)
+            raise ModelLoadError(reason)
 
     async def _load_adapter(self, full: str, entry: LoadedAdapter | None, target: Changes) -> None:
         """Load and serve an adapter of the settings (without an entry) or of a client."""

@@ -32,7 +32,7 @@ from service.deployment.model_changes import ModelChanges
 from service.deployment.reconciler import Reconciler
 from service.deployment.residency.policy import ResidencyLimits
 from service.deployment.residency.residency import Residency
-from service.generation.errors import AdapterRejected, ModelLoadError, TooManyAdapters
+from service.generation.errors import AdapterRejected, EngineOverloaded, ModelLoadError, TooManyAdapters
 from service.interceptors.admission import Admission
 from service.interceptors.auth import Auth
 from service.interceptors.call_duration import CallDuration
@@ -238,7 +238,7 @@ class Server:
         """Load a configured model. Raise StartError if it can't be served."""
         try:
             await self.reconciler.load(model)
-        except (AdapterRejected, TooManyAdapters, RegistryError) as error:
+        except (AdapterRejected, EngineOverloaded, TooManyAdapters, RegistryError) as error:
             raise StartError(f"models: {model.name}: {error}") from error
 
     def apply(self, settings: Settings) -> None:

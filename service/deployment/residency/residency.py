@@ -124,6 +124,12 @@ class Residency:
             text = f"there is no capacity for the model {name!r}: every loaded model is in use or pinned"
             raise EngineOverloaded(text, _RETRY_S) from error
 
+    def unfit_reason(self, name: str) -> str | None:
+        """Return why a model that was loaded doesn't fit even alone with the pinned models; None if it does."""
+        if not self._policy.has(name) or self._policy.can_ever_fit(name):
+            return None
+        return f"the model {name!r} exceeds max_loaded_models or max_loaded_bytes together with the pinned models"
+
     def pin(self, name: str) -> None:
         """Keep a model in memory from now on, because it can't be unloaded."""
         if self._policy.has(name):
@@ -184,7 +190,7 @@ class Residency:
         """Raise the error of a request that can't be served, or must not wait."""
         if self._is_closed:
             raise EngineClosed("the service accepts no new requests")
-        if not self._policy.can_ever_fit(name):
+        if self.unfit_reason(name) is not None:  # another model was pinned since
             raise ModelNotLoaded(name)
         if (wait_s := self._policy.failed_for_s(name)) > 0:
             error = ModelNotLoaded(name)
