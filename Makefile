@@ -3,7 +3,7 @@ PY := .venv/bin/python
 BUF := .cache/npm/node_modules/.bin/buf
 BASE ?= main
 MINUTES ?= 30
-TEST_PARTS := dev native npm validate clients examples browser redis docs
+TEST_PARTS := dev native npm validate clients examples browser redis postgres docs
 # Without stored bytecode, each of the hundreds of processes of a test run would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -13,7 +13,7 @@ help:  ## list the targets
 run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
 	@{ tools/install.sh run native-host || tools/install.sh run; } && exec $(PY) -m runner $(if $(TLS),--tls=$(TLS))
 test:  ## run all tests except those that take minutes each, in 12 to 16 minutes
-	@tools/install.sh $(TEST_PARTS) && $(PY) -m tools.docs.docs_site && $(PY) -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	@tools/install.sh $(TEST_PARTS) && $(PY) -m tools.docs.docs_site && $(PY) -m pytest -n 4 --dist loadgroup --no-loadscope-reorder
 test-fast:  ## run the tests that need no npm, browser or running product, in 90 seconds
 	@tools/install.sh dev native && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal
 test-slow:  ## run the tests that take minutes
@@ -40,7 +40,7 @@ soak:  ## run mixed load for MINUTES (30), and slow fault tests; fails if anythi
 	@tools/install.sh dev native && $(PY) -m pytest -m soak tests/e2e && $(PY) -m tests.soak $(MINUTES)
 fuzz:  ## send random bodies and messages to the whole product, random histories to engines, EXAMPLES (300) of each; kill services, and engines, at KILLS (200) instants; replay 1,000 answers; mutate files
 	@tools/install.sh dev native && FUZZ_EXAMPLES=$(or $(EXAMPLES),300) $(PY) -m pytest tests/e2e/hostile/test_fuzz*.py tests/engine/core/test_state_histories.py tests/native/engine/test_state_histories.py
-	@BACKGROUND_KILLS=$(or $(KILLS),200) $(PY) -m pytest tests/e2e/faults/test_background_kills.py
+	@BACKGROUND_KILLS=$(or $(KILLS),200) $(PY) -m pytest -m "slow or long" tests/e2e/faults/test_background_kills.py
 	@RECEIPTS=1000 $(PY) -m pytest tests/service/server/test_random_receipts.py
 	@WORKER_KILLS=$(or $(KILLS),200) $(PY) -m pytest -m long tests/native/engine/test_cache_handover.py
 	@BATCH_KILLS=$(or $(KILLS),200) $(PY) -m pytest tests/e2e/faults/test_batch_kills.py

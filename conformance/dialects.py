@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 
-from conformance import answers, anthropic, constraints, mindie, ollama
+from conformance import answers, anthropic, constraints, mindie, ollama, responses, stored
 from conformance.claim import Claim, at, claims_into, hold, items, parsed, shown
 from conformance.server import Dialect, Server, Spoiled, first_model
 
@@ -119,6 +119,30 @@ OPENAI = Dialect(
     find_model=lambda client: first_model(client, "/v1/models", "data", "id"),
     errors="Errors",
 )
+RESPONSES = Dialect(
+    name="responses",
+    reference="OpenAI API reference, Responses (platform.openai.com/docs/api-reference/responses)",
+    path="/v1/responses",
+    good={"input": "Count from one to fifty, in words.", "max_output_tokens": 32, "temperature": 0, "store": False},
+    streaming={"stream": True},
+    claims=(*responses.CLAIMS, *stored.CLAIMS),
+    spoiled=(
+        Spoiled("missing", "A body without input", {"input": None}, "input"),
+        NO_NUMBER,
+        COLD,
+        NUCLEUS,
+        Spoiled("role", "A message of an unknown role", {"input": [{"role": "unknown", "content": "hi"}]}, "input"),
+        Spoiled("item", "An item of an unknown type", {"input": [{"type": "poem"}]}, "input"),
+        Spoiled("format", "An unknown type of text.format", {"text": {"format": {"type": "poem"}}}, "text"),
+        Spoiled("tool_choice", "A tool_choice of a function without tools",
+                {"tool_choice": {"type": "function", "name": "g"}}, "tool_choice"),
+        Spoiled("background", "background without store", {"background": True}, "Background mode"),
+    ),
+    error_form="{error: {message, type, param, code}}",
+    check_error=_check_openai,
+    find_model=lambda client: first_model(client, "/v1/models", "data", "id"),
+    errors="Errors",
+)  # fmt: skip
 DATABRICKS = Dialect(
     name="databricks",
     reference="Databricks, Foundation model REST API reference",
@@ -223,4 +247,4 @@ OLLAMA = Dialect(
     errors="Error responses",
     stream_type="application/x-ndjson",
 )
-DIALECTS = {each.name: each for each in (OPENAI, DATABRICKS, AZURE, ANTHROPIC, MINDIE, OLLAMA)}
+DIALECTS = {each.name: each for each in (OPENAI, RESPONSES, DATABRICKS, AZURE, ANTHROPIC, MINDIE, OLLAMA)}

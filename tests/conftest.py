@@ -1,28 +1,36 @@
 """Fixtures of all tests: the whole product, started once, and its collector; the marks of slow tests."""
 
 import gc
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadGroupScheduling
 
 from service.receipts.signing_key import SigningKey
 from tests.e2e.collector import Collector
 from tests.e2e.stack import HOLDABLE, Stack, started
+from tests.postgres_server import PostgresServer
 from tests.redis_server import RedisServer
 
 TESTS = Path(__file__).parent
 CUDA_DRIVER = Path("/dev/nvidiactl")  # absent if no device is accessible
-SLOW_FIXTURES = {"stack", "redis", "shared_redis"}  # the whole product; a Redis server
+SLOW_FIXTURES = {"stack", "redis", "shared_redis", "postgres"}  # the whole product; a server of Redis or PostgreSQL
+PRODUCTS = {"stack", "guarded", "vision"}  # fixtures of the whole product, each started once per test process
 SLOW_FOLDERS = {TESTS / "e2e", TESTS / "clients"}  # need npm, a browser or other clients' environments
 
 
 def pytest_configure() -> None:
     """Restore Ctrl-C for processes that tests start, which a shell disables for background jobs.
 
-    Collecting the tests makes many objects and little garbage.
+    Collecting the tests makes many objects and little garbage. No test trusts a public certificate authority, and each
+    HTTP client would read the certificates of all of them, for 20 ms.
     """
+    os.environ.pop("SSL_CERT_FILE", None)
+    os.environ["SSL_CERT_DIR"] = os.devnull
     gc.disable()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -54,6 +62,37 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ):
             item.add_marker(pytest.mark.slow)
     items[:] = alternated(items)
+    share_products(items)
+
+
+class ProductScheduling(LoadGroupScheduling):  # type: ignore[misc]  # the package has no types
+    """Runs the files of a group in one process, and each other file in one process."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope: str = super()._split_scope(nodeid)
+        return nodeid.partition("::")[0] if scope == nodeid else scope
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGroupScheduling | None:
+    """Schedule by groups and files for `--dist loadgroup`."""
+    return ProductScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+def share_products(items: list[pytest.Item]) -> None:
+    """Group the files whose tests use the whole product, so that few test processes start it.
+
+    The files that need API keys or images are one group, the others two.
+    """
+    used: dict[Path, set[str]] = {}
+    for item in items:
+        used.setdefault(item.path, set()).update(PRODUCTS.intersection(getattr(item, "fixturenames", ())))
+    plain = [file for file, products in used.items() if products == {"stack"}]
+    names = {file: "keys and images" for file, products in used.items() if products}
+    names |= {file: f"product {index % 2 + 1}" for index, file in enumerate(plain)}
+    for item in items:
+        if item.path in names:
+            item.add_marker(pytest.mark.xdist_group(names[item.path]))
 
 
 def alternated(items: list[pytest.Item]) -> list[pytest.Item]:
@@ -95,3 +134,18 @@ def redis() -> Iterator[RedisServer]:
     server = RedisServer()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL server, for all tests of a process."""
+    server = PostgresServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def postgres(postgres_server: PostgresServer) -> PostgresServer:
+    """A PostgreSQL server without tables of this project."""
+    postgres_server.reset()
+    return postgres_server

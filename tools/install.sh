@@ -21,12 +21,15 @@
 #   zig       PyPI's C compiler, for Envoy's filter
 #   triton    Triton, for tests of the kernels for GPUs on a CPU
 #   redis     Redis server, for tests of shared limits
+#   postgres  PostgreSQL server, for tests of stored responses
 #   prometheus  Prometheus and promtool, for tests of rules
 #   ray       Ray, in its own environment, with the product's packages as a fallback
 #   deploy    checks of containers and charts: hadolint, Helm's own code, Kubernetes' and Compose's schemas
 # An installed part is skipped until a file that pins its versions changes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tools/install/native.sh
+. tools/install/clients.sh
 
 say() { printf 'install: %s\n' "$*" >&2; }
 fail() { printf 'install: %s\n' "$*" >&2; exit 1; }
@@ -63,78 +66,6 @@ pinned() {  # pinned ENVIRONMENT EXTRAS [uv's OPTIONS]: what these extras need, 
     .venv/bin/python tools/pins.py install "$environment/bin/python" "$@"
 }
 
-native_stamp=.venv/.installed-native
-native_build=
-declare -A native_sets=([native]=all [native-host]="")  # by part; see host_sets
-
-host_sets() {  # the instruction sets of native/CMakeLists.txt that this CPU is best served by; all if that isn't known
-    local flags
-    flags=" $(grep -m1 '^flags' /proc/cpuinfo 2>/dev/null || true) "
-    case $flags in
-        *" amx_bf16 "*) echo "avx512bf16;amx" ;;  # the tile unit needs the kernel's permission
-        *" avx512_bf16 "*) echo avx512bf16 ;;
-        *" avx512bw "*) echo avx512 ;;
-        *" avx2 "*) echo avx2 ;;
-        *) echo all ;;
-    esac
-}
-
-native_is_current() {  # native_is_current SETS
-    case $(cat "$native_stamp" 2>/dev/null) in
-        "${NATIVE_COMPILER:-c++} all" | "${NATIVE_COMPILER:-c++} $1") [ -z "$(find native -type f -newer "$native_stamp" -print -quit)" ] ;;
-        *) false ;;
-    esac
-}
-
-native_build() {  # native_build SETS: build native/ in the background, while other parts install packages
-    native_is_current "$1" && return
-    python_environment
-    native_compiler "${NATIVE_COMPILER:-c++}"
-    uv --version >/dev/null  # installs uv, once for both
-    say "building native/ into .venv; about a minute"
-    rm -rf .cache/native
-    uv build --wheel --out-dir .cache/native --config-setting "cmake.define.SLUICE_SETS=${1/#all/}" ./native &
-    native_build=$!
-    trap 'kill "$native_build" 2>/dev/null || true' EXIT
-}
-
-native_part() {  # native_part SETS
-    native_is_current "$1" && return
-    wait "$native_build" || fail "native/ can't be built, and torch computes the models"
-    uv pip install --python .venv/bin/python --no-deps --reinstall .cache/native/*.whl
-    echo "${NATIVE_COMPILER:-c++} $1" >"$native_stamp"
-}
-
-native_compiler() {  # native_compiler c++|zig: what CMake needs to find that compiler
-    local headers missing=() zig=$PWD/.cache/zig otherwise="; native/ isn't built, and torch computes the models"
-    headers=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("include"))')
-    [ -f "$headers/Python.h" ] || missing+=(python3-dev)
-    case $1 in
-        c++) command -v c++ >/dev/null || { missing=(g++ "${missing[@]}") otherwise+=" (NATIVE_COMPILER=zig needs no g++)"; } ;;
-        zig) ;;
-    esac
-    if [ ${#missing[@]} -gt 0 ]; then apt "${missing[@]}"; fi
-    if [ "$1" = c++ ]; then return; fi
-    zig_part
-    if [ ! "$zig/c++" -nt constraints.txt ]; then
-        local tool
-        # By default zig compiles for the CPU that it runs on, in all instruction sets.
-        for tool in ar ranlib "c++ -mcpu=baseline"; do
-            # shellcheck disable=SC2016  # "$@" is the wrapper's
-            printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$zig/ziglang/zig" "$tool" >"$zig/${tool%% *}"
-            chmod +x "$zig/${tool%% *}"
-        done
-    fi
-    export CXX=$zig/c++ CMAKE_ARGS="-DCMAKE_AR=$zig/ar -DCMAKE_RANLIB=$zig/ranlib"
-}
-
-zig_part() {
-    [ .cache/zig/.installed -nt constraints.txt ] && return
-    say "installing the compiler zig into .cache/zig; about 400 MB"
-    pinned .venv zig --upgrade --target .cache/zig
-    touch .cache/zig/.installed
-}
-
 triton_part() {  # torch finds it only where it is named: it is 640 MB, and CPUs don't need it
     [ .cache/triton/.installed -nt constraints.txt ] && return
     say "installing Triton into .cache/triton; about 640 MB"
@@ -157,15 +88,6 @@ dist_part() {
     tool_part dist
     say "building a release into dist/; about two minutes"
     .venv/bin/python -m tools.release.dist && .venv/bin/python -m tools.release.dist_check
-}
-
-cmake_part() {
-    command -v c++ >/dev/null || apt g++
-    [ -x .venv/bin/ninja ] && [ -x .venv/bin/cmake ] && return
-    python_environment
-    say "installing CMake and ninja into .venv"
-    # shellcheck disable=SC2046  # word splitting is intended
-    .venv/bin/pip install --quiet --disable-pip-version-check $(grep -oE '(cmake|ninja)==[0-9.]+' native/pyproject.toml)
 }
 
 llama_part() {  # the sdist of its Python bindings holds llama.cpp whole
@@ -216,62 +138,6 @@ validate_part() {  # the last pure-Python release has buf/validate/validate.prot
     rm -rf "$tmp"
 }
 
-clients_part() {
-    local pins
-    for pins in tests/clients/requirements/*.txt; do client "$pins"; done
-}
-
-large_clients_part() {  # 2 GB; torch is the product's own, and of vLLM only what is Python, for its benchmark
-    local pins folder=.venvs/benchmarks version=0.33.0 hash=f4c33c2503d52bb411146afa9618a4f48bed68912f617e6803ac8d76e4c74112
-    for pins in tests/clients/requirements/large/*.txt; do client "$pins" large; done
-    [ -f "$folder/.installed-vllm-$version" ] && return
-    say "building vLLM's benchmark into $folder"
-    echo "vllm==$version --hash=sha256:$hash" >"$folder/vllm.txt"
-    VLLM_TARGET_DEVICE=empty VLLM_VERSION_OVERRIDE=$version .venv/bin/pip --python "$folder/bin/python" install --quiet \
-        --disable-pip-version-check --no-deps --no-binary vllm --no-build-isolation --require-hashes -r "$folder/vllm.txt"
-    touch "$folder/.installed-vllm-$version"
-}
-
-client() {  # client PINS [large]: an environment of that name, which finds the product's packages after its own if it is large
-    local pins=$1 folder
-    folder=.venvs/$(basename "$pins" .txt)
-    [ -f "$folder/.installed" ] && [ "$folder/.installed" -nt "$pins" ] && return
-    say "installing the client $(basename "$folder") into $folder"
-    rm -rf "$folder"
-    .venv/bin/python -m venv --without-pip "$folder"
-    uv pip install --python "$folder/bin/python" --no-deps --require-hashes -r "$pins"
-    if [ $# -gt 1 ]; then
-        .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
-            >"$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/product.pth"
-    fi
-    touch "$folder/.installed"
-}
-
-examples_part() {
-    local stamp=examples/node_modules/.installed
-    [ -f "$stamp" ] && [ "$stamp" -nt examples/package-lock.json ] && return
-    command -v npm >/dev/null || apt nodejs npm
-    say "installing npm packages into examples/node_modules"
-    npm ci --prefix examples --silent --no-audit --no-fund
-    touch "$stamp"
-}
-
-languages_part() {
-    local -a packages=(g++ golang-go golang-google-grpc-dev golang-github-golang-protobuf-1-5-dev
-        libgeronimo-annotation-1.3-spec-java libgoogle-gson-java libgrpc++-dev libgrpc-java libguava-java
-        libjsr305-java libnetty-java
-        libperfmark-java libprotobuf-java mono-mcs php-cli php-curl php-google-protobuf pkg-config protobuf-compiler
-        protobuf-compiler-grpc protobuf-compiler-grpc-java-plugin protoc-gen-go-1-5 protoc-gen-go-grpc ruby ruby-grpc
-        ruby-grpc-tools)
-    command -v javac >/dev/null || packages+=(default-jdk-headless)
-    browser_part
-    dpkg --status "${packages[@]}" >/dev/null 2>&1 || apt "${packages[@]}"
-}
-
-browser_part() {
-    command -v chromium-headless-shell >/dev/null || apt chromium-headless-shell
-}
-
 shell_part() {
     command -v shellcheck >/dev/null || apt shellcheck
 }
@@ -296,6 +162,11 @@ redis_part() {
     command -v redis-server >/dev/null || apt redis-server
 }
 
+postgres_part() {
+    command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || apt postgresql
+}
+
+declare -A native_sets=([native]=all [native-host]="")  # by part; see host_sets
 for part in "$@"; do
     case $part in native | native-host) native_build "${native_sets[$part]:=$(host_sets)}" ;; esac
 done
@@ -322,6 +193,7 @@ for part in "$@"; do
         prometheus) prometheus_part ;;
         ray) ray_part ;;
         redis) redis_part ;;
-        *) fail "unknown part $part; the parts are: run dev bench llama native native-host dist cmake npm validate clients large-clients examples languages browser shell redis ray prometheus deploy triton zig audit docs" ;;
+        postgres) postgres_part ;;
+        *) fail "unknown part $part; the parts are: run dev bench llama native native-host dist cmake npm validate clients large-clients examples languages browser shell redis postgres ray prometheus deploy triton zig audit docs" ;;
     esac
 done

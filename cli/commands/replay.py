@@ -38,7 +38,8 @@ def replay(
 ) -> None:
     """Verify the receipt in RECORD, compute the answer to REQUEST again, and compare both.
 
-    The exit code is 0 if the answers are equal, else 1. Without REQUEST, only the signature is verified.
+    Of a stored response the server has the request, and REQUEST can be left out; otherwise only the signature is
+    verified then. The exit code is 0 if the answers are equal, else 1.
     """
     body = None if request is None else _json_in(request)
     with connected(url, key, ca_file) as server:
@@ -47,11 +48,14 @@ def replay(
         receipt = _receipt_in(text, record)
         trusted = (server.get("/v1/receipt_keys") if keys is None else _json_in(keys)).get("keys", [])
         claims = _verified(receipt, trusted, record)
-        if body is None:
+        if body is not None:
+            headers = dict(map(_header, header)) | _resume_header(claims)
+            again = _again(server, path, body, headers, verify_only=verify_only)
+        elif is_stored and not verify_only:
+            again = server.post(f"/v1/responses/{record}/replay", {})["receipt"]
+        else:
             print_text(f"the receipt is valid: {_summary(claims)}")
             return
-        headers = dict(map(_header, header))
-        again = _again(server, path, body, headers | _resume_header(claims), verify_only=verify_only)
         if verify_only:
             print_text(f"the receipt is valid, and the request is its request: {_summary(claims)}")
             return

@@ -20,25 +20,26 @@ from cli.calls.options import AsJson
 from cli.calls.server import Server, ServerError
 from cli.commands.chat import chat
 
-CONTEXT: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 _PORTS: Final = ("envoy", "gateway", "service", "service-metrics")
 _POLL_S: Final = 0.1
 _READY: Final = 200  # the status of /readyz
 
 
 def run(
-    context: typer.Context,
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="A folder, a GGUF file or ORG/MODEL on the hub, as of serve.")
     ],
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- SETTING...]", help="Settings of serve, as its flags.")
+    ] = None,
     system: Annotated[str, typer.Option(help="The system prompt.")] = "",
     parameter: Annotated[
         list[str], typer.Option("--set", metavar="NAME=VALUE", help="A request parameter; repeatable.")
     ] = [],
     as_json: AsJson = False,
 ) -> None:
-    """Serve a model and chat with it, or answer standard input. Other flags are settings of serve."""
-    with _served([model, *context.args]) as url:
+    """Serve a model and chat with it, or answer standard input; stop the server at the end."""
+    with _served([model, *(settings or ())]) as url:
         chat(system=system, parameter=parameter, as_json=as_json, url=url)
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import sluice.inference
 import sluice.v1
+import sluice.vllm
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import Message
@@ -25,7 +26,7 @@ _RULES_PACKAGE: Final = "buf.validate."
 def descriptor_set() -> FileDescriptorSet:
     """Return all files of the contract, each after those that it imports."""
     found: dict[str, FileDescriptorProto] = {}
-    for package in (sluice.v1, sluice.inference):
+    for package in (sluice.v1, sluice.inference, sluice.vllm):
         modules = pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
         for name in sorted(module.name for module in modules if module.name.endswith("_pb2")):
             for file in _with_imports(import_module(name).DESCRIPTOR):

@@ -21,11 +21,20 @@ void pack_weights(Options& options) {
   if (!has_blocks) return;
   options.plan.hidden_size = 32 * between(1, 20);
   for (LayerPlan& layer : options.layers) {
-    layer.attention.head_dim = 32 * between(1, 3);
+    if (layer.attention.num_heads > 0) layer.attention.head_dim = 32 * between(1, 3);
+    if (layer.latent.kv_rank > 0) {
+      layer.latent.value_dim = 32 * between(1, 2);
+      if (layer.latent.query_rank > 0) layer.latent.query_rank = 32 * between(1, 3);
+    }
+    if (layer.has_recurrent()) {
+      RecurrentPlan& recurrent = layer.recurrent;
+      recurrent.value_dim = recurrent.norm_size = 32 * between(1, 3);
+      if (recurrent.is_mamba()) recurrent.step_rank = 32 * between(1, 2);
+    }
     if (layer.experts.num_experts > 0) {
       layer.experts.width = 32 * between(1, 10);
       if (layer.experts.shared_width > 0) layer.experts.shared_width = 32 * between(1, 3);
-    } else {
+    } else if (layer.feed_forward.width > 0) {
       layer.feed_forward.width = 32 * between(1, 20);
     }
     layer.attention.rotary = -1;
@@ -112,9 +121,7 @@ Options random_options() {
   options.cache_type = static_cast<Stored>(between(0, 3));
   while (static_cast<int>(options.layers.size()) < options.plan.num_layers) {
     const LayerPlan layer = random_layer(options);
-    const bool is_plain =
-        layer.attention.num_heads > 0 && !layer.has_recurrent() && layer.has_feed_forward() && !layer.has_both();
-    if (is_plain || options.type != Type::Packed) options.layers.push_back(layer);
+    if (!layer.has_both() || options.type != Type::Packed) options.layers.push_back(layer);
   }
   for (const LayerPlan& layer : options.layers)
     if (layer.latent.kv_rank > 0 && options.cache_type == Stored::Int8) options.cache_type = Stored::BFloat16;

@@ -7,11 +7,14 @@ dataclass describes and checks each field without repeating it. No pydantic is n
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cache
 from typing import Any, Final, get_args, get_type_hints
 
 UNIT: Final = "x-unit"  # keyword of the JSON Schema of a setting: what its number counts
 RELOAD: Final = "x-reload"  # keyword of the JSON Schema of a setting: true if a running process applies a change
 ON_RELOAD: Final[dict[str, Any]] = {RELOAD: True}
+
+_hints_of = cache(get_type_hints)  # evaluating a class's annotations takes longer than the checks
 
 _BOUNDS: Final = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
@@ -24,7 +27,7 @@ def setting(description: str, unit: str | None = None, **bounds: float) -> dict[
 
 def check_ranges(settings: Any) -> None:
     """Raise ValueError, with the field's name, for the first value of a dataclass that its declaration excludes."""
-    hints = get_type_hints(type(settings))
+    hints = _hints_of(settings.__class__)
     for each in fields(settings):
         value = getattr(settings, each.name)
         bounds = {name: each.metadata[name] for name in _BOUNDS if name in each.metadata}

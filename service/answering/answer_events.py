@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
 from typing import Final
 
 from service.answering.receipts import OpenReceipt
-from service.generation.outputs.events import Completed, Event, Started, Usage
-from service.generation.outputs.output import GenerationOutput
+from service.generation.outputs.events import Completed, Event, PromptProgress, Started, Usage
+from service.generation.outputs.output import GenerationOutput, PrefillProgress
+from service.generation.requests.request import PROGRESS_INTERVAL_S
 from service.generation.requests.resume import ResumePoint, StreamIdentity
 from service.output.answers.answer import AnswerReader
 from service.prompting.preparation import PreparedAnswer
@@ -41,6 +43,8 @@ class AnswerEvents:
         self._lacks_prompt = {index for index, each in enumerate(self._requests) if each.prompt_logprobs is not None}
         # Outputs of other choices that arrived before the prompt's logprobs.
         self._early: list[GenerationOutput] = []
+        self._progress: dict[int, PrefillProgress] = {}  # by prompt
+        self._progress_due = -math.inf  # an instant of the engine's clock
         self._started = _started(model, prepared, identity)
         if point is not None:
             n = prepared.requests[0].n
@@ -72,6 +76,18 @@ class AnswerEvents:
         waiting = [each for each in self._early if each.request_index == prompt_index]
         self._early = [each for each in self._early if each.request_index != prompt_index]
         return [await self._read(each) for each in (output, *waiting)]
+
+    def progress(self, progress: PrefillProgress) -> Sequence[Event]:
+        """Return the event of all prompts for the progress of one. Return none if less than an interval has passed."""
+        self._progress[progress.request_index] = progress
+        num_tokens = sum(len(request.prompt_token_ids) for request in self._requests)
+        num_computed = sum(each.num_computed_tokens for each in self._progress.values())
+        if num_computed < num_tokens and progress.now < self._progress_due:
+            return ()
+        self._progress_due = progress.now + PROGRESS_INTERVAL_S
+        began = min(each.scheduled for each in self._progress.values())
+        num_cached = sum(each.num_cached_tokens for each in self._progress.values())
+        return (PromptProgress(num_tokens, num_cached, num_computed, max(progress.now - began, 0.0)),)
 
     async def _read(self, output: GenerationOutput) -> Sequence[Event]:
         """Return the events of an output. Many logprobs are read on another thread."""

@@ -48,7 +48,11 @@ class StoringOff(InvalidRequest):
     """The settings don't allow responses to be stored. `field` is the field of the request that asks for it."""
 
     def __init__(self, field: str) -> None:
-        super().__init__(field, "this server stores no responses; its operator can set stored_responses.file")
+        super().__init__(
+            field,
+            "this server stores no responses; its operator can set stored_responses.file or "
+            "stored_responses.postgres_url",
+        )
 
 
 class TooManyInBackground(ServiceError):

@@ -38,6 +38,7 @@ from service.contract.parts.resume import stream_bytes
 from service.deployment.residency.residency import Residency
 from service.generation.errors import InvalidRequest, UnsupportedFeature
 from service.generation.outputs.events import Event, PromptLogprobs, Text
+from service.generation.outputs.output import PrefillProgress
 from service.generation.requests.answer_request import AnswerRequest
 from service.observability.telemetry import Telemetry
 from service.prompting.preparation import PreparedAnswer
@@ -148,6 +149,8 @@ class Answering:
             raise InvalidRequest("resume", "only a streaming call can be resumed")
         if not stream:
             answer_request = replace(answer_request, separates_tokens=False)
+        if not stream or point is not None:
+            answer_request = replace(answer_request, reports_progress=False)
         began = time.monotonic() - (current_wait_s() or 0.0)
         caller = current_caller()
         answer_request, model = self._routed(answer_request)
@@ -202,7 +205,11 @@ async def _event_groups(
             charge.count(lambda: answer.usage()._replace(completion_tokens=outputs.num_tokens))
             await outputs.until_started()  # before that, the call can be rejected and served by another replica
             yield answer.begin()
-            async for output in outputs:
+            async for output in outputs.with_progress():
+                if isinstance(output, PrefillProgress):
+                    if events := answer.progress(output):
+                        yield events
+                    continue
                 has_tokens = True
                 for events in await answer.read(output):
                     yield events

@@ -133,12 +133,13 @@ class _Call(Generic[Message]):
         self.task = asyncio.create_task(self._run(source))
 
     async def messages(self) -> AsyncGenerator[Message, None]:
-        """Yield all messages from the first one. Raise the error that ended the call."""
-        index = 0
+        """Yield all messages from the first one, except old progress. Raise the error that ended the call."""
+        index, num_old = 0, len(self._messages)
         while True:
             changed = self._changed
             while index < len(self._messages):
-                yield self._messages[index]
+                if index >= num_old or not _is_progress(self._messages[index]):
+                    yield self._messages[index]
                 index += 1
             if self.error is not None:
                 raise self.error
@@ -175,6 +176,11 @@ class _Deadline:
     def time_remaining(self) -> float | None:
         """Return the seconds until the deadline; None if there is none."""
         return None if self._deadline is None else self._deadline - self._clock()
+
+
+def _is_progress(message: Any) -> bool:
+    """Return whether a message is the progress of a prompt, which is of no use later."""
+    return "prompt_progress" in message.DESCRIPTOR.fields_by_name and message.HasField("prompt_progress")
 
 
 def _seed(key: _Key) -> int:

@@ -14,7 +14,7 @@ from typing import Generic, TypeAlias
 from service.answering.kind import Message
 from service.contract.parts.resume import position_bytes
 from service.generation.errors import CannotResume, InvalidRequest
-from service.generation.outputs.events import Completed, Event, Started, Tokens, Usage
+from service.generation.outputs.events import Completed, Event, PromptProgress, Started, Tokens, Usage
 from service.generation.requests.resume import ResumePoint, StreamPosition
 
 _Group: TypeAlias = tuple[Sequence[Event], Sequence[Message]]
@@ -30,6 +30,7 @@ class ResumableStream(Generic[Message]):
         """
         self._identity = identity
         self._next_number = 0
+        self._last_position = b""  # of the newest message
         self._num_sent = [0] * num_choices  # tokens, by choice
         self._point = point
         if point is None:
@@ -69,7 +70,9 @@ class ResumableStream(Generic[Message]):
 
     def _number(self, events: Sequence[Event], messages: Sequence[Message]) -> Sequence[Message]:
         """Set the numbers and the position of messages."""
-        position = self._position(events)
+        if isinstance(events[0], PromptProgress):
+            return self._marked_like_last(messages)
+        position = self._last_position = self._position(events)
         for message in messages:
             message.sequence_number = self._next_number
             message.position = position
@@ -78,6 +81,12 @@ class ResumableStream(Generic[Message]):
             self._next_number += 1
         if isinstance(tokens := events[0], Tokens):
             self._num_sent[tokens.choice_index] += len(tokens.token_ids)
+        return messages
+
+    def _marked_like_last(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Give messages that are no part of the answer the number and the position of the message before them."""
+        for message in messages:
+            message.sequence_number, message.position = self._next_number - 1, self._last_position
         return messages
 
     def _position(self, events: Sequence[Event]) -> bytes:

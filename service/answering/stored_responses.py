@@ -24,7 +24,14 @@ from service.contract.responses.stored_response import (
 )
 from service.generation.errors import InvalidRequest
 from service.observability.store_metrics import StoreMetrics
-from service.storage.responses.port import ChainTooLong, ResponseRecord, ResponseStore, StoreFailed, StoreLimit
+from service.storage.responses.port import (
+    Addition,
+    ChainTooLong,
+    ResponseRecord,
+    ResponseStore,
+    StoreFailed,
+    StoreLimit,
+)
 from service.storage.responses.store_thread import StoreThread
 
 _MAX_ITEMS: Final = 4096  # of a conversation, as in the contract
@@ -103,6 +110,20 @@ class StoredResponses:
         if (call := current_call()) is not None:
             call.add_log_fields({"store_error": reason})
 
+    async def answered(self, response_id: str) -> tuple[response_pb2.CreateResponseRequest, response_item_pb2.Response]:
+        """Return the request of a stored response, as of its time, and the response.
+
+        Raise ResponseNotFound, StoreUnavailable, or ConversationNotFound if its items are no longer in its
+        conversation, so that those before them are unknown.
+        """
+        record = await self._record(response_id)
+        request = response_pb2.CreateResponseRequest.FromString(record.request)
+        response = response_item_pb2.Response.FromString(record.response)
+        addition = addition_of(request, response)
+        if addition is not None and not request.HasField(_UNTIL):
+            request.conversation_until = await self._item_before(addition)
+        return request, response
+
     async def get(self, response_id: str) -> stored_response_pb2.GetResponseResponse:
         """Return a stored response. Raise ResponseNotFound or StoreUnavailable."""
         return to_response(await self._record(response_id))
@@ -126,6 +147,15 @@ class StoredResponses:
         if found is None:
             raise ConversationNotFound(_CONVERSATION)
         return found[0].id if found else ""
+
+    async def _item_before(self, addition: Addition) -> str:
+        """Return the id of the item that precedes items of a conversation; empty if none does."""
+        owner, conversation_id = current_caller().id, addition.conversation_id
+        found = await self._read(lambda store: store.conversations.items(owner, conversation_id, _MAX_ITEMS))
+        ids = ["", *(each.id for each in found or ())]
+        if addition.items[0].id not in ids:
+            raise ConversationNotFound(_CONVERSATION)
+        return ids[ids.index(addition.items[0].id) - 1]
 
     async def _conversation(self, request: response_pb2.CreateResponseRequest) -> Sequence[response_item_pb2.InputItem]:
         """Return the items of a request's conversation that precede its own."""

@@ -1,38 +1,58 @@
-"""`sluice store`: check, migrate or purge the file of stored responses and conversations."""
+"""`sluice store`: check, migrate or purge the file or database of stored responses and conversations."""
 
 from __future__ import annotations
 
 import argparse
-import sqlite3
 import sys
 from pathlib import Path
 from typing import Final
 
 from service.settings.stored_response_settings import StoredResponseSettings
 from service.storage.responses.port import StoreFailed, StoreLimits
+from service.storage.responses.postgres import check as postgres_check
+from service.storage.responses.postgres.postgres_store import PostgresStore
 from service.storage.responses.seal import Seal
-from service.storage.responses.sqlite_check import check
-from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.sql.store import SqlStore
+from service.storage.responses.sqlite import check as sqlite_check
+from service.storage.responses.sqlite.sqlite_store import SqliteStore
 
 _DEFAULTS: Final = StoredResponseSettings()
+_CONNECT_S: Final = 10.0
 
 
-def _opened(file: Path, seal: Seal | None, max_age_s: float) -> SqliteStore:
-    """Open a file that exists, with the newest schema. Raise StoreFailed."""
+def _is_url(store: str) -> bool:
+    return store.startswith(("postgresql://", "postgres://"))
+
+
+def _check(options: argparse.Namespace, seal: Seal | None) -> list[str]:
+    """Return a description of the store. Raise StoreFailed with the first problem."""
+    if _is_url(options.store):
+        return postgres_check.check(options.store, options.postgres_password_file, seal)
+    return sqlite_check.check(Path(options.store), seal)
+
+
+def _opened(options: argparse.Namespace, seal: Seal | None, max_age_s: float) -> SqlStore:
+    """Open a store that exists, with the newest schema. Raise StoreFailed."""
+    limits = StoreLimits(max_age_s, _DEFAULTS.max_bytes_per_key, _DEFAULTS.max_bytes)
+    if _is_url(options.store):
+        return PostgresStore(
+            options.store, limits, seal=seal, password_file=options.postgres_password_file, timeout_s=_CONNECT_S
+        )
+    file = Path(options.store)
     if not file.is_file():
         raise StoreFailed(f"{file} is not a file")
-    return SqliteStore(file, StoreLimits(max_age_s, _DEFAULTS.max_bytes_per_key, _DEFAULTS.max_bytes), seal=seal)
+    return SqliteStore(file, limits, seal=seal)
 
 
 def _run(options: argparse.Namespace) -> list[str]:
     """Run the command, and return its lines of output. Raise StoreFailed."""
     seal = None if options.encryption_key_file is None else Seal.from_file(options.encryption_key_file)
     if options.command == "check":
-        return check(options.file, seal)
-    store = _opened(options.file, seal, options.max_age_s if options.command == "purge" else _DEFAULTS.max_age_s)
+        return _check(options, seal)
+    store = _opened(options, seal, options.max_age_s if options.command == "purge" else _DEFAULTS.max_age_s)
     try:
         if options.command == "migrate":
-            return [f"{options.file} has the newest schema version"]
+            return [f"{store.name} has the newest schema version"]
         if options.owner is not None:
             return [f"deleted everything of {options.owner!r}: {store.delete_owner(options.owner)} rows"]
         return [f"deleted {store.purge()} expired responses and conversations"]
@@ -45,19 +65,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="sluice store", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (
-        ("check", "verify the file, its schema and each encrypted value; changes nothing"),
-        ("migrate", "bring the file to this release's schema, as a start of the service does"),
-        ("purge", "delete what has expired, or everything of one key, and leave nothing of it in the file"),
+        ("check", "verify the store, its schema and each encrypted value; changes nothing"),
+        ("migrate", "bring the store to this release's schema, as a start of the service does"),
+        ("purge", "delete what has expired, or everything of one key"),
     ):
         command = commands.add_parser(name, help=text, description=text)
-        command.add_argument("file", type=Path, help="the setting stored_responses.file")
-        command.add_argument("--encryption-key-file", type=Path, help="the setting of that name, if the file has a key")
+        command.add_argument("store", help="the setting stored_responses.file or stored_responses.postgres_url")
+        command.add_argument(
+            "--postgres-password-file", type=Path, help="the setting of that name, if the URL has no password"
+        )
+        command.add_argument("--encryption-key-file", type=Path, help="the setting of that name, if content has a key")
         if name == "purge":
             command.add_argument("--max-age-s", type=float, default=_DEFAULTS.max_age_s, help="age of what has expired")
             command.add_argument("--owner", help="id of a key; empty for clients without one")
     try:
         lines = _run(parser.parse_args(arguments))
-    except (StoreFailed, sqlite3.Error) as error:
+    except StoreFailed as error:
         sys.stderr.write(f"sluice: {error}\n")
         return 1
     sys.stdout.writelines(f"{line}\n" for line in lines)

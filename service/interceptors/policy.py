@@ -21,7 +21,7 @@ Behaviour: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic in its stubs only
 Continuation: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]"
 
-API = ("/sluice.", "/inference.")  # without health checks and reflection
+API = ("/sluice.", "/inference.", "/vllm.")  # without health checks and reflection
 
 
 class Policy(aio.ServerInterceptor, ABC):

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import sluice.inference
 import sluice.v1
+import sluice.vllm
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
@@ -34,7 +35,7 @@ class Rpc:
 
 def _rpcs() -> Iterator[tuple[str, Rpc]]:
     """Yield every RPC of the contract with its name."""
-    for package in (sluice.v1, sluice.inference):
+    for package in (sluice.v1, sluice.inference, sluice.vllm):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             if module.name.endswith("_pb2"):
                 for service in import_module(module.name).DESCRIPTOR.services_by_name.values():

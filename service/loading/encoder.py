@@ -16,6 +16,7 @@ from service.prompts.pairs.pair_reader import PairReader
 from service.prompts.pairs.templated_pairs import TemplatedPairs
 from service.ranking.cross_encoder import CrossEncoderRanker
 from service.registry.description import ModelDescription, Task
+from service.registry.model_files import ModelFiles
 from service.registry.models import ServedCrossEncoder, ServedEncoder
 from service.settings.model_settings import ModelSettings
 
@@ -38,7 +39,7 @@ def load_encoder(settings: ModelSettings, folder: Path, observer: StepObserver) 
     except ValueError as error:
         raise ModelLoadError(f"{folder}: {error}") from error
     description = _description(settings, built.info, (Task.EMBEDDING, Task.RANK), built.num_dimensions)
-    return ServedEncoder(description, built.engine, prompts, built.tokenizer)
+    return ServedEncoder(description, built.engine, prompts, built.tokenizer, ModelFiles(folder))
 
 
 def load_cross_encoder(settings: ModelSettings, folder: Path, observer: StepObserver) -> ServedCrossEncoder:

@@ -32,6 +32,7 @@ from service.prompts.templates.template import ChatTemplate, NoChatTemplate
 from service.prompts.tokens.control_tokens import ControlTokens
 from service.ranking.judge import JudgeRanker
 from service.registry.description import Modality, ModelDescription, Task
+from service.registry.model_files import ModelFiles
 from service.registry.models import ServedGenerator, ServedModel
 from service.registry.weights import Weights
 from service.settings.image_settings import ImageSettings
@@ -90,6 +91,7 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
         WatermarkDetector(tokenizer, settings.engine.watermark),
         tokenizer,
         weights,
+        ModelFiles(built.folder),
         _ranker(settings, built, tokenizer),
     )
 

@@ -86,6 +86,11 @@ class Preparation:
         self._sampling_defaults = sampling_defaults or {}
         self._encoder = PromptEncoder(model, tokenizer, chat, workers, images)
 
+    @property
+    def sampling_defaults(self) -> SamplingDefaults:
+        """The sampling parameters that the model recommends."""
+        return self._sampling_defaults
+
     def with_adapter(self, model: str, adapter: str) -> Preparation:
         """Return the preparation for one of the model's adapters, which clients call `model`; it shares the threads."""
         return Preparation(
@@ -150,6 +155,7 @@ class Preparation:
                 skip_special_tokens=request.skip_special_tokens and not prompt.shows_special_tokens,
                 truncates_at_deadline=is_cut_off,
                 separates_tokens=request.separates_tokens,
+                reports_progress=request.reports_progress,
                 prompt_field=request.prompts[index].field,
                 max_tokens_field=request.max_tokens_field,
                 images=prompt.images,

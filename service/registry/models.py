@@ -16,6 +16,7 @@ from service.ranking.cross_encoder import CrossEncoderRanker
 from service.ranking.judge import JudgeRanker
 from service.ranking.ranker import Ranker
 from service.registry.description import ModelDescription, Task
+from service.registry.model_files import ModelFiles
 from service.registry.weights import Weights
 
 
@@ -29,6 +30,7 @@ class ServedGenerator:
     watermark: WatermarkDetector
     tokenizer: Tokenizer
     weights: Weights
+    files: ModelFiles
     ranker: JudgeRanker | None = None  # set if the model has the setting `rank`
     adapter: str = ""  # the adapter's name without the model's; empty for the base model
     adapter_digest: str = ""  # a hash of the adapter's files
@@ -67,6 +69,7 @@ class ServedEncoder:
     engine: Embedder
     prompts: EmbeddingPrompts
     tokenizer: Tokenizer
+    files: ModelFiles
 
     @property
     def name(self) -> str:

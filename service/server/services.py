@@ -23,6 +23,7 @@ from sluice.v1 import (
     token_pb2_grpc,
     watermark_pb2_grpc,
 )
+from sluice.vllm import engine_pb2_grpc
 
 from service.answering.background.background_responses import BackgroundResponses
 from service.answering.batches.batches import Batches
@@ -31,6 +32,7 @@ from service.answering.conversations import Conversations
 from service.answering.embeddings import Embeddings
 from service.answering.generation import Answering
 from service.answering.idempotent_calls import IdempotentCalls
+from service.answering.replays import Replays
 from service.answering.stored_responses import StoredResponses
 from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
@@ -60,6 +62,7 @@ from service.servicers.reflection import add_reflection
 from service.servicers.response import ResponseServicer
 from service.servicers.text_generation import TextGenerationServicer
 from service.servicers.token import TokenServicer
+from service.servicers.vllm.servicer import VllmServicer
 from service.servicers.watermark import WatermarkServicer
 
 SERVICES = tuple(sorted({rpc.service for rpc in RPCS.values()}))
@@ -102,10 +105,12 @@ def add_services(
         report_error=report_error,
     )
     inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, server)
+    vllm = VllmServicer(answering, embeddings, registry=registry, health=health)
+    engine_pb2_grpc.add_VllmEngineServicer_to_server(vllm, server)
     chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering, calls), server)
     completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering, calls), server)
     response_pb2_grpc.add_ResponseServiceServicer_to_server(
-        ResponseServicer(answering, calls, stored, background), server
+        ResponseServicer(answering, calls, stored, background, Replays(receipt_key, answering, stored)), server
     )
     conversation_pb2_grpc.add_ConversationServiceServicer_to_server(ConversationServicer(conversations), server)
     text_generation_pb2_grpc.add_TextGenerationServiceServicer_to_server(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -32,9 +33,10 @@ from service.settings.config import Settings
 from service.settings.stored_response_settings import StoredResponseSettings
 from service.storage.document import DocumentStore, MemoryDocument, SharedDocument
 from service.storage.responses.batch_port import BatchLimits
-from service.storage.responses.port import StoreFailed, StoreLimits
+from service.storage.responses.port import ResponseStore, StoreFailed, StoreLimits
+from service.storage.responses.postgres.postgres_store import PostgresStore
 from service.storage.responses.seal import Seal
-from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.sqlite.sqlite_store import SqliteStore
 from service.storage.responses.store_thread import StoreThread
 from service.storage.shared_file import SharedFile
 from service.storage.shared_text import SharedText
@@ -66,15 +68,27 @@ def change_store(settings: Settings) -> DocumentStore[Changes]:
 def response_store(settings: Settings) -> StoreThread | None:
     """The store of responses, or None if clients may store none. Raise StartError."""
     chosen = settings.stored_responses
-    if chosen.file is None:
-        return None
     limits = StoreLimits(
         max_age_s=chosen.max_age_s, max_bytes_per_owner=chosen.max_bytes_per_key, max_bytes=chosen.max_bytes
     )
+    open_store: Callable[..., ResponseStore]
+    if chosen.postgres_url is not None:
+        open_store = partial(
+            PostgresStore,
+            chosen.postgres_url,
+            limits,
+            password_file=chosen.postgres_password_file,
+            timeout_s=chosen.timeout_s,
+        )
+    elif chosen.file is not None:
+        open_store = partial(SqliteStore, chosen.file, limits)
+    else:
+        return None
     try:
         seal = None if chosen.encryption_key_file is None else Seal.from_file(chosen.encryption_key_file)
-        store = partial(SqliteStore, chosen.file, limits, seal=seal, batch_limits=_batch_limits(settings.batches))
-        return StoreThread(store, chosen.timeout_s)
+        return StoreThread(
+            partial(open_store, seal=seal, batch_limits=_batch_limits(settings.batches)), chosen.timeout_s
+        )
     except StoreFailed as error:
         raise StartError(f"stored_responses: {error}") from error
 

@@ -12,6 +12,7 @@ from service.answering.errors import ResponseNotFound
 from service.answering.generation import Answering, Context
 from service.answering.idempotent_calls import IdempotentCalls
 from service.answering.kind import continuing
+from service.answering.replays import Replays
 from service.answering.stored_responses import StoredResponses
 from service.calls.call import Timed
 
@@ -25,12 +26,14 @@ class ResponseServicer(response_pb2_grpc.ResponseServiceServicer):
         calls: IdempotentCalls,
         stored: StoredResponses,
         background: BackgroundResponses | None,
+        replays: Replays,
     ) -> None:
         """Without `background`, no response is stored."""
         self._calls = calls
         self._answering = answering
         self._stored = stored
         self._background = background
+        self._replays = replays
 
     async def CreateResponse(  # noqa: N802
         self, request: response_pb2.CreateResponseRequest, context: Context
@@ -113,6 +116,11 @@ class ResponseServicer(response_pb2_grpc.ResponseServiceServicer):
         if self._background is not None:
             self._background.stop(request.id)
         return stored_response_pb2.DeleteResponseResponse()
+
+    async def ReplayResponse(  # noqa: N802
+        self, request: stored_response_pb2.ReplayResponseRequest, context: Context
+    ) -> stored_response_pb2.ReplayResponseResponse:
+        return await self._replays.replay(request.id, context)
 
     async def ListInputItems(  # noqa: N802
         self,

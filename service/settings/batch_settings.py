@@ -12,7 +12,7 @@ _MIB: Final = 1 << 20
 
 
 class BatchSettings(BaseModel):
-    """Files and batches, which are kept in `stored_responses.file`; see docs/features/batches.md."""
+    """Files and batches, which are kept with stored responses; see docs/features/batches.md."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

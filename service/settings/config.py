@@ -135,7 +135,7 @@ class Settings(ProcessSettings):
         StoredResponseSettings(), description="responses that clients store; without a file they can store none"
     )
     batches: BatchSettings = Field(
-        BatchSettings(), description="files and batches; without stored_responses.file clients can store none"
+        BatchSettings(), description="files and batches; without stored responses clients can store none"
     )
     idempotency: IdempotencySettings = Field(
         IdempotencySettings(), description="answers of calls with an id, for calls that are repeated"
@@ -203,6 +203,10 @@ class Settings(ProcessSettings):
         """Yield a line for each problem of several settings together."""
         if self.store.redis_url is None and self.auth.keys_in_store:
             yield "auth.keys_in_store needs store.redis_url"
+        if self.stored_responses.file is not None and self.stored_responses.postgres_url is not None:
+            yield "stored_responses: file and postgres_url exclude each other"
+        if self.stored_responses.postgres_password_file is not None and self.stored_responses.postgres_url is None:
+            yield "stored_responses.postgres_password_file needs postgres_url"
         if not (is_loopback(self.host) or self.auth.is_on or self.auth.allow_anonymous):
             yield (
                 f"host: {self.host} can be reached from other machines, and clients would need no API key; set "

@@ -23,12 +23,23 @@ class StoredResponseSettings(BaseModel):
     file: Path | None = Field(
         None,
         description="SQLite file of the responses, with their requests, that clients store; null: clients can store "
-        "none",
+        "none, unless postgres_url is set",
+    )
+    postgres_url: Annotated[str, Field(pattern=r"^postgres(ql)?://")] | None = Field(
+        None,
+        repr=False,  # it may contain a password
+        description="PostgreSQL database that stores the responses instead of a file, so that replicas share them: "
+        "`postgresql://USER@HOST:PORT/DATABASE`, with libpq's parameters. Needs `sluice-llm[postgres]`",
+    )
+    postgres_password_file: Path | None = Field(
+        None,
+        description="file with the password for `postgres_url`, read at each connection; null: the URL has it, or the "
+        "variable PGPASSWORD, or none is needed",
     )
     encryption_key_file: Path | None = Field(
         None,
-        description="file with the key that encrypts the content of `file`, 32 bytes in base64; null: it is not "
-        "encrypted. A file keeps the key with which it was created",
+        description="file with the key that encrypts the stored content, 32 bytes in base64; null: it is not "
+        "encrypted. A file or database keeps the key with which it was created",
     )
     max_age_s: Interval = Field(30 * _DAY_S, description="age at which a stored response is deleted")
     max_bytes_per_key: Bytes = Field(

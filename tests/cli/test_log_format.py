@@ -7,7 +7,7 @@ import json
 import httpx
 import pytest
 
-from tests.e2e.stack import Stack
+from tests.e2e.stack import GENERATOR, Stack
 from tests.waiting import GUARD_S
 
 pytestmark = pytest.mark.slow
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 def served(log_format: str) -> list[str]:
     """Return the output of a run with one request, from start to stop."""
-    stack = Stack(f"--log-format={log_format}")
+    stack = Stack(GENERATOR, f"--log-format={log_format}")
     try:
         stack.wait_for("sluice is ready.")
         assert httpx.get(f"{stack.url}/v1/models", timeout=GUARD_S).status_code == 200

@@ -116,6 +116,22 @@ def test_receipt_of_a_stored_response_is_read_from_the_store(stack: Stack, tmp_p
     assert (code, output[:21]) == (0, "the answers are equal"), output
 
 
+def test_stored_response_is_replayed_without_its_request(stack: Stack, tmp_path: Path) -> None:
+    """Also one that continues another; one without a receipt is rejected."""
+    first = {"model": MODEL, "input": "Who are you?", "receipt": True, "store": True, "top_p": 0.9}
+    for _ in range(2):
+        record, _ = answered(stack, tmp_path, "/v1/responses", first)
+        response_id = json.loads(record.read_text())["id"]
+        code, output = sluice("replay", response_id, "--url", stack.url)
+        assert (code, output[:21]) == (0, "the answers are equal"), output
+        assert sluice("replay", response_id, "--verify-only", "--url", stack.url)[1].startswith("the receipt is valid")
+        first |= {"previous_response_id": response_id, "input": "Why?"}
+    record, _ = answered(stack, tmp_path, "/v1/responses", first | {"receipt": False})
+    answer = httpx.post(f"{stack.url}/v1/responses/{json.loads(record.read_text())['id']}/replay", timeout=GUARD_S)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].endswith("this response has no receipt")
+
+
 def test_created_key_is_printed_as_a_key_set(tmp_path: Path) -> None:
     """The file is not overwritten, and `public-key` prints the same."""
     file = tmp_path / "key.pem"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_chat import sluice
-from tests.e2e.stack import Stack, started
+from tests.cli.chat.test_chat import sluice
+from tests.e2e.stack import GENERATOR, Stack, started
 
 pytestmark = pytest.mark.slow  # the whole product is started
 
@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def secure(folder: Path) -> Iterator[Stack]:
     """The product with TLS for clients."""
-    with started("--tls=server", f"--certs-folder={folder}") as stack:
+    with started(GENERATOR, "--tls=server", f"--certs-folder={folder}") as stack:
         yield stack
 
 

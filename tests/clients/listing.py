@@ -30,6 +30,7 @@ PACKAGES = {
     "ollama.py": ("ollama",),
     "openai.mjs": ("openai",),
     "openai.py": ("openai",),
+    "smg.py": ("smg", "smg-grpc-proto"),
     "tritonclient.py": ("tritonclient",),
     "vercel.mjs": ("ai", "@ai-sdk/openai-compatible"),
 }
@@ -51,7 +52,9 @@ def versions() -> dict[str, str]:
     for path in sorted((HERE / "requirements").rglob("*.txt")):
         for name, version in re.findall(r"^([\w.-]+)==(\S+)", path.read_text(), re.MULTILINE):
             found[f"{path.stem}:{name}"] = version
-    found["benchmarks:vllm"] = re.findall(r"\bversion=([\d.]+) hash=", (ROOT / "tools" / "install.sh").read_text())[0]
+    found["benchmarks:vllm"] = re.findall(
+        r"\bversion=([\d.]+) hash=", (ROOT / "tools" / "install" / "clients.sh").read_text()
+    )[0]
     return found
 
 

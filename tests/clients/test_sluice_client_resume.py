@@ -16,7 +16,7 @@ import pytest
 import sluice_client
 from sluice_client.v1 import chat_pb2
 
-from tests.e2e.stack import HOLDABLE, Stack, started
+from tests.e2e.stack import GENERATOR, HOLDABLE, Stack, started
 from tests.waiting import GUARD_S, wait_until
 
 QUESTION = "Tell me of France."
@@ -48,7 +48,7 @@ def until_ready(stack: Stack) -> None:
 @pytest.fixture(scope="module")
 def killable() -> Iterable[Stack]:
     """A separate product, whose service may be killed."""
-    with started(environment=HOLDABLE) as stack:
+    with started(GENERATOR, environment=HOLDABLE) as stack:
         yield stack
 
 

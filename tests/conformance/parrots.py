@@ -31,6 +31,29 @@ def _openai() -> tuple[Any, Events]:
     return whole, [_part({"role": "assistant"}), *pieces, _part({}, "stop"), ("", "[DONE]")]
 
 
+def _responses() -> tuple[Any, Events]:
+    part = {"type": "output_text", "text": "".join(TEXT), "annotations": []}
+    message: dict[str, Any] = {"id": "m1", "type": "message", "role": "assistant", "status": "completed"}
+    message |= {"content": [part]}
+    whole: dict[str, Any] = {"id": "r1", "object": "response", "created_at": 1, "model": "parrot", "error": None}
+    end = whole | {"status": "completed", "output": [message]}
+    begin = {"response": whole | {"status": "in_progress", "output": []}}
+    place = {"item_id": "m1", "output_index": 0, "content_index": 0}
+    data: list[dict[str, Any]] = [
+        {"type": "created"} | begin,
+        {"type": "in_progress"} | begin,
+        {"type": "output_item.added", "output_index": 0, "item": {"id": "m1"}},
+        {"type": "content_part.added"} | place,
+        *({"type": "output_text.delta", "delta": text} | place for text in TEXT),
+        {"type": "output_text.done", "text": "".join(TEXT)} | place,
+        {"type": "content_part.done", "part": part} | place,
+        {"type": "output_item.done", "output_index": 0, "item": message},
+        {"type": "completed", "response": end},
+    ]
+    named = [each | {"type": f"response.{each['type']}", "sequence_number": n} for n, each in enumerate(data)]
+    return end, [(each["type"], each) for each in named]
+
+
 def _anthropic() -> tuple[Any, Events]:
     usage = {"input_tokens": 10, "output_tokens": 5}
     whole: dict[str, Any] = {
@@ -76,7 +99,7 @@ def _ollama() -> tuple[Any, Events]:
     return head | message("".join(TEXT)) | end, [("", each) for each in (*lines, head | message("") | end)]
 
 
-PARROTS = {"openai": _openai, "anthropic": _anthropic, "mindie": _mindie, "ollama": _ollama}
+PARROTS = {"openai": _openai, "responses": _responses, "anthropic": _anthropic, "mindie": _mindie, "ollama": _ollama}
 
 
 def answering(dialect: str, handler: Callable[[httpx.Request], httpx.Response]) -> Server:

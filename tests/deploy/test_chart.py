@@ -27,6 +27,7 @@ OPEN = {"auth": {"allowAnonymous": True}}
 FULL: dict[str, Any] = {
     "auth": {"keysSecret": "keys"},
     "store": {"redisSecret": "store"},
+    "storedResponses": {"postgresSecret": "postgres"},
     "quota": {"redisSecret": "redis"},
     "otlpEndpoint": "collector:4317",
     "image": {"registry": "registry.example.com/team/", "pullSecrets": [{"name": "pull"}]},
@@ -160,6 +161,7 @@ def test_config_maps_have_no_passwords() -> None:
         assert secrets == {
             "SLUICE_SERVICE_STORE__REDIS_URL": {"name": "store", "key": "url"},
             "SLUICE_SERVICE_QUOTA__REDIS_URL": {"name": "redis", "key": "url"},
+            "SLUICE_SERVICE_STORED_RESPONSES__POSTGRES_URL": {"name": "postgres", "key": "url"},
         }
     settings = [
         yaml.safe_load(each["data"]["service.yaml"])

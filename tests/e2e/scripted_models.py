@@ -11,7 +11,6 @@ from collections import abc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import httpx
 from grpc import aio
@@ -45,7 +44,7 @@ from service.server.server import Server
 from service.settings.model_settings import ModelSettings
 from tests.engine.constraints.fakes import control_ids_of, token_id
 from tests.engine.fakes import config_of
-from tests.service.fakes import ScriptedWeights, settings_of
+from tests.service.fakes import FILES, WEIGHTS, settings_of
 from tests.service.prompts.fakes import template_of
 from tests.waiting import GUARD_S
 
@@ -159,7 +158,6 @@ def _served(name: str, script: Script, observer: StepObserver) -> ServedGenerato
     description = ModelDescription(
         name, tasks=(Task.CHAT, Task.COMPLETION), architecture="Scripted", fingerprint="fp", max_model_len=4096
     )
-    weights: Any = ScriptedWeights()
     return ServedGenerator(
-        description, engine, preparation, WatermarkDetector(tokenizer, Watermark()), tokenizer, weights
+        description, engine, preparation, WatermarkDetector(tokenizer, Watermark()), tokenizer, WEIGHTS, FILES
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -47,6 +48,12 @@ def chat_body(**fields: Any) -> dict[str, Any]:
     return {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
 
 
+@functools.cache
+def settings_of(*flags: str) -> Settings:
+    """Return the gateway's settings, which take half of its start."""
+    return read_settings(Settings, list(flags))
+
+
 @pytest.fixture
 def flags() -> list[str]:
     """Return the gateway's flags; a module may override them."""
@@ -72,7 +79,9 @@ async def gateway(service: fakes.FakeService, flags: list[str]) -> AsyncIterator
 @contextlib.asynccontextmanager
 async def running_gateway(service: fakes.FakeService, flags: list[str]) -> AsyncIterator[Gateway]:
     """Run a gateway in front of a service."""
-    settings = read_settings(Settings, ["--target", f"127.0.0.1:{service.port}", *flags])
+    settings = settings_of(*flags)
+    if "--target" not in flags:
+        settings = settings.model_copy(update={"target": f"127.0.0.1:{service.port}"})
     spans = InMemorySpanExporter()
     telemetry = Telemetry(None, [SimpleSpanProcessor(spans)])
     listener = socket.create_server(("127.0.0.1", 0))

@@ -115,6 +115,12 @@ COMPLETIONS: Final = {
         n=2,
     ),
 }
+_PROGRESS: Final = [
+    f"prompt_progress {{ total_tokens: 12 cached_tokens: 4 processed_tokens: {number} elapsed {{ {elapsed} }} }}"
+    for number, elapsed in ((8, "nanos: 812999999"), (12, "seconds: 1 nanos: 500000000"))
+]
+CHAT_WITH_PROGRESS: Final = chat(*_PROGRESS, *TEXT, finished())
+COMPLETION_WITH_PROGRESS: Final = _completion(*_PROGRESS, 'delta { text: "Hel" }', finished("LENGTH"))
 _TIMINGS: Final = text_format.Parse(
     "queue_wait { nanos: 1000000 } first_token { nanos: 81000000 } decode { nanos: 39000000 }",
     serving_pb2.RequestTimings(),

@@ -217,7 +217,7 @@ RELATED: Final = [
 # The exchanges with a golden file: one per shape.
 _RECORDED: Final = """
     openai_chat: text text_stream reasoning reasoning_stream tools tools_stream logprobs logprobs_stream choices_stream
-        usage_stream cut_off full long missing kind
+        usage_stream progress_stream cut_off full long missing kind
     anthropic_message: text text_stream reasoning reasoning_stream tools tools_stream cut_off full long nobody fault
         missing thread
     anthropic: count models model
@@ -228,7 +228,7 @@ _RECORDED: Final = """
         full fault long nobody
     ollama_generate: text text_stream raw raw_stream load context
     ollama: show tags ps version pull no_method
-    openai_completion: text text_stream logprobs logprobs_stream
+    openai_completion: text text_stream logprobs logprobs_stream progress_stream
     openai_embedding: float base64
     rerank: v1_answer v2_answer answer nobody kind
     score: v1_answer answer

@@ -146,6 +146,15 @@ def _tokens() -> Iterator[Exchange]:
     yield Exchange("openai_input_tokens", "/v1/responses/input_tokens", {**MODEL, "input": "hi"}, golden_answers.TOKENS)
 
 
+def _progress() -> Iterator[Exchange]:
+    """Return streams with the progress of their prompts."""
+    for name, path, body, answers in (
+        ("openai_chat", "/v1/chat/completions", CHAT, golden_answers.CHAT_WITH_PROGRESS),
+        ("openai_completion", "/v1/completions", MODEL | {"prompt": "hi"}, golden_answers.COMPLETION_WITH_PROGRESS),
+    ):
+        yield Exchange(f"{name}_progress_stream", path, body | USAGE | {"return_progress": True}, answers)
+
+
 def openai_exchanges() -> Iterator[Exchange]:
     """Yield all exchanges of the family."""
     for path in CHAT_PATHS:
@@ -155,6 +164,7 @@ def openai_exchanges() -> Iterator[Exchange]:
     yield from _responses()
     yield from _choices()
     yield from _tokens()
+    yield from _progress()
     deployment = "/openai/deployments/m/chat/completions?api-version=2024-10-21"
     body = {"model": "n", "messages": MESSAGES}
     yield Exchange("deployment_chat", deployment, body, golden_answers.CHATS["text"], KEY)

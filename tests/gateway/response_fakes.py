@@ -35,7 +35,7 @@ class FakeResponseService(fakes.FakeService, response_pb2_grpc.ResponseServiceSe
         """Fail, because nothing is stored."""
         await context.abort(grpc.StatusCode.UNIMPLEMENTED)
 
-    DeleteResponse = ListInputItems = CancelResponse = GetResponse
+    DeleteResponse = ListInputItems = ReplayResponse = CancelResponse = GetResponse
 
     async def FollowResponse(self, request: Any, context: Any) -> AsyncIterator[Event]:  # noqa: N802
         """Fail, because nothing is stored."""

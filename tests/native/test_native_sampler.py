@@ -17,7 +17,7 @@ from service.engine.sampler.torch_sampler import TorchSampler
 from service.generation.errors import ConstraintFailed, SequenceError
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from tests.engine.sampler.mask_constraints import Only, Panic
-from tests.engine.sampler.random_rows import PARAMS, VOCAB_SIZE, random_sequence, token_ids
+from tests.engine.sampler.random_rows import PARAMS, VOCAB_SIZE, num_rows_of, random_sequence, token_ids
 from tests.engine.sampler.sampling import reference_tokens, sequence_of
 
 PLAIN = {
@@ -90,7 +90,7 @@ def test_all_kinds_of_rows_share_a_call_and_keep_their_order() -> None:
 def test_it_equals_the_reference(sampling: SamplingParams) -> None:
     """For random logits, histories and seeds, each token equals that of the float64 reference."""
     rng = random.Random(1)
-    logits = random_logits(200)
+    logits = random_logits(num_rows_of(sampling))
     sequences = [random_sequence(sampling, rng) for _ in range(len(logits))]
     chosen = token_ids(NativeSampler().sample(logits.copy(), sequences))
     expected = [reference_tokens(row, sequence) for row, sequence in zip(logits.tolist(), sequences, strict=True)]

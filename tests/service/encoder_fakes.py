@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from sluice.inference import inference_pb2_grpc
 from sluice.v1 import chat_pb2_grpc, embedding_pb2, embedding_pb2_grpc, model_pb2_grpc, rank_pb2_grpc
+from sluice.vllm import engine_pb2_grpc
 
 from service.engine.client.embedder import EmbedderClient
 from service.engine.core.encoder_core import EncoderCore
@@ -27,6 +29,7 @@ from service.prompts.embeddings.embedding import EmbeddingPrompts
 from service.prompts.pairs.pair_reader import PairTexts, PairTokens
 from service.ranking.cross_encoder import CrossEncoderRanker
 from service.registry.description import ModelDescription, Task
+from service.registry.model_files import ModelFiles
 from service.registry.models import ServedCrossEncoder, ServedEncoder, ServedModel
 from service.server.server import Server
 from service.settings.model_settings import ModelSettings
@@ -97,6 +100,7 @@ class RunningEncoder:
     chat: Any
     ranks: Any
     inference: Any
+    vllm: Any
 
     async def until_idle(self) -> None:
         """Return when no request is running or queued; fail if that never happens."""
@@ -134,7 +138,7 @@ async def running_encoder(engine: dict[str, Any] | None = None, **settings: Any)
         description = ModelDescription(ENCODER, tasks=[Task.EMBEDDING, Task.RANK], embedding_dimensions=NUM_DIMENSIONS)
         tokenizer = FramedTokenizer()
         prompts = EmbeddingPrompts(tokenizer, made[0].max_model_len, NUM_DIMENSIONS)
-        return ServedEncoder(description, made[0], prompts, tokenizer)
+        return ServedEncoder(description, made[0], prompts, tokenizer, ModelFiles(Path("nowhere")))
 
     port = await server.start()
     await server.load(chosen.served_models(), load)
@@ -151,6 +155,7 @@ async def running_encoder(engine: dict[str, Any] | None = None, **settings: Any)
                 chat_pb2_grpc.ChatServiceStub(channel),
                 rank_pb2_grpc.RankServiceStub(channel),
                 inference_pb2_grpc.GRPCInferenceServiceStub(channel),
+                engine_pb2_grpc.VllmEngineStub(channel),
             )
     finally:
         runner.gate.set()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from service.generation.requests.embedding import TokenIds, Vector
 from service.observability.telemetry import Telemetry
 from service.prompts.embeddings.embedding import EmbeddingPrompts
 from service.registry.description import ModelDescription, Task
+from service.registry.model_files import ModelFiles
 from service.registry.models import ServedEncoder, ServedModel
 from service.server.server import Server
 from service.settings.model_settings import ModelSettings
@@ -104,7 +106,13 @@ def encoder(name: str) -> ServedEncoder:
     link = ThreadLink(EncoderCore(LengthRunner(), config.max_batch_tokens), name="encoder")
     engine = EmbedderClient(link, config, vocab_size=tokenizer.vocab_size)
     engine.start()
-    return ServedEncoder(description, engine, EmbeddingPrompts(tokenizer, engine.max_model_len, 1), tokenizer)
+    return ServedEncoder(
+        description,
+        engine,
+        EmbeddingPrompts(tokenizer, engine.max_model_len, 1),
+        tokenizer,
+        ModelFiles(Path("nowhere")),
+    )
 
 
 @asynccontextmanager

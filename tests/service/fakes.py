@@ -9,6 +9,9 @@ from collections import abc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -34,6 +37,7 @@ from service.generation.errors import SequenceError
 from service.observability.telemetry import Telemetry
 from service.output.tokens.watermark import WatermarkDetector
 from service.registry.description import ModelDescription, Task
+from service.registry.model_files import ModelFiles
 from service.registry.models import ServedGenerator, ServedModel
 from service.server.server import Server
 from service.settings.config import Settings
@@ -45,6 +49,8 @@ from tests.service.plain_preparation import PlainPreparation
 from tests.waiting import GUARD_S
 
 MODEL = "scripted"
+WEIGHTS: Any = SimpleNamespace(digest=lambda: "0" * 64)  # without files
+FILES = ModelFiles(Path("nowhere"))
 ENDLESS = {"max_model_len": 1_000_000, "num_blocks": 250_000}  # longer than any test waits
 
 
@@ -93,13 +99,6 @@ class ScriptedRunner:
         finally:
             self.gate.set()
             self._num_free_steps = 0
-
-
-class ScriptedWeights:
-    """Weights without files."""
-
-    def digest(self) -> str:
-        return "0" * 64
 
 
 @dataclass
@@ -169,7 +168,7 @@ async def running(
     """Run a server that generates the texts of `runner`; without `is_loaded`, it stays in the phase of starting."""
     spans = InMemorySpanExporter()
     telemetry = Telemetry(collector, [SimpleSpanProcessor(spans)], newest_names=newest_names)
-    chosen = settings_of(**settings)
+    chosen = settings_of(**settings) if settings else plain_settings()
     server = Server(chosen, telemetry)
     runner = runner or ScriptedRunner("hello")
     preparation = PlainPreparation()
@@ -195,8 +194,10 @@ async def running(
 def settings_of(**values: Any) -> Settings:
     """Return settings for a test: free ports and no delays, and changes by every client if there are no keys."""
     quick = {"port": 0, "metrics_port": 0, "drain_delay_s": 0, "drain_timeout_s": GUARD_S, "model": {MODEL: "nowhere"}}
-    quick["auth"] = {"allow_anonymous_changes": True}
-    return Settings(**{**quick, **values})
+    return Settings(**{**quick, "auth": {"allow_anonymous_changes": True}, **values})
+
+
+plain_settings = cache(settings_of)  # of most tests: validating them takes long
 
 
 def scripted_engine(runner: ScriptedRunner, observer: StepObserver | None = None, **sizes: int) -> GeneratorClient:
@@ -221,8 +222,8 @@ def served(
     tokenizer = ByteTokenizer()
     preparation.max_model_len = engine.max_model_len
     prepares: Any = preparation  # only its attributes are used
-    weights: Any = ScriptedWeights()
-    return ServedGenerator(description, engine, prepares, WatermarkDetector(tokenizer, Watermark()), tokenizer, weights)
+    detector = WatermarkDetector(tokenizer, Watermark())
+    return ServedGenerator(description, engine, prepares, detector, tokenizer, WEIGHTS, FILES)
 
 
 def request(text: str = "hi", **fields: Any) -> chat_pb2.ChatRequest:

@@ -29,6 +29,10 @@ class PlainPreparation:
     after_preparing: Callable[[], None] = lambda: None
     chat: None = None
 
+    @property
+    def sampling_defaults(self) -> dict[str, float]:
+        return {}
+
     def __post_init__(self) -> None:
         self._workers = Workers(WorkerLimits())
 

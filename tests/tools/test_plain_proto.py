@@ -38,6 +38,16 @@ OPTIONS = {
         "php_namespace": "Sluice\\Inference",
         "ruby_package": "Sluice::Inference",
     },
+    "vllm": {
+        "csharp_namespace": "Sluice.Vllm",
+        "go_package": "sluice/vllm;vllm",
+        "java_multiple_files": True,
+        "java_package": "sluice.vllm",
+        "objc_class_prefix": "SLV",
+        "php_metadata_namespace": "Sluice\\Vllm\\GPBMetadata",
+        "php_namespace": "Sluice\\Vllm",
+        "ruby_package": "Sluice::Vllm",
+    },
 }
 # Each language's generated file for ChatRequest, and an identifier in it.
 CHAT_REQUESTS = {

@@ -78,6 +78,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     prompt_logprobs: int | None = None
     logprob_token_ids: list[int] | None = None
     return_token_ids: bool | None = None
+    return_progress: bool | None = None
     best_of: int | None = None
     use_beam_search: bool | None = None
     length_penalty: float | None = None

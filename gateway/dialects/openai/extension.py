@@ -1,4 +1,4 @@
-"""Fields of vLLM, SGLang, TGI and OpenRouter that chats and completions share.
+"""Fields of vLLM, SGLang, TGI, OpenRouter and llama.cpp that chats and completions share.
 
 Their effects are in the table of docs/api/extensions.md, which a test compares with the bodies.
 """
@@ -47,6 +47,7 @@ class Extended(FormatBody, Protocol):
     prompt_logprobs: int | None
     logprob_token_ids: list[int] | None
     return_token_ids: bool | None
+    return_progress: bool | None
     request_id: str | None
 
 
@@ -72,15 +73,22 @@ def set_extensions(body: Extended, request: ChatRequest | CompleteRequest) -> No
         request.prompt_logprobs.SetInParent()
         put(request.prompt_logprobs, "top_logprobs", body.prompt_logprobs, "prompt_logprobs")
     if body.logprob_token_ids:
-        if not request.HasField("logprobs"):
-            raise Failure.of_field("logprob_token_ids", "only allowed with logprobs")
-        check_length(LogprobsOptions, "token_ids", body.logprob_token_ids, "logprob_token_ids")
-        for i, token_id in enumerate(body.logprob_token_ids):
-            if not 0 <= token_id < 2**32:
-                raise Failure.of_field(f"logprob_token_ids.{i}", f"must be from 0 to {2**32 - 1}")
-        request.logprobs.token_ids.extend(body.logprob_token_ids)
+        _set_logprob_tokens(body.logprob_token_ids, request)
     if body.return_token_ids:
         request.tokens.ids = True
+    if body.return_progress and body.stream:  # clients of llama.cpp's server also send it without `stream`
+        request.serving.report_progress = True
+
+
+def _set_logprob_tokens(token_ids: list[int], request: ChatRequest | CompleteRequest) -> None:
+    """Request the logprobs of these tokens. Raise Failure without logprobs, or for values outside the range of ids."""
+    if not request.HasField("logprobs"):
+        raise Failure.of_field("logprob_token_ids", "only allowed with logprobs")
+    check_length(LogprobsOptions, "token_ids", token_ids, "logprob_token_ids")
+    for i, token_id in enumerate(token_ids):
+        if not 0 <= token_id < 2**32:
+            raise Failure.of_field(f"logprob_token_ids.{i}", f"must be from 0 to {2**32 - 1}")
+    request.logprobs.token_ids.extend(token_ids)
 
 
 def _reject_unsupported(body: Extended) -> None:

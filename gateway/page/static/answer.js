@@ -3,6 +3,7 @@
 import { streamChat } from "./api.js";
 
 const SAVE_MS = 2000;
+const LONG_MS = 1000; // a prompt that takes less has no bar
 
 /**
  * Stream the answer to `body` into the message `node`, after the part that it has. `changed` is called after each event,
@@ -11,6 +12,7 @@ const SAVE_MS = 2000;
 export async function write(node, body, key, signal, { changed, save }) {
   const begun = performance.now() - (node.took_ms ?? 0);
   let saved = performance.now();
+  node.progress = undefined;
   for await (const event of streamChat(body, key, signal, node.event_id)) {
     for (const { delta = {}, logprobs, finish_reason: reason } of event.choices ?? []) {
       if (delta.reasoning_content || delta.content) node.first_ms ??= performance.now() - begun;
@@ -20,6 +22,7 @@ export async function write(node, body, key, signal, { changed, save }) {
       for (const call of delta.tool_calls ?? []) addCall(node, call);
       if (reason) node.finish_reason = reason;
     }
+    if (event.prompt_progress) node.progress = shownProgress(event.prompt_progress);
     if (event.usage) node.num_tokens = event.usage.completion_tokens;
     node.took_ms = performance.now() - begun;
     node.event_id = event.event_id ?? node.event_id;
@@ -29,6 +32,12 @@ export async function write(node, body, key, signal, { changed, save }) {
       saved = performance.now();
     }
   }
+}
+
+/** The progress of a prompt that is expected to take longer than a second, until it is complete. */
+function shownProgress(progress) {
+  const { total, cache, processed, time_ms: took } = progress;
+  return processed < total && took * (total - cache) > LONG_MS * (processed - cache) ? progress : undefined;
 }
 
 function addCall(node, { index, id, function: piece }) {

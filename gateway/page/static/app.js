@@ -1,15 +1,15 @@
 // The page: its content and controls.
 
 import { write } from "./answer.js";
-import { listChats, listModels } from "./api.js";
 import { Conversation, load, save } from "./conversation.js";
 import { copy } from "./copy.js";
 import { Tray } from "./images.js";
 import { draw } from "./message.js";
+import { Models } from "./models.js";
 import { closePanels, listen, showPanel } from "./panels.js";
+import { showError, showProblem } from "./problem.js";
 import { asCode, parameters } from "./request.js";
 
-const KEY = "sluice.key";
 const SUGGESTIONS = ["Who are you?", "What can you do?", "What is the capital of France?"];
 const at = (id) => document.getElementById(id);
 
@@ -17,8 +17,8 @@ let conversations = load();
 let current = conversations[0] ?? new Conversation();
 let running = null; // an AbortController while an answer is generated
 let isLeaving = false; // the page is being closed or reloaded
-let imageModels = new Set(); // names of models that accept images
 const tray = new Tray(at("attached"), drawCode, showProblem);
+const models = new Models(tray);
 
 function begin() {
   current = new Conversation();
@@ -107,17 +107,6 @@ function drawCode() {
   }
 }
 
-function showProblem(problem) {
-  at("problem").textContent = problem;
-}
-
-/** Show an error, and ask for a key if it is one that a key can solve. */
-function showError(error) {
-  at("ask-key").hidden = error.status !== 401;
-  showProblem(error.status === 401 && !at("key").value ? "" : error.message);
-  if (error.status === 401) at("needed-key").focus();
-}
-
 function stop() {
   running?.abort();
 }
@@ -154,7 +143,7 @@ async function answer(parent) {
   const given = settings();
   if (!given) return false;
   const model = at("model").value;
-  const request = { model, ...given, stream: true, stream_options: { include_usage: true } };
+  const request = { model, ...given, stream: true, stream_options: { include_usage: true }, return_progress: true };
   return receive(current, current.add(parent, { role: "assistant", content: "", model, request }));
 }
 
@@ -227,34 +216,6 @@ function redrawer(conversation, node) {
   };
 }
 
-async function fillModels() {
-  const chosen = at("model").value;
-  try {
-    const key = at("key").value;
-    const [chats, models] = await Promise.all([listChats(key), listModels(key)]);
-    const known = models.map((model) => model.id);
-    const names = chats.length ? [...known.filter((name) => chats.includes(name)), ...chats.filter((name) => !known.includes(name))] : known;
-    imageModels = new Set(models.filter((model) => model.input_modalities?.includes("image")).map((model) => model.id));
-    at("model").replaceChildren(...names.map((name) => new Option(name, name, false, name === chosen)));
-    at("ask-key").hidden = true;
-    showProblem("");
-  } catch (error) {
-    showError(error);
-  }
-  chooseModel();
-}
-
-function chooseModel() {
-  tray.isOpen = imageModels.has(at("model").value);
-  at("attach").hidden = !tray.isOpen;
-  tray.draw();
-}
-
-function rememberKey() {
-  if (at("keep-key").checked && at("key").value) localStorage.setItem(KEY, at("key").value);
-  else localStorage.removeItem(KEY);
-}
-
 at("ask").addEventListener("submit", (event) => {
   event.preventDefault();
   if (running) return;
@@ -276,15 +237,6 @@ document.addEventListener("keydown", (event) => {
 at("stop").addEventListener("click", () => { stop(); at("question").focus(); });
 at("new").addEventListener("click", () => { stop(); begin(); });
 at("system").addEventListener("change", () => { current.system = at("system").value; if (current.nodes.length) keep(); });
-at("key").addEventListener("change", () => { rememberKey(); fillModels(); });
-at("keep-key").addEventListener("change", rememberKey);
-at("ask-key").addEventListener("submit", (event) => {
-  event.preventDefault();
-  at("key").value = at("needed-key").value;
-  at("keep-key").checked = at("keep-needed-key").checked;
-  rememberKey();
-  fillModels();
-});
 at("copy-code").addEventListener("click", () => copy(at("code").textContent));
 addEventListener("pagehide", () => {
   isLeaving = true;
@@ -296,13 +248,11 @@ addEventListener("pageshow", (event) => {
 });
 for (const event of ["input", "change"]) at("settings").addEventListener(event, drawCode);
 at("question").addEventListener("input", drawCode);
-at("model").addEventListener("change", chooseModel);
 tray.listen(at("attach"), at("files"), at("question"));
+models.listen();
 listen();
 
-at("key").value = localStorage.getItem(KEY) ?? "";
-at("keep-key").checked = at("key").value !== "";
 at("system").value = current.system;
 drawAll();
 at("question").focus();
-fillModels().then(() => resume());
+models.fill().then(() => resume());

@@ -53,6 +53,13 @@ function facts({ num_tokens: count, first_ms: first, took_ms: took, finish_reaso
   return parts.join(", ");
 }
 
+/** A bar of the part of the prompt that is computed. */
+function bar({ total, processed }) {
+  const made = element("progress", "");
+  Object.assign(made, { max: total, value: processed });
+  return element("label", "prompt", made, `${processed} of ${total} tokens of the prompt`);
+}
+
 /**
  * One message. `acts` are the actions of its buttons, {edit, retry, resume, show(index), twins, index}; without them, while
  * it is generated, it has no buttons. `resume` continues an answer that was interrupted.
@@ -68,6 +75,7 @@ export function draw(node, acts) {
   if (node.images?.length) {
     made.append(element("div", "pictures", ...node.images.map((url, at) => preview(url, `Image ${at + 1} of this message`))));
   }
+  if (node.progress && !acts) made.append(bar(node.progress));
   const content = element("div", "content");
   if (isUser) content.append(node.content);
   else if (node.logprobs?.length) content.append(shaded(node.logprobs));

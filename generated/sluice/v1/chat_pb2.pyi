@@ -135,7 +135,7 @@ class ChatChoice(_message.Message):
     def __init__(self, index: _Optional[int] = ..., message: _Optional[_Union[_content_pb2.Message, _Mapping]] = ..., finish_reason: _Optional[_Union[FinishReason, str]] = ..., stop_sequence: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprob, _Mapping]]] = ..., token_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StreamChatResponse(_message.Message):
-    __slots__ = ("sequence_number", "started", "content_delta", "reasoning_delta", "tool_call_delta", "choice_finished", "usage", "completed", "prompt_logprobs", "stream", "position", "tokens")
+    __slots__ = ("sequence_number", "started", "content_delta", "reasoning_delta", "tool_call_delta", "choice_finished", "usage", "completed", "prompt_logprobs", "prompt_progress", "stream", "position", "tokens")
     SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     CONTENT_DELTA_FIELD_NUMBER: _ClassVar[int]
@@ -145,6 +145,7 @@ class StreamChatResponse(_message.Message):
     USAGE_FIELD_NUMBER: _ClassVar[int]
     COMPLETED_FIELD_NUMBER: _ClassVar[int]
     PROMPT_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_PROGRESS_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -157,10 +158,11 @@ class StreamChatResponse(_message.Message):
     usage: _usage_pb2.Usage
     completed: ChatCompleted
     prompt_logprobs: PromptLogprobs
+    prompt_progress: _serving_pb2.PromptProgress
     stream: bytes
     position: bytes
     tokens: _new_tokens_pb2.NewTokens
-    def __init__(self, sequence_number: _Optional[int] = ..., started: _Optional[_Union[ChatStarted, _Mapping]] = ..., content_delta: _Optional[_Union[ContentDelta, _Mapping]] = ..., reasoning_delta: _Optional[_Union[ReasoningDelta, _Mapping]] = ..., tool_call_delta: _Optional[_Union[ToolCallDelta, _Mapping]] = ..., choice_finished: _Optional[_Union[ChoiceFinished, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., completed: _Optional[_Union[ChatCompleted, _Mapping]] = ..., prompt_logprobs: _Optional[_Union[PromptLogprobs, _Mapping]] = ..., stream: _Optional[bytes] = ..., position: _Optional[bytes] = ..., tokens: _Optional[_Union[_new_tokens_pb2.NewTokens, _Mapping]] = ...) -> None: ...
+    def __init__(self, sequence_number: _Optional[int] = ..., started: _Optional[_Union[ChatStarted, _Mapping]] = ..., content_delta: _Optional[_Union[ContentDelta, _Mapping]] = ..., reasoning_delta: _Optional[_Union[ReasoningDelta, _Mapping]] = ..., tool_call_delta: _Optional[_Union[ToolCallDelta, _Mapping]] = ..., choice_finished: _Optional[_Union[ChoiceFinished, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., completed: _Optional[_Union[ChatCompleted, _Mapping]] = ..., prompt_logprobs: _Optional[_Union[PromptLogprobs, _Mapping]] = ..., prompt_progress: _Optional[_Union[_serving_pb2.PromptProgress, _Mapping]] = ..., stream: _Optional[bytes] = ..., position: _Optional[bytes] = ..., tokens: _Optional[_Union[_new_tokens_pb2.NewTokens, _Mapping]] = ...) -> None: ...
 
 class ChatStarted(_message.Message):
     __slots__ = ("id", "created", "model", "system_fingerprint", "sampling", "stopping", "prompt_tokens", "prompt_token_ids", "reasoning_effort")

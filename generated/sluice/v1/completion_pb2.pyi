@@ -98,13 +98,14 @@ class CompletionChoice(_message.Message):
     def __init__(self, index: _Optional[int] = ..., prompt_index: _Optional[int] = ..., text: _Optional[str] = ..., finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., stop_sequence: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprob, _Mapping]]] = ..., prompt_logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprob, _Mapping]]] = ..., token_ids: _Optional[_Iterable[int]] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StreamCompleteResponse(_message.Message):
-    __slots__ = ("sequence_number", "started", "delta", "choice_finished", "usage", "completed", "stream", "position", "tokens")
+    __slots__ = ("sequence_number", "started", "delta", "choice_finished", "usage", "completed", "prompt_progress", "stream", "position", "tokens")
     SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     CHOICE_FINISHED_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     COMPLETED_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_PROGRESS_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -114,10 +115,11 @@ class StreamCompleteResponse(_message.Message):
     choice_finished: _chat_pb2.ChoiceFinished
     usage: _usage_pb2.Usage
     completed: CompletionCompleted
+    prompt_progress: _serving_pb2.PromptProgress
     stream: bytes
     position: bytes
     tokens: _new_tokens_pb2.NewTokens
-    def __init__(self, sequence_number: _Optional[int] = ..., started: _Optional[_Union[CompletionStarted, _Mapping]] = ..., delta: _Optional[_Union[CompletionDelta, _Mapping]] = ..., choice_finished: _Optional[_Union[_chat_pb2.ChoiceFinished, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., completed: _Optional[_Union[CompletionCompleted, _Mapping]] = ..., stream: _Optional[bytes] = ..., position: _Optional[bytes] = ..., tokens: _Optional[_Union[_new_tokens_pb2.NewTokens, _Mapping]] = ...) -> None: ...
+    def __init__(self, sequence_number: _Optional[int] = ..., started: _Optional[_Union[CompletionStarted, _Mapping]] = ..., delta: _Optional[_Union[CompletionDelta, _Mapping]] = ..., choice_finished: _Optional[_Union[_chat_pb2.ChoiceFinished, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., completed: _Optional[_Union[CompletionCompleted, _Mapping]] = ..., prompt_progress: _Optional[_Union[_serving_pb2.PromptProgress, _Mapping]] = ..., stream: _Optional[bytes] = ..., position: _Optional[bytes] = ..., tokens: _Optional[_Union[_new_tokens_pb2.NewTokens, _Mapping]] = ...) -> None: ...
 
 class CompletionStarted(_message.Message):
     __slots__ = ("id", "created", "model", "system_fingerprint", "sampling", "stopping", "n", "prompt_token_ids", "prompt_tokens")

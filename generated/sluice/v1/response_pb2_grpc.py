@@ -69,6 +69,11 @@ class ResponseServiceStub:
                 request_serializer=sluice_dot_v1_dot_stored__response__pb2.CancelResponseRequest.SerializeToString,
                 response_deserializer=sluice_dot_v1_dot_stored__response__pb2.CancelResponseResponse.FromString,
                 _registered_method=True)
+        self.ReplayResponse = channel.unary_unary(
+                '/sluice.v1.ResponseService/ReplayResponse',
+                request_serializer=sluice_dot_v1_dot_stored__response__pb2.ReplayResponseRequest.SerializeToString,
+                response_deserializer=sluice_dot_v1_dot_stored__response__pb2.ReplayResponseResponse.FromString,
+                _registered_method=True)
         self.ListInputItems = channel.unary_unary(
                 '/sluice.v1.ResponseService/ListInputItems',
                 request_serializer=sluice_dot_v1_dot_stored__response__pb2.ListInputItemsRequest.SerializeToString,
@@ -136,6 +141,15 @@ class ResponseServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReplayResponse(self, request, context):
+        """Generates a stored response that has a receipt again, and compares both. The answer itself is not returned, and nothing
+        is stored. Counts against the limits of the API key like the first time. Returns UNSUPPORTED_FEATURE for a response
+        without a receipt, and CANNOT_RESUME if model, weights or settings are no longer those of the response.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListInputItems(self, request, context):
         """Lists the items of a stored response's own request, without those of the responses that it continues.
         """
@@ -175,6 +189,11 @@ def add_ResponseServiceServicer_to_server(servicer, server):
                     servicer.CancelResponse,
                     request_deserializer=sluice_dot_v1_dot_stored__response__pb2.CancelResponseRequest.FromString,
                     response_serializer=sluice_dot_v1_dot_stored__response__pb2.CancelResponseResponse.SerializeToString,
+            ),
+            'ReplayResponse': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplayResponse,
+                    request_deserializer=sluice_dot_v1_dot_stored__response__pb2.ReplayResponseRequest.FromString,
+                    response_serializer=sluice_dot_v1_dot_stored__response__pb2.ReplayResponseResponse.SerializeToString,
             ),
             'ListInputItems': grpc.unary_unary_rpc_method_handler(
                     servicer.ListInputItems,
@@ -347,6 +366,33 @@ class ResponseService:
             '/sluice.v1.ResponseService/CancelResponse',
             sluice_dot_v1_dot_stored__response__pb2.CancelResponseRequest.SerializeToString,
             sluice_dot_v1_dot_stored__response__pb2.CancelResponseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplayResponse(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluice.v1.ResponseService/ReplayResponse',
+            sluice_dot_v1_dot_stored__response__pb2.ReplayResponseRequest.SerializeToString,
+            sluice_dot_v1_dot_stored__response__pb2.ReplayResponseResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -67,6 +67,11 @@ class ResponseServiceStub:
     """Stops a response in the background, whose final state is RESPONSE_STATUS_CANCELLED then. A response that has ended
     is returned unchanged.
     """
+    ReplayResponse: _grpc.UnaryUnaryMultiCallable[_stored_response_pb2.ReplayResponseRequest, _stored_response_pb2.ReplayResponseResponse]
+    """Generates a stored response that has a receipt again, and compares both. The answer itself is not returned, and nothing
+    is stored. Counts against the limits of the API key like the first time. Returns UNSUPPORTED_FEATURE for a response
+    without a receipt, and CANNOT_RESUME if model, weights or settings are no longer those of the response.
+    """
     ListInputItems: _grpc.UnaryUnaryMultiCallable[_stored_response_pb2.ListInputItemsRequest, _stored_response_pb2.ListInputItemsResponse]
     """Lists the items of a stored response's own request, without those of the responses that it continues."""
 
@@ -106,6 +111,11 @@ class ResponseServiceAsyncStub(ResponseServiceStub):
     CancelResponse: _aio.UnaryUnaryMultiCallable[_stored_response_pb2.CancelResponseRequest, _stored_response_pb2.CancelResponseResponse]  # type: ignore[assignment]
     """Stops a response in the background, whose final state is RESPONSE_STATUS_CANCELLED then. A response that has ended
     is returned unchanged.
+    """
+    ReplayResponse: _aio.UnaryUnaryMultiCallable[_stored_response_pb2.ReplayResponseRequest, _stored_response_pb2.ReplayResponseResponse]  # type: ignore[assignment]
+    """Generates a stored response that has a receipt again, and compares both. The answer itself is not returned, and nothing
+    is stored. Counts against the limits of the API key like the first time. Returns UNSUPPORTED_FEATURE for a response
+    without a receipt, and CANNOT_RESUME if model, weights or settings are no longer those of the response.
     """
     ListInputItems: _aio.UnaryUnaryMultiCallable[_stored_response_pb2.ListInputItemsRequest, _stored_response_pb2.ListInputItemsResponse]  # type: ignore[assignment]
     """Lists the items of a stored response's own request, without those of the responses that it continues."""
@@ -179,6 +189,17 @@ class ResponseServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_stored_response_pb2.CancelResponseResponse, _abc.Awaitable[_stored_response_pb2.CancelResponseResponse]]:
         """Stops a response in the background, whose final state is RESPONSE_STATUS_CANCELLED then. A response that has ended
         is returned unchanged.
+        """
+
+    @_abc_1.abstractmethod
+    def ReplayResponse(
+        self,
+        request: _stored_response_pb2.ReplayResponseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_stored_response_pb2.ReplayResponseResponse, _abc.Awaitable[_stored_response_pb2.ReplayResponseResponse]]:
+        """Generates a stored response that has a receipt again, and compares both. The answer itself is not returned, and nothing
+        is stored. Counts against the limits of the API key like the first time. Returns UNSUPPORTED_FEATURE for a response
+        without a receipt, and CANNOT_RESUME if model, weights or settings are no longer those of the response.
         """
 
     @_abc_1.abstractmethod

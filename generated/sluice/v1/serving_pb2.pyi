@@ -20,7 +20,7 @@ ERROR_BEHAVIOR_ERROR: ErrorBehavior
 ERROR_BEHAVIOR_TRUNCATE: ErrorBehavior
 
 class ServingOptions(_message.Message):
-    __slots__ = ("priority", "cache_salt", "error_behavior", "deployment", "slo_first_token_seconds", "slo_token_seconds", "request_id", "separate_tokens", "report_timings", "receipt")
+    __slots__ = ("priority", "cache_salt", "error_behavior", "deployment", "slo_first_token_seconds", "slo_token_seconds", "request_id", "separate_tokens", "report_timings", "receipt", "report_progress")
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
     ERROR_BEHAVIOR_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class ServingOptions(_message.Message):
     SEPARATE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     REPORT_TIMINGS_FIELD_NUMBER: _ClassVar[int]
     RECEIPT_FIELD_NUMBER: _ClassVar[int]
+    REPORT_PROGRESS_FIELD_NUMBER: _ClassVar[int]
     priority: int
     cache_salt: str
     error_behavior: ErrorBehavior
@@ -41,7 +42,8 @@ class ServingOptions(_message.Message):
     separate_tokens: bool
     report_timings: bool
     receipt: bool
-    def __init__(self, priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., error_behavior: _Optional[_Union[ErrorBehavior, str]] = ..., deployment: _Optional[str] = ..., slo_first_token_seconds: _Optional[float] = ..., slo_token_seconds: _Optional[float] = ..., request_id: _Optional[str] = ..., separate_tokens: _Optional[bool] = ..., report_timings: _Optional[bool] = ..., receipt: _Optional[bool] = ...) -> None: ...
+    report_progress: bool
+    def __init__(self, priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., error_behavior: _Optional[_Union[ErrorBehavior, str]] = ..., deployment: _Optional[str] = ..., slo_first_token_seconds: _Optional[float] = ..., slo_token_seconds: _Optional[float] = ..., request_id: _Optional[str] = ..., separate_tokens: _Optional[bool] = ..., report_timings: _Optional[bool] = ..., receipt: _Optional[bool] = ..., report_progress: _Optional[bool] = ...) -> None: ...
 
 class RequestTimings(_message.Message):
     __slots__ = ("queue_wait", "first_token", "decode")
@@ -52,6 +54,18 @@ class RequestTimings(_message.Message):
     first_token: _duration_pb2.Duration
     decode: _duration_pb2.Duration
     def __init__(self, queue_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., first_token: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., decode: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class PromptProgress(_message.Message):
+    __slots__ = ("total_tokens", "cached_tokens", "processed_tokens", "elapsed")
+    TOTAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PROCESSED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ELAPSED_FIELD_NUMBER: _ClassVar[int]
+    total_tokens: int
+    cached_tokens: int
+    processed_tokens: int
+    elapsed: _duration_pb2.Duration
+    def __init__(self, total_tokens: _Optional[int] = ..., cached_tokens: _Optional[int] = ..., processed_tokens: _Optional[int] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class ServiceLevel(_message.Message):
     __slots__ = ("first_token_seconds", "token_seconds")

@@ -26,7 +26,7 @@ from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from sluice.v1 import response_item_pb2 as sluice_dot_v1_dot_response__item__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fsluice/v1/stored_response.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1dsluice/v1/response_item.proto\"0\n\x12GetResponseRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"g\n\x13GetResponseResponse\x12/\n\x08response\x18\x01 \x01(\x0b\x32\x13.sluice.v1.ResponseR\x08response\x12\x1f\n\x0b\x63lient_data\x18\x02 \x01(\x0cR\nclientData\"3\n\x15\x43\x61ncelResponseRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"j\n\x16\x43\x61ncelResponseResponse\x12/\n\x08response\x18\x01 \x01(\x0b\x32\x13.sluice.v1.ResponseR\x08response\x12\x1f\n\x0b\x63lient_data\x18\x02 \x01(\x0cR\nclientData\"r\n\x15\x46ollowResponseRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\x12*\n\x0estarting_after\x18\x02 \x01(\x04H\x00R\rstartingAfter\x88\x01\x01\x42\x11\n\x0f_starting_after\"3\n\x15\x44\x65leteResponseRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"\x18\n\x16\x44\x65leteResponseResponse\"\xc4\x02\n\x15ListInputItemsRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\x12+\n\tpage_size\x18\x02 \x01(\rB\t\xbaH\x06*\x04\x18\x64(\x01H\x00R\x08pageSize\x88\x01\x01\x12\x1e\n\x05\x61\x66ter\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\x05\x61\x66ter\x12\x1e\n\ndescending\x18\x04 \x01(\x08R\ndescending\x12\'\n\npage_token\x18\x05 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\tpageToken:k\xbaHh\x1a\x66\n\x10page_token.after\x12\'page_token and after exclude each other\x1a)this.page_token == \'\' || this.after == \'\'B\x0c\n\n_page_size\"\x8d\x01\n\x16ListInputItemsResponse\x12\x30\n\x05items\x18\x01 \x03(\x0b\x32\x1a.sluice.v1.StoredInputItemR\x05items\x12\x19\n\x08has_more\x18\x02 \x01(\x08R\x07hasMore\x12&\n\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"K\n\x0fStoredInputItem\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12(\n\x04item\x18\x02 \x01(\x0b\x32\x14.sluice.v1.InputItemR\x04itemBy\n\tsluice.v1B\x13StoredResponseProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fsluice/v1/stored_response.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1dsluice/v1/response_item.proto\"0\n\x12GetResponseRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"g\n\x13GetResponseResponse\x12/\n\x08response\x18\x01 \x01(\x0b\x32\x13.sluice.v1.ResponseR\x08response\x12\x1f\n\x0b\x63lient_data\x18\x02 \x01(\x0cR\nclientData\"3\n\x15\x43\x61ncelResponseRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"j\n\x16\x43\x61ncelResponseResponse\x12/\n\x08response\x18\x01 \x01(\x0b\x32\x13.sluice.v1.ResponseR\x08response\x12\x1f\n\x0b\x63lient_data\x18\x02 \x01(\x0cR\nclientData\"r\n\x15\x46ollowResponseRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\x12*\n\x0estarting_after\x18\x02 \x01(\x04H\x00R\rstartingAfter\x88\x01\x01\x42\x11\n\x0f_starting_after\"3\n\x15\x44\x65leteResponseRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"\x18\n\x16\x44\x65leteResponseResponse\"3\n\x15ReplayResponseRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"T\n\x16ReplayResponseResponse\x12\x18\n\x07receipt\x18\x01 \x01(\tR\x07receipt\x12 \n\x0b\x64ifferences\x18\x02 \x03(\tR\x0b\x64ifferences\"\xc4\x02\n\x15ListInputItemsRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\x12+\n\tpage_size\x18\x02 \x01(\rB\t\xbaH\x06*\x04\x18\x64(\x01H\x00R\x08pageSize\x88\x01\x01\x12\x1e\n\x05\x61\x66ter\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\x05\x61\x66ter\x12\x1e\n\ndescending\x18\x04 \x01(\x08R\ndescending\x12\'\n\npage_token\x18\x05 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\tpageToken:k\xbaHh\x1a\x66\n\x10page_token.after\x12\'page_token and after exclude each other\x1a)this.page_token == \'\' || this.after == \'\'B\x0c\n\n_page_size\"\x8d\x01\n\x16ListInputItemsResponse\x12\x30\n\x05items\x18\x01 \x03(\x0b\x32\x1a.sluice.v1.StoredInputItemR\x05items\x12\x19\n\x08has_more\x18\x02 \x01(\x08R\x07hasMore\x12&\n\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"K\n\x0fStoredInputItem\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12(\n\x04item\x18\x02 \x01(\x0b\x32\x14.sluice.v1.InputItemR\x04itemBy\n\tsluice.v1B\x13StoredResponseProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,6 +42,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FOLLOWRESPONSEREQUEST'].fields_by_name['id']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
   _globals['_DELETERESPONSEREQUEST'].fields_by_name['id']._loaded_options = None
   _globals['_DELETERESPONSEREQUEST'].fields_by_name['id']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
+  _globals['_REPLAYRESPONSEREQUEST'].fields_by_name['id']._loaded_options = None
+  _globals['_REPLAYRESPONSEREQUEST'].fields_by_name['id']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
   _globals['_LISTINPUTITEMSREQUEST'].fields_by_name['id']._loaded_options = None
   _globals['_LISTINPUTITEMSREQUEST'].fields_by_name['id']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
   _globals['_LISTINPUTITEMSREQUEST'].fields_by_name['page_size']._loaded_options = None
@@ -66,10 +68,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELETERESPONSEREQUEST']._serialized_end=589
   _globals['_DELETERESPONSERESPONSE']._serialized_start=591
   _globals['_DELETERESPONSERESPONSE']._serialized_end=615
-  _globals['_LISTINPUTITEMSREQUEST']._serialized_start=618
-  _globals['_LISTINPUTITEMSREQUEST']._serialized_end=942
-  _globals['_LISTINPUTITEMSRESPONSE']._serialized_start=945
-  _globals['_LISTINPUTITEMSRESPONSE']._serialized_end=1086
-  _globals['_STOREDINPUTITEM']._serialized_start=1088
-  _globals['_STOREDINPUTITEM']._serialized_end=1163
+  _globals['_REPLAYRESPONSEREQUEST']._serialized_start=617
+  _globals['_REPLAYRESPONSEREQUEST']._serialized_end=668
+  _globals['_REPLAYRESPONSERESPONSE']._serialized_start=670
+  _globals['_REPLAYRESPONSERESPONSE']._serialized_end=754
+  _globals['_LISTINPUTITEMSREQUEST']._serialized_start=757
+  _globals['_LISTINPUTITEMSREQUEST']._serialized_end=1081
+  _globals['_LISTINPUTITEMSRESPONSE']._serialized_start=1084
+  _globals['_LISTINPUTITEMSRESPONSE']._serialized_end=1225
+  _globals['_STOREDINPUTITEM']._serialized_start=1227
+  _globals['_STOREDINPUTITEM']._serialized_end=1302
 # @@protoc_insertion_point(module_scope)

@@ -54,6 +54,20 @@ class DeleteResponseResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class ReplayResponseRequest(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class ReplayResponseResponse(_message.Message):
+    __slots__ = ("receipt", "differences")
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
+    receipt: str
+    differences: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, receipt: _Optional[str] = ..., differences: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class ListInputItemsRequest(_message.Message):
     __slots__ = ("id", "page_size", "after", "descending", "page_token")
     ID_FIELD_NUMBER: _ClassVar[int]

@@ -77,13 +77,14 @@ class GenerationTimings(_message.Message):
     def __init__(self, queue_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., first_token: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., decode: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., batch_size: _Optional[int] = ..., tokens: _Optional[_Iterable[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]]] = ...) -> None: ...
 
 class StreamGenerateTextResponse(_message.Message):
-    __slots__ = ("sequence_number", "started", "delta", "finished", "usage", "completed", "stream", "position")
+    __slots__ = ("sequence_number", "started", "delta", "finished", "usage", "completed", "prompt_progress", "stream", "position")
     SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     COMPLETED_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_PROGRESS_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     sequence_number: int
@@ -92,9 +93,10 @@ class StreamGenerateTextResponse(_message.Message):
     finished: TextGenerationFinished
     usage: _usage_pb2.Usage
     completed: TextGenerationCompleted
+    prompt_progress: _serving_pb2.PromptProgress
     stream: bytes
     position: bytes
-    def __init__(self, sequence_number: _Optional[int] = ..., started: _Optional[_Union[TextGenerationStarted, _Mapping]] = ..., delta: _Optional[_Union[TextGenerationDelta, _Mapping]] = ..., finished: _Optional[_Union[TextGenerationFinished, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., completed: _Optional[_Union[TextGenerationCompleted, _Mapping]] = ..., stream: _Optional[bytes] = ..., position: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, sequence_number: _Optional[int] = ..., started: _Optional[_Union[TextGenerationStarted, _Mapping]] = ..., delta: _Optional[_Union[TextGenerationDelta, _Mapping]] = ..., finished: _Optional[_Union[TextGenerationFinished, _Mapping]] = ..., usage: _Optional[_Union[_usage_pb2.Usage, _Mapping]] = ..., completed: _Optional[_Union[TextGenerationCompleted, _Mapping]] = ..., prompt_progress: _Optional[_Union[_serving_pb2.PromptProgress, _Mapping]] = ..., stream: _Optional[bytes] = ..., position: _Optional[bytes] = ...) -> None: ...
 
 class TextGenerationStarted(_message.Message):
     __slots__ = ("id", "model", "model_version", "sampling", "stopping")

@@ -64,7 +64,7 @@ void pack_up(const Columns& columns, const std::vector<LowRank::Span>& spans, Ty
 
 Adapter::Adapter(Type type, const std::vector<Layer>& layers, const std::vector<AdaptedModule>& modules)
     : products_(layers.size() * kProducts), spans_(products_.size()), latents_(layers.size()) {
-  add_latents(type, layers, modules);
+  add_latents(layers, modules);
   const size_t element = type == Type::Float32 ? 4 : 2;
   std::vector<size_t> at(products_.size());
   size_t bytes = 0;
@@ -102,13 +102,13 @@ Adapter::Adapter(Type type, const std::vector<Layer>& layers, const std::vector<
   }
 }
 
-void Adapter::add_latents(Type type, const std::vector<Layer>& layers, const std::vector<AdaptedModule>& modules) {
+void Adapter::add_latents(const std::vector<Layer>& layers, const std::vector<AdaptedModule>& modules) {
   size_t bytes = 0;
   for (const AdaptedModule& module : modules) {
     if (module.destination.product != kLatentUp) continue;
     LatentLowRank& to = latents_[module.destination.layer];
     const LatentPlan& plan = layers[module.destination.layer].plan.latent;
-    plan_latent_low_rank(plan, type, module.rank, to);
+    plan_latent_low_rank(plan, layers[module.destination.layer].latent->absorb.type, module.rank, to);
     most_latent_columns_ = std::max(most_latent_columns_, plan.num_heads * to.rank);
     each_matrix(to, [&](const Matrix& matrix) { bytes += matrix_bytes(matrix, false); });
   }

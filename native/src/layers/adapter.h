@@ -33,7 +33,7 @@ class Adapter {
   size_t bytes() const { return memory_.size() + latent_memory_.size(); }
 
  private:
-  void add_latents(Type type, const std::vector<Layer>& layers, const std::vector<AdaptedModule>& modules);
+  void add_latents(const std::vector<Layer>& layers, const std::vector<AdaptedModule>& modules);
 
   std::vector<LowRank> products_;  // [layers][kProducts]
   std::vector<std::vector<LowRank::Span>> spans_;

@@ -84,7 +84,7 @@ const Routing* ExpertBuffers::reserve(const Step& step, size_t num_rows) {
   to.logits_stride = groups_of(std::max(most_.num_experts, most_.num_chosen)) * kRows;
   to.chosen_stride = most_.num_chosen + 1;  // and the shared expert
   to.inner_stride = padded(most_.width) % 1024 == 0 ? padded(most_.width) + kPad : padded(most_.width);
-  if (step.weights->layers[0].qkv.type == Type::Packed) to.inner_stride = packed_stride(most_.width);
+  if (step.weights->type == Type::Packed) to.inner_stride = packed_stride(most_.width);
   const size_t logits = static_cast<size_t>(to.logits_stride), chosen = static_cast<size_t>(to.chosen_stride);
   const size_t inner = static_cast<size_t>(to.inner_stride), experts = static_cast<size_t>(most_.num_experts);
   // Elements are as large as Float32's, the largest type of inputs; memory that isn't touched isn't allocated.

@@ -6,7 +6,8 @@ namespace sluice {
 
 namespace {
 
-Type low_type(Type type) { return type == Type::Float32 ? Type::Float32 : Type::BFloat16; }
+// Rows of blocks can't be transposed in their format; their numbers are kept exactly.
+Type low_type(Type type) { return type == Type::Float32 || type == Type::Packed ? Type::Float32 : Type::BFloat16; }
 
 }  // namespace
 

@@ -120,9 +120,6 @@ void check_recurrent(const RecurrentPlan& plan, const std::string& name) {
 
 void check_layer(const Options& options, size_t index, const std::string& at) {
   const LayerPlan& layer = options.layers[index];
-  const bool is_plain = layer.attention.num_heads > 0 && layer.latent.kv_rank == 0 && !layer.has_recurrent();
-  require(options.type != Type::Packed || (is_plain && layer.has_feed_forward()), "weight_type",
-          "not be packed for layers with latents or recurrent parts, or without attention or feed-forward part");
   if (layer.latent.kv_rank > 0)
     check_latent(options, layer.latent, at + ".attention.");
   else if (layer.has_attention())

@@ -151,9 +151,10 @@ void place_matrix(Matrix& matrix, bool has_bias, uint8_t* memory) {
   };
   matrix.data = memory;
   if (matrix.type == Type::Packed) {
-    for (int i = 0; i < matrix.groups; ++i)
+    const int groups = matrix.packed == nullptr ? 0 : matrix.groups;  // a part that the layer has not has no formats
+    for (int i = 0; i < groups; ++i)
       matrix.packed[i].data = take(packed_group_bytes(*matrix.packed[i].kind, matrix.cols));
-    matrix.group_bytes = static_cast<size_t>(memory - matrix.data) / static_cast<size_t>(matrix.groups);
+    if (groups > 0) matrix.group_bytes = static_cast<size_t>(memory - matrix.data) / static_cast<size_t>(groups);
   } else {
     take(matrix.group_bytes * matrix.groups);
   }

@@ -26,12 +26,13 @@ from service.contract.parts.parameters import (
     to_stopping,
 )
 from service.contract.parts.resume import to_resume
-from service.contract.parts.timings import RequestClock
+from service.contract.parts.timings import RequestClock, progress_message
 from service.generation.outputs.events import (
     ChoiceFinished,
     Completed,
     Event,
     PromptLogprobs,
+    PromptProgress,
     Reasoning,
     Started,
     Text,
@@ -134,6 +135,8 @@ class ChatRenderer:
                 yield _Event(choice_finished=choice_finished(event))
             case PromptLogprobs(_, logprobs):
                 yield _Event(prompt_logprobs=chat_pb2.PromptLogprobs(logprobs=logprob_messages(logprobs)))
+            case PromptProgress():
+                yield _Event(prompt_progress=progress_message(event))
             case Usage() | Completed() | Started():
                 yield self._frame(event)
 

@@ -19,12 +19,13 @@ from service.contract.parts.parameters import (
     to_stopping,
 )
 from service.contract.parts.resume import to_resume
-from service.contract.parts.timings import RequestClock
+from service.contract.parts.timings import RequestClock, progress_message
 from service.generation.outputs.events import (
     ChoiceFinished,
     Completed,
     Event,
     PromptLogprobs,
+    PromptProgress,
     Started,
     Text,
     Tokens,
@@ -127,6 +128,8 @@ class CompletionRenderer:
         match event:
             case Started():
                 yield self._started(event)
+            case PromptProgress():
+                yield _Event(prompt_progress=progress_message(event))
             case Usage():
                 emitted = Usage(event.prompt_tokens, cached_tokens=event.cached_tokens) if self._prompt_only else event
                 yield _Event(usage=usage_message(emitted))

@@ -18,8 +18,17 @@ from service.contract.parts.parameters import (
     to_stopping,
 )
 from service.contract.parts.resume import to_resume
-from service.contract.parts.timings import duration_between, duration_if_over
-from service.generation.outputs.events import ChoiceFinished, Completed, Event, Started, Text, Tokens, Usage
+from service.contract.parts.timings import duration_between, duration_if_over, progress_message
+from service.generation.outputs.events import (
+    ChoiceFinished,
+    Completed,
+    Event,
+    PromptProgress,
+    Started,
+    Text,
+    Tokens,
+    Usage,
+)
 from service.generation.prompts.conversation import RawText
 from service.generation.requests.answer_request import AnswerRequest
 from service.generation.requests.parameters import DRAW_PARAMETERS
@@ -117,6 +126,8 @@ def _render_other(event: Event) -> Iterator[text_generation_pb2.StreamGenerateTe
                 stopping=stopping_message(event.stopping),
             )
             yield _Event(started=started)
+        case PromptProgress():
+            yield _Event(prompt_progress=progress_message(event))
         case Usage():
             yield _Event(usage=usage_message(event))
         case Completed(_, receipt):

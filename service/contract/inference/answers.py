@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from sluice.inference import inference_pb2
-from sluice.v1 import chat_pb2, embedding_pb2, rank_pb2, text_generation_pb2
+from sluice.v1 import chat_pb2, embedding_pb2, rank_pb2, text_generation_pb2, tool_pb2
 
-from service.contract.inference.requests import TEXT, Inference
+from service.contract.inference.requests import TEXT, TOOL_CALLS, Inference
 from service.contract.inference.tensors import BYTES, Tensor, TensorWriter
+from service.contract.inference.tools import to_call_list
 
 FINAL: Final = "triton_final_response"
 _FINISH_REASONS: Final = {
@@ -31,6 +32,13 @@ class _End:
     finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
     num_input_tokens: int = 0
     num_output_tokens: int = 0
+    tool_calls: list[tool_pb2.ToolCall] = field(default_factory=list)
+
+    def add_call(self, delta: chat_pb2.ToolCallDelta) -> None:
+        """Add a piece of a tool call. The first one of a call has its id and name."""
+        if delta.tool_call_index == len(self.tool_calls):
+            self.tool_calls.append(tool_pb2.ToolCall(id=delta.id, function=tool_pb2.FunctionCall(name=delta.name)))
+        self.tool_calls[delta.tool_call_index].function.arguments += delta.arguments
 
 
 class Responses:
@@ -51,7 +59,8 @@ class Responses:
         if isinstance(answer, chat_pb2.ChatResponse):
             (choice,) = answer.choices
             text = "".join(part.text for part in choice.message.content)
-            end = _End(choice.finish_reason, usage.prompt_tokens, usage.completion_tokens)
+            calls = list(choice.message.tool_calls)
+            end = _End(choice.finish_reason, usage.prompt_tokens, usage.completion_tokens, calls)
         else:
             text = self._inference.prefix + answer.text
             end = _End(answer.finish_reason, usage.prompt_tokens, usage.completion_tokens)
@@ -75,6 +84,8 @@ class Responses:
             case "delta" | "content_delta" as name:
                 if text := getattr(event, name).text:
                     yield self._piece(text)
+            case "tool_call_delta" if isinstance(event, chat_pb2.StreamChatResponse):
+                self._end.add_call(event.tool_call_delta)
             case "finished" | "choice_finished" as name:
                 self._end.finish_reason = getattr(event, name).finish_reason
             case "usage":
@@ -96,6 +107,7 @@ class Responses:
             _text_tensor("finish_reason", _FINISH_REASONS.get(end.finish_reason, "")),
             Tensor("num_input_tokens", "UINT32", (1,), (end.num_input_tokens,)),
             Tensor("num_output_tokens", "UINT32", (1,), (end.num_output_tokens,)),
+            _text_tensor(TOOL_CALLS, to_call_list(end.tool_calls)),
         ]
         return [each for each in tensors if each.name in self._inference.outputs]
 

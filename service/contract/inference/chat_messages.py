@@ -42,7 +42,7 @@ def to_chat_messages(text: str, path: str) -> Iterator[content_pb2.Message]:
 
 def _to_message(given: Any, path: str) -> content_pb2.Message:
     """Return one message. Fields that chat completions don't have are ignored."""
-    given = _of_type(given, dict, "an object", path)
+    given = of_type(given, dict, "an object", path)
     if (role := _ROLES.get(str(given.get("role")))) is None:
         raise InvalidRequest(f"{path}.role", f"must be one of {', '.join(_ROLES)}")
     message = content_pb2.Message(role=role)
@@ -50,18 +50,18 @@ def _to_message(given: Any, path: str) -> content_pb2.Message:
     if isinstance(content, str):
         message.content.add(text=content)
     elif content is not None:
-        parts = _of_type(content, list, "a text or a list of parts", f"{path}.content")
+        parts = of_type(content, list, "a text or a list of parts", f"{path}.content")
         if len(parts) > _MAX_PARTS:
             raise InvalidRequest(f"{path}.content", f"must have at most {_MAX_PARTS} parts, not {len(parts)}")
         for index, part in enumerate(parts):
             message.content.append(_to_part(part, f"{path}.content[{index}]"))
     for name in ("name", "tool_call_id"):
         if given.get(name) is not None:
-            setattr(message, name, _of_type(given[name], str, "a text", f"{path}.{name}"))
+            setattr(message, name, of_type(given[name], str, "a text", f"{path}.{name}"))
     reasoning = given.get("reasoning_content")
     if reasoning is not None:
-        message.reasoning = _of_type(reasoning, str, "a text", f"{path}.reasoning_content")
-    calls = _of_type(given.get("tool_calls") or [], list, "a list", f"{path}.tool_calls")
+        message.reasoning = of_type(reasoning, str, "a text", f"{path}.reasoning_content")
+    calls = of_type(given.get("tool_calls") or [], list, "a list", f"{path}.tool_calls")
     for index, call in enumerate(calls):
         message.tool_calls.append(_to_call(call, f"{path}.tool_calls[{index}]"))
     return message
@@ -69,33 +69,33 @@ def _to_message(given: Any, path: str) -> content_pb2.Message:
 
 def _to_part(given: Any, path: str) -> content_pb2.ContentPart:
     """Return a part of a message's content: a text or an image."""
-    given = _of_type(given, dict, "an object", path)
+    given = of_type(given, dict, "an object", path)
     if given.get("type") == "text":
-        return content_pb2.ContentPart(text=_of_type(given.get("text"), str, "a text", f"{path}.text"))
+        return content_pb2.ContentPart(text=of_type(given.get("text"), str, "a text", f"{path}.text"))
     if given.get("type") == "image_url":
-        image = _of_type(given.get("image_url"), dict, "an object", f"{path}.image_url")
-        url = _of_type(image.get("url"), str, "a text", f"{path}.image_url.url")
+        image = of_type(given.get("image_url"), dict, "an object", f"{path}.image_url")
+        url = of_type(image.get("url"), str, "a text", f"{path}.image_url.url")
         return content_pb2.ContentPart(image_url=content_pb2.ImageUrl(url=url))
     raise InvalidRequest(f"{path}.type", "must be text or image_url")
 
 
 def _to_call(given: Any, path: str) -> tool_pb2.ToolCall:
     """Return a tool call of the assistant."""
-    given = _of_type(given, dict, "an object", path)
-    function = _of_type(given.get("function"), dict, "an object", f"{path}.function")
+    given = of_type(given, dict, "an object", path)
+    function = of_type(given.get("function"), dict, "an object", f"{path}.function")
     arguments = function.get("arguments")
     if isinstance(arguments, dict):
         arguments = json.dumps(arguments, ensure_ascii=False)
     return tool_pb2.ToolCall(
-        id=_of_type(given.get("id"), str, "a text", f"{path}.id"),
+        id=of_type(given.get("id"), str, "a text", f"{path}.id"),
         function=tool_pb2.FunctionCall(
-            name=_of_type(function.get("name"), str, "a text", f"{path}.function.name"),
-            arguments=_of_type(arguments, str, "a JSON text or an object", f"{path}.function.arguments"),
+            name=of_type(function.get("name"), str, "a text", f"{path}.function.name"),
+            arguments=of_type(arguments, str, "a JSON text or an object", f"{path}.function.arguments"),
         ),
     )
 
 
-def _of_type(value: Any, kind: type, name: str, path: str) -> Any:
+def of_type(value: Any, kind: type, name: str, path: str) -> Any:
     """Return `value`. Raise InvalidRequest unless it has the type, which the error calls `name`."""
     if not isinstance(value, kind):
         raise InvalidRequest(path, f"must be {name}")

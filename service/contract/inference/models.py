@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from sluice.inference import inference_pb2, model_config_pb2
 
-from service.contract.inference.requests import DOCUMENTS, MESSAGES, PROMPT, QUERY, RETURNS
+from service.contract.inference.requests import DOCUMENTS, MESSAGES, PROMPT, QUERY, RETURNS, TOOL_CALLS
 from service.registry.description import ModelDescription, Task
 
 EXTENSIONS: Final = ("binary_tensor_data", "model_configuration", "model_repository", "generate", "generate_stream")
@@ -35,6 +35,7 @@ _OPTIONS: Final = (
     _Tensor("exclude_input_in_output", "BOOL", is_optional=True),
     *(_Tensor(name, "BOOL", is_optional=True) for name in RETURNS.values()),
 )
+_TOOL_OPTIONS: Final = (_Tensor("tools", "BYTES", is_optional=True), _Tensor("tool_choice", "BYTES", is_optional=True))
 _TEXT_OUTPUTS: Final = (
     _Tensor("text_output", "BYTES"),
     _Tensor("finish_reason", "BYTES"),
@@ -52,6 +53,7 @@ def _inputs(tasks: Sequence[Task]) -> Iterator[_Tensor]:
         yield _Tensor(PROMPT, "BYTES", (-1,), has_several)
     if Task.CHAT in tasks:
         yield _Tensor(MESSAGES, "BYTES", is_optional=has_several)
+        yield from _TOOL_OPTIONS
     if Task.RANK in tasks:
         yield _Tensor(QUERY, "BYTES", (-1,), has_several)
         yield _Tensor(DOCUMENTS, "BYTES", (-1,), has_several)
@@ -63,6 +65,8 @@ def _outputs(model: ModelDescription) -> Iterator[_Tensor]:
     """Yield the output tensors of all tasks."""
     if not _GENERATIVE.isdisjoint(model.tasks):
         yield from _TEXT_OUTPUTS
+    if Task.CHAT in model.tasks:
+        yield _Tensor(TOOL_CALLS, "BYTES")
     if Task.EMBEDDING in model.tasks:
         yield _Tensor("embeddings", "FP32", (-1, model.embedding_dimensions or -1))
     if Task.RANK in model.tasks:

@@ -78,6 +78,10 @@ class Parameters:
         given = self._given.pop(name, None)
         return None if given is None else _to_bool(given)
 
+    def take(self, name: str) -> Given | None:
+        """Take a parameter as it is; None if it is not given."""
+        return self._given.pop(name, None)
+
     def timeout_s(self) -> float | None:
         """Take Triton's `timeout`, which is in microseconds; None if it is not given or 0. Raise InvalidRequest."""
         if (given := self._given.pop("timeout", None)) is None:

@@ -15,6 +15,7 @@ from service.calls.errors import InvalidMessage
 from service.contract.inference.chat_messages import to_chat_messages
 from service.contract.inference.parameters import Parameters, Target
 from service.contract.inference.tensors import Tensor, read_tensors, tensor_path
+from service.contract.inference.tools import to_tool_choice, to_tools
 from service.contract.parts.rules import Rules
 from service.generation.errors import InvalidRequest
 from service.generation.requests.parameters import DRAW_PARAMETERS
@@ -24,6 +25,7 @@ MESSAGES: Final = "messages"
 QUERY: Final = "query"
 DOCUMENTS: Final = "documents"
 TEXT: Final = "text_output"
+TOOL_CALLS: Final = "tool_calls"
 _SUBJECTS: Final = (PROMPT, MESSAGES, QUERY, DOCUMENTS)
 
 # Parameters that request an output, by the output's name.
@@ -34,7 +36,7 @@ RETURNS: Final = {
 }
 _CHAT_FIELDS: Final = (
     "reasoning_budget", "continue_final_message", "add_generation_prompt", "chat_template_kwargs",
-    "skip_special_tokens",
+    "skip_special_tokens", "parallel_tool_calls",
 )  # fmt: skip
 
 ContractRequest: TypeAlias = (
@@ -92,7 +94,7 @@ def _generate(request: inference_pb2.ModelInferRequest, prompt: Tensor, paramete
     excludes_prompt = parameters.flag("exclude_input_in_output")
     if not parameters.has("do_sample") and parameters.has(*DRAW_PARAMETERS):
         made.do_sample = True
-    inference = _generation(request, made, parameters, (made, ("do_sample",)))
+    inference = _generation(request, made, parameters, (made, ("do_sample",)), outputs=(TEXT, *RETURNS))
     if excludes_prompt is not False:
         return inference
     if inference.stream:
@@ -103,7 +105,17 @@ def _generate(request: inference_pb2.ModelInferRequest, prompt: Tensor, paramete
 def _chat(request: inference_pb2.ModelInferRequest, messages: Tensor, parameters: Parameters) -> Inference:
     made = chat_pb2.ChatRequest(model=request.model_name)
     made.messages.extend(to_chat_messages(messages.text, messages.path))
-    return _generation(request, made, parameters, (made, _CHAT_FIELDS))
+    paths = {}
+    if (tools := parameters.take("tools")) is not None:
+        made.tools.extend(to_tools(tools))
+        paths["tools"] = tools.path
+    if (choice := parameters.take("tool_choice")) is not None:
+        made.tool_choice.CopyFrom(to_tool_choice(choice))
+        paths["tool_choice"] = choice.path
+    outputs = (TEXT, *RETURNS, TOOL_CALLS)
+    inference = _generation(request, made, parameters, (made, _CHAT_FIELDS), outputs=outputs)
+    calls = {TOOL_CALLS} if made.tools and not request.outputs else set()
+    return replace(inference, outputs=inference.outputs | calls, paths={**inference.paths, **paths})
 
 
 def _generation(
@@ -111,13 +123,14 @@ def _generation(
     made: text_generation_pb2.GenerateTextRequest | chat_pb2.ChatRequest,
     parameters: Parameters,
     *targets: Target,
+    outputs: Sequence[str],
 ) -> Inference:
-    """Set the parameters of a generation, and return it."""
-    outputs = _requested(request, (TEXT, *RETURNS)) or frozenset({TEXT})
+    """Set the parameters of a generation, and return it. `outputs` are those that it can have."""
+    requested = _requested(request, outputs) or frozenset({TEXT})
     details = parameters.flag("details")
-    outputs |= {name for name, flag in RETURNS.items() if parameters.flag(flag) or details}
+    requested |= {name for name, flag in RETURNS.items() if parameters.flag(flag) or details}
     inference = Inference(
-        made, stream=bool(parameters.flag("stream")), timeout_s=parameters.timeout_s(), outputs=outputs
+        made, stream=bool(parameters.flag("stream")), timeout_s=parameters.timeout_s(), outputs=requested
     )
     _set_priority(made.serving, parameters)
     paths = parameters.set_in(*targets, (made.sampling, None), (made.stopping, None), (made.serving, None))
@@ -195,6 +208,6 @@ def _path(name: str, inference: Inference) -> str:
     if plain == "model":
         return "model_name"
     if plain in inference.paths:
-        return inference.paths[plain]
+        return inference.paths[plain] + name.removeprefix(plain)
     tensor = {"inputs": PROMPT, "queries": QUERY}.get(plain, plain)
     return tensor_path(tensor) + name.removeprefix(plain) if tensor in _SUBJECTS else name

@@ -28,6 +28,7 @@ def serving_values(serving: serving_pb2.ServingOptions) -> dict[str, Any]:
         "cache_salt": serving.cache_salt,
         "truncates": serving.error_behavior == serving_pb2.ERROR_BEHAVIOR_TRUNCATE,
         "separates_tokens": serving.separate_tokens,
+        "reports_progress": serving.report_progress,
         "wants_receipt": serving.receipt,
         "service_level": ServiceLevel(
             serving.slo_first_token_seconds if serving.HasField("slo_first_token_seconds") else None,

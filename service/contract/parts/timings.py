@@ -1,4 +1,4 @@
-"""The measured times of a request, if it asks for them."""
+"""The measured times of a request and the progress of its prompts, if it asks for them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf import duration_pb2
 from sluice.v1 import serving_pb2
 
-from service.generation.outputs.events import Tokens
+from service.generation.outputs.events import PromptProgress, Tokens
 
 
 class RequestClock:
@@ -41,6 +41,16 @@ class RequestClock:
             first_token=duration_if_over(self._arrived, self._first_token),
             decode=duration_if_over(self._first_token, self._newest_token),
         )
+
+
+def progress_message(progress: PromptProgress) -> serving_pb2.PromptProgress:
+    """Return the message of the progress of a request's prompts."""
+    return serving_pb2.PromptProgress(
+        total_tokens=progress.total_tokens,
+        cached_tokens=progress.cached_tokens,
+        processed_tokens=progress.processed_tokens,
+        elapsed=duration_between(0.0, progress.elapsed_s),
+    )
 
 
 def duration_if_over(began: float | None, ended: float | None) -> duration_pb2.Duration | None:

@@ -9,7 +9,7 @@ from service.engine.client.output_stream import OutputStream
 from service.engine.client.queue_wait import QueueWaitEstimator
 from service.engine.interface.messages import Output
 from service.generation.errors import EngineError
-from service.generation.outputs.output import GenerationOutput
+from service.generation.outputs.output import GenerationOutput, PrefillProgress
 from service.generation.requests.request import GenerationRequest
 from service.generation.service_level import BATCH
 
@@ -60,6 +60,8 @@ class OpenGeneration:
                 if not self.request.is_batch:
                     self._queue_wait.record_end(self._clock() - self.began)
             self._stream.put(output)
+        elif isinstance(output, PrefillProgress):
+            self._stream.put_progress(output)
 
     def end(self, error: EngineError) -> None:
         """End the request and its stream with an error."""
@@ -73,7 +75,7 @@ def description_of(request: GenerationRequest) -> str:
     sampling = replace(request.sampling, seed=None)
     same = replace(
         request, request_id="", caller_id="", weight=1, priority=0, service_level=BATCH, deadline=None,
-        is_batch=False,
+        is_batch=False, reports_progress=False,
         sampling=sampling, output_ends={}, separates_tokens=False, prompt_token_ids=[],
     )  # fmt: skip
     return f"{same!r} {list(request.prompt_token_ids)!r}"

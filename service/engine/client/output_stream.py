@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from service.engine.client.wakeups import WakeupLimiter
 from service.generation.errors import EngineError
-from service.generation.outputs.output import GenerationOutput, merged
+from service.generation.outputs.output import GenerationOutput, PrefillProgress, merged
 
 
 class OutputStream(AsyncIterator[GenerationOutput]):
@@ -27,6 +27,7 @@ class OutputStream(AsyncIterator[GenerationOutput]):
         self._error: EngineError | None = None
         self._pending: dict[tuple[int, int], list[GenerationOutput]] = {}  # by request and choice
         self._whole: deque[GenerationOutput] = deque()
+        self._progress: dict[int, PrefillProgress] = {}  # by request, the newest that was not read
         self._changed = asyncio.Event()
 
     @property
@@ -68,6 +69,12 @@ class OutputStream(AsyncIterator[GenerationOutput]):
             self._pending.setdefault((output.request_index, output.choice_index), []).append(output)
         self._wakeups.wake(self._changed)
 
+    def put_progress(self, progress: PrefillProgress) -> None:
+        """Deliver the progress of a prompt instead of its previous one. Do nothing after the end."""
+        if not self.is_ended:
+            self._progress[progress.request_index] = progress
+            self._wakeups.wake(self._changed)
+
     def end(self, error: EngineError) -> None:
         """End the stream with an error, which is raised after the unread outputs. Do nothing after the end."""
         if self.is_ended:
@@ -82,21 +89,48 @@ class OutputStream(AsyncIterator[GenerationOutput]):
         self._error = None
         self._pending.clear()
         self._whole.clear()
+        self._progress.clear()
         self._changed.set()
+
+    def with_progress(self) -> AsyncIterator[GenerationOutput | PrefillProgress]:
+        """Return an iterator over the outputs and, before them, the progress of the prompts."""
+        return _WithProgress(self)
 
     async def __anext__(self) -> GenerationOutput:
         while not (self._pending or self._whole):
-            self._raise_error()
-            if self.is_ended:
-                raise StopAsyncIteration
-            self._changed.clear()
-            await self._changed.wait()
+            await self._until_changed()
         if self._whole:
             return self._whole.popleft()
         return merged(self._pending.pop(next(iter(self._pending))))
+
+    async def next_or_progress(self) -> GenerationOutput | PrefillProgress:
+        """Return the progress of a prompt, or the next output if there is none."""
+        while not (self._pending or self._whole or self._progress):
+            await self._until_changed()
+        if self._progress:
+            return self._progress.pop(next(iter(self._progress)))
+        return await anext(self)
+
+    async def _until_changed(self) -> None:
+        """Return when something may have been delivered. Raise the error or StopAsyncIteration after the end."""
+        self._raise_error()
+        if self.is_ended:
+            raise StopAsyncIteration
+        self._changed.clear()
+        await self._changed.wait()
 
     def _raise_error(self) -> None:
         """Raise the error, if any, unless it was raised before."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
+
+
+class _WithProgress(AsyncIterator[GenerationOutput | PrefillProgress]):
+    """The outputs of a stream, and the progress of its prompts."""
+
+    def __init__(self, stream: OutputStream) -> None:
+        self._stream = stream
+
+    async def __anext__(self) -> GenerationOutput | PrefillProgress:
+        return await self._stream.next_or_progress()

@@ -72,10 +72,8 @@ class EngineCore:
         self._num_steps = 0
         self._num_computed_tokens = 0
         self._num_generated_tokens = 0
-        self._num_draft_tokens = 0
-        self._num_accepted_draft_tokens = 0
-        self._step_tokens = 0
-        self._step_sequences = 0
+        self._num_draft_tokens = self._num_accepted_draft_tokens = 0
+        self._step_tokens = self._step_sequences = 0
         self._step_time_s = 0.0
         self._busy_s = 0.0
 
@@ -198,6 +196,8 @@ class EngineCore:
                 raise RuntimeError("the runner's results do not match the step")
             if not sequence.group.ended:  # another choice of the request may have failed in this step
                 self._scheduler.advance(sequence, num_new_tokens)
+                if sequence.progress_due is not None and (progress := sequence.take_progress(now)) is not None:
+                    self._report.outputs.append((sequence.group.serial, progress))
                 if result is not None:
                     self._accept(sequence, result, now, num_sequences)
         if step.num_drafts:

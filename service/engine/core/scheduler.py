@@ -232,7 +232,8 @@ class Scheduler:
     ) -> None:
         """Give the step's remaining budget to running prompts and to queued sequences, key by key."""
         may_start = not plan.preempted
-        turns = Turns(prefills, self._queue, is_wanted, may_start=may_start, with_batches=with_batches)
+        times = self.step_times
+        turns = Turns(prefills, self._queue, times, is_wanted, may_start=may_start, with_batches=with_batches)
         while plan.num_left > 0 and (key := turns.next()) is not None:
             if (sequence := turns.take(key)) is not None:
                 self._continue(sequence, plan, turns.limit(key, sequence, plan.num_left))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from service.generation.adapter import AdapterLoaded
 from service.generation.errors import EngineError
 from service.generation.formats.constraint import Constraint
-from service.generation.outputs.output import GenerationOutput, Timings
+from service.generation.outputs.output import GenerationOutput, PrefillProgress, Timings
 from service.generation.requests.embedding import EmbeddingRequest, Vector
 from service.generation.requests.request import GenerationRequest
 from service.generation.stats import EngineStats
@@ -109,7 +109,7 @@ class InputVector(NamedTuple):
     compute_s: float = 0.0
 
 
-Output: TypeAlias = GenerationOutput | InputVector | Compiled | AdapterLoaded | Done
+Output: TypeAlias = GenerationOutput | PrefillProgress | InputVector | Compiled | AdapterLoaded | Done
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from service.engine.interface.in_flight_limit import InFlightLimit
 from service.generation.adapter import AdapterLoaded
-from service.generation.outputs.output import GenerationOutput
+from service.generation.outputs.output import GenerationOutput, PrefillProgress
 from service.generation.requests.embedding import EmbeddingOutput, EmbeddingRequest
 from service.generation.requests.request import GenerationRequest
 from service.generation.stats import EngineStats
@@ -93,6 +93,12 @@ class Outputs(Protocol):
 
     async def __anext__(self) -> GenerationOutput:
         """Return the next output."""
+
+    def with_progress(self) -> AsyncIterator[GenerationOutput | PrefillProgress]:
+        """Return an iterator over the outputs and the progress of the prompts, if the requests ask for it.
+
+        The progress of a prompt precedes its first output. Progress that is not read is replaced by the newest one.
+        """
 
     @property
     def num_tokens(self) -> int:

@@ -1,7 +1,8 @@
 """The events of an answer, the same for every kind of request.
 
 A stream consists of `Started`, a `Tokens` per output of the engine followed by the events that were read from it, a
-`ChoiceFinished` per choice, `Usage`, and `Completed`; a stream that fails ends after `Usage`. Choices are numbered over
+`ChoiceFinished` per choice, `Usage`, and `Completed`; a stream that fails ends after `Usage`. `PromptProgress`, on
+request, may stand anywhere between `Started` and the first tokens of the last prompt. Choices are numbered over
 all prompts of a request: choice c of n of prompt p has the index p·n + c.
 """
 
@@ -61,6 +62,15 @@ class DecodedLogprob(NamedTuple):
     data: bytes
     logprob: float
     top: Sequence[DecodedLogprob] = ()
+
+
+class PromptProgress(NamedTuple):
+    """The progress of all prompts, on request. It is no part of the answer: it has no number in the stream."""
+
+    total_tokens: int
+    cached_tokens: int
+    processed_tokens: int  # including the cached ones
+    elapsed_s: float  # since the computation of the first prompt began
 
 
 class PromptLogprobs(NamedTuple):
@@ -135,5 +145,15 @@ class Completed(NamedTuple):
 
 
 Event: TypeAlias = (
-    Started | Tokens | PromptLogprobs | Text | Reasoning | ToolCall | ToolArguments | ChoiceFinished | Usage | Completed
+    Started
+    | PromptProgress
+    | Tokens
+    | PromptLogprobs
+    | Text
+    | Reasoning
+    | ToolCall
+    | ToolArguments
+    | ChoiceFinished
+    | Usage
+    | Completed
 )

@@ -74,6 +74,20 @@ class GenerationOutput(NamedTuple):
     is_whole: bool = False  # between two of the request's output ends; it must not be merged with later outputs
 
 
+class PrefillProgress(NamedTuple):
+    """The progress of one prompt after a part of it was computed, on request.
+
+    Instants are of `time.monotonic()`. `num_computed_tokens` includes the cached ones; it falls if the prompt is
+    preempted, since it is then computed again.
+    """
+
+    request_index: int  # among the requests that were opened together
+    num_computed_tokens: int
+    num_cached_tokens: int
+    scheduled: float  # the start of the prompt's first step
+    now: float
+
+
 def merged(outputs: Sequence[GenerationOutput]) -> GenerationOutput:
     """Return one output for several consecutive ones of a choice, in one pass, because there may be thousands."""
     last = outputs[-1]

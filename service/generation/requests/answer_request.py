@@ -35,6 +35,7 @@ class AnswerRequest:
     cache_salt: str = ""
     truncates: bool = False  # cut a prompt that is too long, and end with LENGTH at the deadline
     separates_tokens: bool = False  # each token of a stream is a separate output
+    reports_progress: bool = False  # whether a stream has the progress of its prompts
     wants_receipt: bool = False  # whether `Completed` has a receipt; a deadline then never ends the answer
     wants_prompt_texts: bool = False  # whether `Started` has the text of each prompt
     resume: ResumePoint | None = None  # the position at which a broken stream is resumed; None for a new answer

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from service.generation.formats.constraint import Constraint
 from service.generation.prompts.image import PromptImage
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.service_level import BATCH, ServiceLevel
+
+PROGRESS_INTERVAL_S: Final = 0.1  # between two reports of a request's progress; a bar on a screen needs no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,4 +44,5 @@ class GenerationRequest:
     max_tokens_field: str = "stopping.max_tokens"  # the client's name of the token limit, for errors
     output_ends: Mapping[int, Sequence[int]] = field(default_factory=dict)  # by choice: numbers of tokens
     separates_tokens: bool = False  # each token after the last output end is a separate output
+    reports_progress: bool = False  # whether the progress of the prompt is reported
     images: Sequence[PromptImage] = ()  # of the prompt, in its order

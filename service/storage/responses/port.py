@@ -17,8 +17,8 @@ class StoreFailed(Exception):  # noqa: N818  the name says what happened
     """The store can't be used now; the text has the cause."""
 
 
-class DiskFailed(StoreFailed):
-    """The disk is full, or it can't be read or written: the store can be used again when that is over."""
+class StoreUnavailable(StoreFailed):
+    """The disk fails or is full, or the database can't be reached: the store can be used again when that is over."""
 
 
 class StoreLimit(Exception):  # noqa: N818  the name says what happened

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
-from service.storage.responses.port import Addition, DiskFailed, ResponseRecord, ResponseStore, StoreFailed
+from service.storage.responses.port import Addition, ResponseRecord, ResponseStore, StoreFailed, StoreUnavailable
 
 _PURGE_INTERVAL_S: Final = 600.0
 
@@ -27,7 +27,7 @@ class StoreThread:
     """The asynchronous side of a store. `run` and `put` are called on the event loop's thread."""
 
     def __init__(self, open_store: Callable[[], ResponseStore], timeout_s: float) -> None:
-        """Open the store. If that raises DiskFailed, it is opened by a later call; raise StoreFailed otherwise.
+        """Open the store. If that raises StoreUnavailable, it is opened by a later call; raise StoreFailed otherwise.
 
         `timeout_s` is the longest time that a call takes, including its wait for earlier ones.
         """
@@ -35,8 +35,8 @@ class StoreThread:
         self._store: ResponseStore | None = None
         try:
             self._store = open_store()
-        except DiskFailed as error:
-            _log.error("nothing can be stored until the disk is usable: %s", error)
+        except StoreUnavailable as error:
+            _log.error("nothing can be stored until the store is usable: %s", error)
         self._timeout_s = timeout_s
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._overdue: set[_Job] = set()  # calls that exceeded the time limit, and have not ended

@@ -141,6 +141,31 @@ const checks = {
     assert.equal(text, whole.output_text);
     assert.equal(last, "response.completed");
   },
+  async check_node_background() {
+    const asked = { model, input: "What is the capital of France?", temperature: 0, background: true, store: true };
+    let response = await client().responses.create(asked);
+    assert.equal(response.status, "queued");
+    while (["queued", "in_progress"].includes(response.status)) response = await client().responses.retrieve(response.id);
+    assert.match(response.output_text, /Paris/);
+    const events = [];
+    for await (const event of await client().responses.create({ ...asked, stream: true })) events.push(event);
+    const { id } = events[0].response;
+    const rest = [];
+    for await (const event of await client().responses.retrieve(id, { stream: true, starting_after: 2 })) rest.push(event);
+    assert.deepEqual(rest, events.slice(3));
+    assert.equal((await client().responses.cancel(id)).status, "completed");
+    await client().responses.delete(id);
+    await assert.rejects(client().responses.retrieve(id), OpenAI.NotFoundError);
+  },
+  async check_node_conversations() {
+    const conversation = await client().conversations.create({ metadata: { topic: "capitals" } });
+    for (const input of ["What is the capital of France?", "And of Norway?"])
+      await client().responses.create({ model, input, conversation: conversation.id, temperature: 0 });
+    const roles = [];
+    for await (const item of client().conversations.items.list(conversation.id, { order: "asc", limit: 3 })) roles.push(item.role);
+    assert.deepEqual(roles, ["user", "assistant", "user", "assistant"]);
+    await client().conversations.delete(conversation.id);
+  },
   async check_node_models() {
     const names = [];
     for await (const each of client().models.list()) names.push(each.id);

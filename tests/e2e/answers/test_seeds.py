@@ -17,7 +17,7 @@ from sluice.v1 import chat_pb2, chat_pb2_grpc, logprobs_pb2
 
 from gateway.dialects.openai.chat import OpenAITranslator
 from gateway.dialects.seam.http_request import HttpRequest
-from tests.e2e.stack import Stack
+from tests.e2e.stack import GENERATOR, Stack
 from tests.waiting import GUARD_S
 
 NUM_REQUESTS, NUM_LEAVING, NUM_AT_ONCE = 200, 60, 64
@@ -45,7 +45,7 @@ def small_cache() -> Iterator[Stack]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in SIZES.items():
             patch.setenv(f"SLUICE_SERVICE_ENGINE__{name}", value)
-        stack = Stack()
+        stack = Stack(GENERATOR)
     try:
         stack.wait_for("sluice is ready.")
         yield stack

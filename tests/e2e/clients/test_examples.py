@@ -21,7 +21,7 @@ DOOR = "http://127.0.0.1:8080"  # as the documents have it
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "clients/python/README.md"]
 COMMAND = re.compile(r"(\.venv/bin/)?sluice (chat [\"']|complete|embed|models(?! load)|endpoints|status|bench)")
 BLOCK = re.compile(r"^```(sh|python|yaml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-TRIES = int(os.environ.get("EXAMPLE_TRIES", "2"))
+TRIES = int(os.environ.get("EXAMPLE_TRIES", "1"))
 LONGEST_S = 110 + 2 * TRIES  # the limit of all tries of an example together
 # Questions that the bundled model can answer.
 KNOWN = {"What is the capital of France?": "Paris", "Who are you?": "sluice-demo"}

@@ -65,7 +65,14 @@ STORED = [
 ]
 OF_STORE = [
     f"ResponseService.{name}"
-    for name in ("GetResponse", "DeleteResponse", "ListInputItems", "FollowResponse", "CancelResponse")
+    for name in (
+        "GetResponse",
+        "DeleteResponse",
+        "ListInputItems",
+        "ReplayResponse",
+        "FollowResponse",
+        "CancelResponse",
+    )
 ] + [f"{service.name}.{each.name}" for service in STORED for each in service.methods]
 
 

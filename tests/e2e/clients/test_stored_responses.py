@@ -13,7 +13,7 @@ import httpx
 import openai
 import pytest
 
-from tests.e2e.stack import Stack, started
+from tests.e2e.stack import GENERATOR, Stack, started
 from tests.waiting import GUARD_S, wait_until
 
 GREEDY: dict[str, Any] = {"model": "sluice-demo", "temperature": 0, "max_output_tokens": 20}
@@ -26,7 +26,7 @@ def storing() -> Iterator[Stack]:
         "SLUICE_GATEWAY_RESUME_TIMEOUT_S": str(GUARD_S),
         "SLUICE_SERVICE_STORED_RESPONSES__LEASE_S": "1",
     }
-    with started("--store-responses", environment=environment) as stack:
+    with started(GENERATOR, "--store-responses", environment=environment) as stack:
         yield stack
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,9 +17,9 @@ from sluice.v1 import chat_pb2_grpc
 from gateway.dialects.seam.failure import Failure, Reason
 from tests.e2e.answers.test_chat import grpc_request
 from tests.e2e.connections import connections
-from tests.e2e.envoy.limited_upstream import FOREVER, calls
+from tests.e2e.envoy.limited_upstream import FOREVER, Calls, calls
 from tests.e2e.envoy.test_envoy_errors import gateway_response, with_id
-from tests.e2e.stack import HOLDABLE, Stack, started
+from tests.e2e.stack import GENERATOR, HOLDABLE, Stack, started
 from tests.waiting import GUARD_S
 
 PATHS = [
@@ -38,6 +39,15 @@ LIMIT = "7;2;4"  # of source 7: two requests in flight during an overload, else 
 REQUEST_OF_B = (
     b"POST / HTTP/1.1\r\nhost: a\r\nauthorization: Bearer b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 )
+
+
+@pytest.fixture(scope="module")
+def overloaded(stack: Stack) -> Iterator[Calls]:
+    """Requests through an Envoy with as many in flight as are allowed."""
+    with calls(stack) as made:
+        made.post(limit=LIMIT)
+        made.hold(4)
+        yield made
 
 
 def test_all_requests_are_forwarded_before_a_limit_is_known(stack: Stack) -> None:
@@ -112,16 +122,13 @@ def test_a_caller_below_its_share_is_forwarded(stack: Stack) -> None:
         assert made.post("stranger").status_code == 429
 
 
-def test_other_requests_are_not_limited(stack: Stack) -> None:
+def test_other_requests_are_not_limited(overloaded: Calls) -> None:
     """Health, lists and requests that generate nothing are forwarded during an overload."""
-    with calls(stack) as made:
-        made.post(limit=LIMIT)
-        made.hold(4)
-        assert made.post().status_code == 429
-        for path in ("/v1/models", "/healthz", "/livez"):
-            assert httpx.get(made.envoy.url + path, timeout=GUARD_S).status_code == 200
-        for path in ("/tokenize", "/v1/embeddings", "/v1/messages/count_tokens"):
-            assert made.post(path=path).status_code == 200
+    assert overloaded.post().status_code == 429
+    for path in ("/v1/models", "/healthz", "/livez"):
+        assert httpx.get(overloaded.envoy.url + path, timeout=GUARD_S).status_code == 200
+    for path in ("/tokenize", "/v1/embeddings", "/v1/messages/count_tokens"):
+        assert overloaded.post(path=path).status_code == 200
 
 
 def test_caller_that_ignores_rejections_gets_delayed_ones(stack: Stack) -> None:
@@ -147,25 +154,19 @@ def test_caller_that_ignores_rejections_gets_the_first_of_a_later_period_delayed
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_rejections_have_the_format_of_the_dialect(stack: Stack, path: str) -> None:
+def test_rejections_have_the_format_of_the_dialect(overloaded: Calls, path: str) -> None:
     """A rejection has the body, headers and status of the gateway's, and `retry-after`."""
-    with calls(stack) as made:
-        made.post(limit=LIMIT)
-        made.hold(4)
-        answer = made.post(path=path)
+    answer = overloaded.post(path=path)
     expected = gateway_response(path, answer, Failure(Reason.QUEUE_FULL, "the server is overloaded"))
     assert answer.status_code == expected.status
     assert (answer.headers["retry-after"], answer.headers["x-sluice-reason"]) == ("1", "QUEUE_FULL")
     assert with_id(expected.body, answer).items() <= answer.json().items()  # Azure's has more fields of its errors
 
 
-def test_rejections_of_grpc_have_details(stack: Stack) -> None:
+def test_rejections_of_grpc_have_details(overloaded: Calls) -> None:
     """A call is rejected with RESOURCE_EXHAUSTED, the reason, and the delay after which to retry."""
-    with calls(stack) as made, grpc.insecure_channel(made.envoy.target) as channel:
-        made.post(limit=LIMIT)
-        made.hold(4)
-        with pytest.raises(grpc.RpcError) as caught:
-            next(chat_pb2_grpc.ChatServiceStub(channel).StreamChat(grpc_request(), timeout=GUARD_S))
+    with grpc.insecure_channel(overloaded.envoy.target) as channel, pytest.raises(grpc.RpcError) as caught:
+        next(chat_pb2_grpc.ChatServiceStub(channel).StreamChat(grpc_request(), timeout=GUARD_S))
     failed: Any = caught.value  # also a grpc.Call
     status = rpc_status.from_call(failed)
     assert status is not None
@@ -187,7 +188,7 @@ def test_the_product_limits_requests_in_flight() -> None:
     }
     body = {"model": "sluice-demo", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 1500}
     body |= {"ignore_eos": True}
-    with started(environment=settings) as stack, ThreadPoolExecutor(2) as pool:
+    with started(GENERATOR, environment=settings) as stack, ThreadPoolExecutor(2) as pool:
 
         def post(url: str) -> httpx.Response:
             return httpx.post(f"{url}/v1/chat/completions", json=body, timeout=GUARD_S)

@@ -13,7 +13,7 @@ import pytest
 from sluice.v1 import model_pb2, model_pb2_grpc
 
 from runner.tls.certificates import make_certificates
-from tests.e2e.stack import PORTS, ROOT, Stack, free_ports
+from tests.e2e.stack import GENERATOR, PORTS, ROOT, Stack, free_ports
 from tests.waiting import GUARD_S
 
 NAME = "models.example.org"
@@ -27,7 +27,7 @@ def test_clients_see_the_operators_certificate(tmp_path: Path, tls: str, *, has_
     """
     own, internal = tmp_path / "own", tmp_path / "internal"
     make_certificates(own, [NAME, "127.0.0.1"], 30)
-    options = [f"--tls={tls}", f"--certs-folder={internal}"]
+    options = [GENERATOR, f"--tls={tls}", f"--certs-folder={internal}"]
     options += [f"--cert-file={own / 'server.pem'}", f"--key-file={own / 'server-key.pem'}"]
     if tls == "mutual":
         options.append(f"--client-ca-file={own / 'ca.pem'}")

@@ -21,7 +21,7 @@ from runner.proxy.envoy_tls import EnvoyTls
 from runner.tls.certificates import make_certificates
 from runner.tls.development_tls import DevelopmentTls
 from tests.e2e.envoy_process import EnvoyProcess
-from tests.e2e.stack import Stack, free_ports, started
+from tests.e2e.stack import GENERATOR, Stack, free_ports, started
 from tests.waiting import GUARD_S
 
 NAMES = ["localhost", "127.0.0.1"]
@@ -38,7 +38,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> DevelopmentTls:
 @pytest.fixture(scope="module")
 def secure(certificates: DevelopmentTls) -> Iterator[Stack]:
     """The product with mTLS everywhere."""
-    with started("--tls=mutual", f"--certs-folder={certificates.folder}") as stack:
+    with started(GENERATOR, "--tls=mutual", f"--certs-folder={certificates.folder}") as stack:
         yield stack
 
 

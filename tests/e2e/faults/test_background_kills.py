@@ -1,4 +1,4 @@
-"""Responses in the background whose service or engine is killed with SIGKILL: none is lost, doubled or changed.
+"""Responses in the background whose service, engine or database is killed: none is lost, doubled or changed.
 
 BACKGROUND_KILLS is the number of random instants at which a process is killed; `make fuzz` tries 200.
 """
@@ -22,6 +22,7 @@ from grpc import aio
 from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2, response_pb2_grpc, stored_response_pb2
 
 from tests.e2e.stack import ROOT, child_pids, free_ports
+from tests.postgres_server import PostgresServer
 from tests.service.servicers.responses.test_response import message_item, response_request
 from tests.waiting import GUARD_S
 
@@ -37,9 +38,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120 + 20 * KILLS)]
 class Service:
     """A service with the bundled model and a store, which can be killed and started again on the same port."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, postgres: PostgresServer | None) -> None:
         (self._port,) = free_ports(1)
         self._file = folder / "responses.sqlite3"
+        self._postgres = postgres
         self.channel = aio.insecure_channel(f"127.0.0.1:{self._port}", [("grpc.max_reconnect_backoff_ms", 100)])
         self.stub: Any = response_pb2_grpc.ResponseServiceStub(self.channel)
 
@@ -47,15 +49,22 @@ class Service:
         """Start the process, which serves later."""
         flags = {
             "port": self._port, "metrics-port": 0, "model": f"{MODEL}={ROOT / 'demo' / 'model'}", "dtype": "float32",
-            "stored-responses.file": self._file, "stored-responses.timeout-s": GUARD_S, "stored-responses.lease-s": 1,
-            "log-level": "error",
+            "stored-responses.timeout-s": GUARD_S, "stored-responses.lease-s": 1, "log-level": "error",
         }  # fmt: skip
+        if self._postgres is None:
+            flags["stored-responses.file"] = self._file
+        else:
+            flags["stored-responses.postgres-url"] = self._postgres.url
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "service", *(f"--{name}={value}" for name, value in flags.items()), cwd=ROOT
         )
 
     async def kill(self, victim: str) -> None:
-        """Kill the service, which is started again, or its engine, which it starts again itself."""
+        """Kill the service or the database, which are started again, or the engine, which the service starts again."""
+        if victim == "database" and self._postgres is not None:
+            self._postgres.kill()
+            await asyncio.to_thread(self._postgres.start)
+            return
         if victim == "engine":
             for pid in child_pids(self._process.pid)[:1]:
                 os.kill(pid, signal.SIGKILL)
@@ -73,6 +82,10 @@ class Service:
 
     def counts(self) -> tuple[int, int]:
         """Return the numbers of responses and of jobs in the store."""
+        if self._postgres is not None:
+            query = "SELECT (SELECT count(*) FROM sluice.responses), (SELECT count(*) FROM sluice.jobs)"
+            ((num_responses, num_jobs),) = self._postgres.execute(query)
+            return int(str(num_responses)), int(str(num_jobs))
         with sqlite3.connect(self._file) as file:
             (num_responses,) = file.execute("SELECT count(*) FROM responses").fetchone()
             (num_jobs,) = file.execute("SELECT count(*) FROM jobs").fetchone()
@@ -134,10 +147,14 @@ def comparable(events: list[Event]) -> list[str]:
     return [re.sub(times, "", str(event)).replace(response_id, "ID") for event in events]
 
 
-async def test_killed_processes_lose_and_double_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
+async def test_killed_processes_lose_and_double_nothing(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """Every response has the events of an undisturbed one, also for a client that follows it through the kills."""
     draw = random.Random(7)
-    service = Service(tmp_path)
+    service = Service(tmp_path, request.getfixturevalue("postgres") if store == "postgres" else None)
+    victims = ["service", "engine", *(["database"] * 2 if store == "postgres" else [])]
     await service.start()
     try:
         expected = [comparable(await events_of(service, await create(service, number))) for number in range(BATCH)]
@@ -152,7 +169,7 @@ async def test_killed_processes_lose_and_double_nothing(tmp_path: Path) -> None:
             if kill % 2 == 0:  # else in the middle of the start
                 await followed[-BATCH - 1 if kill else -1]
             await asyncio.sleep(draw.random() * 0.3)
-            await service.kill(draw.choice(["service", "engine"]))
+            await service.kill(draw.choice(victims))
         found = await asyncio.gather(*followed)
         for number, events in zip(numbers, found, strict=True):
             for sent, wanted in zip(comparable(events), expected[number % BATCH], strict=True):

@@ -74,7 +74,7 @@ async def answers(service: Service, batch_id: str) -> list[str]:
 async def test_killed_processes_answer_each_request_once(tmp_path: Path) -> None:
     """The results of a batch through kills equal those of an undisturbed one, each request once."""
     draw = random.Random(11)
-    service = Service(tmp_path)
+    service = Service(tmp_path, None)
     await service.start()
     try:
         first = await create(service, "undisturbed")

@@ -25,7 +25,7 @@ from sluice.v1 import chat_pb2_grpc
 from tests.e2e.faults.test_drain import under
 from tests.e2e.faults.test_run import chat_request, until_served
 from tests.e2e.relay import Relay
-from tests.e2e.stack import HOLDABLE, PORTS, ROOT, Stack, free_ports, started, suspend
+from tests.e2e.stack import GENERATOR, HOLDABLE, PORTS, ROOT, Stack, free_ports, started, suspend
 from tests.soak import requests as kinds
 from tests.soak.load import DONE, Load
 from tests.waiting import GUARD_S, wait_until
@@ -47,7 +47,7 @@ def running(*options: str, **settings: object) -> Iterator[Stack]:
 @pytest.fixture(scope="module")
 def own() -> Iterator[Stack]:
     """The product with processes that tests stop."""
-    with running() as stack:
+    with running(GENERATOR) as stack:
         yield stack
 
 
@@ -177,7 +177,7 @@ def test_a_stopped_gateway_does_not_affect_grpc(own: Stack) -> None:
 async def test_client_that_answers_no_ping_frees_its_slot() -> None:
     """A connection whose client answers no ping, as after a network failure, ends its stream."""
     for keepalive_s in KEEPALIVES_S:
-        with running(keepalive_time_s=keepalive_s, keepalive_timeout_s=keepalive_s) as stack:
+        with running(GENERATOR, keepalive_time_s=keepalive_s, keepalive_timeout_s=keepalive_s) as stack:
             if await is_slot_freed(stack):
                 return
     raise AssertionError("the client was disconnected before it fell silent")
@@ -239,7 +239,7 @@ def long_chat(dice: kinds.Dice) -> kinds.GrpcRequest:
 
 async def test_preemptions_lose_nothing() -> None:
     """With cache blocks for a few sequences only, all requests are answered and every block is freed."""
-    with running(engine__num_blocks=60, engine__max_model_len=900) as stack:
+    with running(GENERATOR, engine__num_blocks=60, engine__max_model_len=900) as stack:
         load = Load(stack.url, num_callers=12, kinds=(long_chat, kinds.chat, kinds.mindie), leaving=0.1)
         async with under(load), asyncio.timeout(GUARD_S):
             while await asyncio.to_thread(stack.metric, "sluice_engine_preemptions_total") < 20:  # noqa: ASYNC110

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from sluice.v1 import chat_pb2, chat_pb2_grpc, sampling_pb2
 
-from tests.e2e.stack import ROOT, Stack, is_running, suspend
+from tests.e2e.stack import GENERATOR, ROOT, Stack, is_running, suspend
 from tests.service.contract.fakes import user
 from tests.waiting import GUARD_S, wait_until
 
@@ -225,7 +225,7 @@ def test_run_rejects_a_missing_folder(tmp_path: Path) -> None:
 
 def test_run_on_an_ipv6_address() -> None:
     """All three processes listen on the address, which is printed in brackets."""
-    stack = Stack("--host", "::1")
+    stack = Stack(GENERATOR, "--host", "::1")
     try:
         stack.wait_for("Ctrl-C stops everything.")
         for name in ("envoy", "gateway"):
@@ -241,7 +241,7 @@ def test_run_on_an_ipv6_address() -> None:
 def test_run_without_authentication_on_a_public_address() -> None:
     """The flag applies to all processes, and so does the variable."""
     for options, environment in ((["--allow-anonymous"], {}), ([], {"SLUICE_ALLOW_ANONYMOUS": "true"})):
-        stack = Stack("--host", "0.0.0.0", *options, environment=environment)  # noqa: S104  the tested address
+        stack = Stack(GENERATOR, "--host", "0.0.0.0", *options, environment=environment)  # noqa: S104  the tested address
         try:
             stack.wait_for("Ctrl-C stops everything.")
         finally:

@@ -15,7 +15,7 @@ import grpc
 import pytest
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2
 
-from tests.e2e.stack import Stack
+from tests.e2e.stack import GENERATOR, Stack
 from tests.waiting import GUARD_S, wait_until
 
 NUM_CHOICES, NUM_TOKENS, TOP_LOGPROBS = 64, 1000, 20  # many times the size of all buffers in between
@@ -33,7 +33,7 @@ def impatient() -> Iterator[Stack]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in SETTINGS.items():
             patch.setenv(name, value)
-        stack = Stack()
+        stack = Stack(GENERATOR)
     try:
         stack.wait_for("sluice is ready.")
         yield stack

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.stack import ROOT, Stack
+from tests.e2e.stack import GENERATOR, ROOT, Stack
 from tests.waiting import GUARD_S
 
 MODEL = "sluice-demo"
@@ -51,7 +51,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLUICE_SERVICE_ENGINE__MAX_BATCH_SEQUENCES", "4")
         patch.setenv("SLUICE_SERVICE_ENGINE__MAX_QUEUE_WAIT_S", "0.2")
-        stack = Stack("--keys-file", str(folder / "keys.yaml"))
+        stack = Stack(GENERATOR, "--keys-file", str(folder / "keys.yaml"))
     try:
         stack.wait_for("sluice is ready")
         yield Shared(stack, keys)

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from sluice.v1 import model_pb2, model_pb2_grpc
 
-from tests.e2e.stack import ROOT, Stack, command_line, free_ports
+from tests.e2e.stack import GENERATOR, ROOT, Stack, command_line, free_ports
 from tests.waiting import GUARD_S
 
 CHAT: dict[str, Any] = {"model": "sluice-demo", "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}
@@ -29,8 +29,9 @@ ENDPOINTS = "/api/2.0/serving-endpoints"
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """The product as `make run` starts it, with pages of one other origin allowed."""
+    """The product as `make run` starts it, on one model, with pages of one other origin allowed."""
     stack = Stack(
+        GENERATOR,
         "--cors-origins=https://friend.example",
         state_folder=tmp_path_factory.mktemp("state"),
         environment={"SLUICE_SERVICE_AUTH__ALLOW_ANONYMOUS_CHANGES": "false"},

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from demo.evaluate import MODEL, SKILLS, cases
-from tests.e2e.stack import Stack
+from tests.e2e.stack import GENERATOR, Stack
 from tests.waiting import GUARD_S
 
 NUM_PROMPTS = 50
@@ -25,7 +25,7 @@ def float32_stack() -> Iterator[Stack]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLUICE_SERVICE_DTYPE", "float32")
         patch.setenv("SLUICE_SERVICE_ENGINE__BACKEND", "native")
-        stack = Stack()
+        stack = Stack(GENERATOR)
     try:
         stack.wait_for("sluice is ready.")
         yield stack

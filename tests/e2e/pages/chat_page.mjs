@@ -2,43 +2,12 @@
 // Usage: node chat_page.mjs URL BROWSER NODE_MODULES SCENARIO [FOLDER FOR SCREENSHOTS]
 import { createRequire } from "node:module";
 
+import { driven } from "./chat_driver.mjs";
+import { markup } from "./markup_scenarios.mjs";
+
 const [url, executablePath, modules, scenario, pictures] = process.argv.slice(2);
 const require = createRequire(modules + "/");
-const { chromium } = require("playwright-core");
-
-const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
-const open = async (options = {}) => {
-  const context = await browser.newContext(options);
-  const page = await context.newPage();
-  page.setDefaultTimeout(0); // the test ends a wait that takes too long
-  page.errors = [];
-  page.asked = [];
-  page.on("request", (request) => page.asked.push(request.url()));
-  page.on("console", (message) => message.type() === "error" && page.errors.push(message.text()));
-  page.on("pageerror", (error) => page.errors.push(String(error)));
-  await page.goto(url);
-  await page.waitForFunction(() => document.querySelectorAll("#model option").length > 0);
-  return page;
-};
-const settle = (page) => page.locator("#send").waitFor({ state: "visible" });
-const ask = async (page, text) => {
-  await page.locator("#question").fill(text);
-  await page.keyboard.press("Enter");
-  await page.waitForFunction(() => !document.getElementById("question").value || document.getElementById("problem").textContent); // sent
-  await settle(page);
-};
-const setting = async (page, values) => {
-  if (!(await page.locator("#settings").isVisible())) await page.locator("#show-settings").click();
-  for (const [selector, value] of Object.entries(values)) {
-    const field = page.locator(selector);
-    if (value === true) await field.check();
-    else if ((await field.evaluate((each) => each.tagName)) === "SELECT") await field.selectOption(value);
-    else await field.fill(value);
-    await field.dispatchEvent("change");
-  }
-};
-const texts = (page, selector) => page.locator(selector).allTextContents();
-const picture = async (page, name) => pictures && (await page.screenshot({ path: `${pictures}/${name}.png` }));
+const { browser, open, settle, ask, setting, texts, picture } = await driven({ url, executablePath, modules, pictures });
 
 const scenarios = {
   async conversation() {
@@ -87,7 +56,9 @@ const scenarios = {
     await setting(page, { "[name=max_tokens]": "1900", "#schema": '{"type":"array","minItems":400,"items":{"type":"string"}}' });
     await page.locator("#question").fill("Go on for ever.");
     await page.keyboard.press("Enter");
-    await page.waitForFunction(() => document.querySelector("article.assistant .content")?.textContent.length > 20);
+    await page.waitForFunction(() => document.querySelector("article.assistant .content")?.textContent.length > 20 || document.getElementById("problem").textContent);
+    const problem = await page.locator("#problem").textContent();
+    if (problem) throw new Error(problem); // nothing else would end the wait
     console.log("answering");
     await new Promise((resolve) => process.stdin.once("data", resolve)); // the test holds the engine
     process.stdin.unref();
@@ -95,70 +66,25 @@ const scenarios = {
     await settle(page);
     return { facts: await texts(page, "article.assistant .facts"), length: (await texts(page, "article.assistant .content"))[0].length, errors: page.errors };
   },
-  async hostile() {
+  ...markup({ open, ask, texts }),
+  async progress() {
     const page = await open();
-    const attacks = [
-      "<img src=x onerror=window.hit=1>", "<script>window.hit=1</script>", "[a](javascript:window.hit=1)", "![a](https://example.com/x.png)",
-      "`</code><script>window.hit=1</script>`", "| a |\n|---|\n| <svg onload=window.hit=1> |", "[b](https://example.com \"onmouseover=window.hit=1)", "<https://example.com>",
-    ];
-    const shown = await page.evaluate(async (all) => {
-      const { markdown } = await import("./page/markdown.js");
-      const box = document.createElement("div");
-      document.body.append(box);
-      for (const attack of all) box.append(...markdown(attack));
-      const last = new Image(); // its error comes after those of the attacks
-      await new Promise((resolve) => Object.assign(last, { onerror: resolve, src: "x" }));
-      const names = [...box.querySelectorAll("*")].map((each) => each.localName);
-      const links = [...box.querySelectorAll("a")].map((each) => each.href);
-      const attributes = [...box.querySelectorAll("*")].flatMap((each) => each.getAttributeNames());
-      return { names: [...new Set(names)], links, attributes: [...new Set(attributes)], hit: window.hit ?? null };
-    }, attacks);
-    const deepest = await page.evaluate(async (all) => {
-      const { markdown } = await import("./page/markdown.js");
-      const depth = (node) => 1 + Math.max(0, ...[...(node.childNodes ?? [])].map(depth));
-      return Math.max(...all.flatMap((text) => markdown(text).map(depth)));
-    }, [">".repeat(20000), `a ${"`".repeat(5000)}`, `https://a.example/${")".repeat(20000)}`, "- ".repeat(10000), "**".repeat(5000), "*a _b ".repeat(500)]);
-    await ask(page, attacks.join("\n"));
-    return { ...shown, deepest, hitByQuestion: await page.evaluate(() => window.hit ?? null), question: (await texts(page, "article.user .content"))[0], asked: page.asked };
-  },
-  async markdown() {
-    const page = await open();
-    return page.evaluate(async () => {
-      const { markdown } = await import("./page/markdown.js");
-      const html = (text) => {
-        const box = document.createElement("div");
-        box.append(...markdown(text));
-        return box.innerHTML;
+    const bars = await page.evaluate(async () => {
+      const [{ write }, { draw }] = await Promise.all([import("./page/answer.js"), import("./page/message.js")]);
+      const prompts = [[100, 90], [200, 600], [600, 1800], [1000, 3000]].map(([processed, time_ms]) => ({ total: 1000, cache: 0, processed, time_ms }));
+      const events = [...prompts.map((each) => ({ choices: [], prompt_progress: each })), { choices: [{ delta: { content: "Hi" } }] }];
+      const sent = window.fetch;
+      window.fetch = async () => new Response(`${events.map((each) => `data: ${JSON.stringify(each)}\n\n`).join("")}data: [DONE]\n\n`);
+      const [node, shown] = [{ role: "assistant", content: "" }, []];
+      const changed = () => {
+        const article = draw(node, null);
+        shown.push([article.querySelector("progress")?.value ?? null, article.querySelector("label")?.textContent ?? "", node.content]);
       };
-      const all = {
-        inline: "a **b** _c_ `d*e*` ~~f~~ snake_case_name 2*3*4",
-        code: "```py\nx = '<b>'\n```",
-        unfinished: "text\n```\nx = 1",
-        list: "1. one\n2. two\n   - deep\n   - deeper\n\nafter",
-        table: "| a | b |\n|---|:-:|\n| 1 | `2` |",
-        heading: "# Title\ntext\nmore",
-        quote: "> said\n> so",
-        link: "see https://a.example/x_(y). and [z](https://b.example)",
-        formula: "so $x_1^2 = \\frac{a}{2}$ and \\(\\sqrt{\\alpha}\\)",
-        block: "$$\n\\sum_{i=1}^n i\n$$",
-        prices: "from $5 to $6, or $ 7",
-        unknown: "\\[\\nothing{<b>}\\]",
-      };
-      return Object.fromEntries(Object.entries(all).map(([name, text]) => [name, html(text)]));
+      await write(node, {}, "", new AbortController().signal, { changed, save: () => {} });
+      window.fetch = sent;
+      return shown;
     });
-  },
-  async code() {
-    const page = await open({ permissions: ["clipboard-read", "clipboard-write"] });
-    const text = "# one\nreturn 'two' + 3";
-    const spans = await page.evaluate(async (code) => {
-      const { draw } = await import("./page/message.js");
-      const node = { role: "assistant", content: `\`\`\`python\n${code}\n\`\`\`\n\n\`\`\`json\n{"a": "#1"}\n\`\`\`` };
-      document.getElementById("messages").replaceChildren(draw(node, null));
-      return [...document.querySelectorAll("pre span")].map((each) => [each.className, each.textContent]);
-    }, text);
-    await page.getByRole("button", { name: "Copy code" }).first().click();
-    await page.getByText("Copied").waitFor();
-    return { spans, copied: await page.evaluate(() => navigator.clipboard.readText()), text, errors: page.errors };
+    return { bars, errors: page.errors };
   },
   async reload() {
     const schema = { type: "array", minItems: 400, items: { type: "string" } };

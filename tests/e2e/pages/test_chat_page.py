@@ -128,6 +128,20 @@ def test_code_is_highlighted_and_can_be_copied(stack: Stack) -> None:
     assert found["errors"] == []
 
 
+def test_bar_shows_the_progress_of_a_long_prompt(stack: Stack) -> None:
+    """It appears once the prompt is expected to take longer than a second, and disappears when it is complete."""
+    assert seen(stack, "progress") == {
+        "bars": [
+            [None, "", ""],
+            [200, "200 of 1000 tokens of the prompt", ""],
+            [600, "600 of 1000 tokens of the prompt", ""],
+            [None, "", ""],
+            [None, "", "Hi"],
+        ],
+        "errors": [],
+    }
+
+
 def test_an_answer_continues_after_a_reload(stack: Stack) -> None:
     """A reload keeps the question and the partial answer, and the whole answer is that of an unbroken call."""
     found = seen(stack, "reload")

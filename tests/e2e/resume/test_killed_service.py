@@ -18,7 +18,7 @@ import pytest
 
 from tests.e2e.cut_streams import KINDS, CutKind, resumed
 from tests.e2e.resume.readers import NUM_TOKENS, Readers, StreamedAnswer, random_body, read_sse
-from tests.e2e.stack import HOLDABLE, ROOT, Stack, child_pids, is_running
+from tests.e2e.stack import GENERATOR, HOLDABLE, ROOT, Stack, child_pids, is_running
 from tests.waiting import GUARD_S, wait_until
 
 pytestmark = pytest.mark.timeout(300)
@@ -32,7 +32,7 @@ def killable() -> Iterator[Stack]:
         patch.setenv("SLUICE_SERVICE_ENGINE__MAX_BATCH_SEQUENCES", "192")
         patch.setenv("SLUICE_SERVICE_ENGINE__MAX_QUEUE_WAIT_S", "1e9")  # reject nothing
         patch.setenv("SLUICE_GATEWAY_RESUME_TIMEOUT_S", str(GUARD_S))  # a service starts slowly on a busy machine
-        stack = Stack(environment=HOLDABLE)
+        stack = Stack(GENERATOR, environment=HOLDABLE)
     try:
         stack.wait_for("sluice is ready.")
         yield stack

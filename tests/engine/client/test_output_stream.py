@@ -8,7 +8,7 @@ import pytest
 
 from service.engine.client.output_stream import OutputStream
 from service.generation.errors import EngineClosed
-from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
+from service.generation.outputs.output import FinishReason, GenerationOutput, PrefillProgress, Timings, TokenLogprob
 from tests.engine.fakes import read
 
 SO_FAR = Timings(0.0, 1.0, 2.0, None)
@@ -143,3 +143,17 @@ async def test_stream_does_not_merge_whole_outputs() -> None:
     stream.put(output("c"))
     stream.put(output("d", last=True))
     assert [each.text for each in await read(stream)] == ["a", "b", "cd"]
+
+
+async def test_progress_precedes_outputs_and_only_the_newest_is_kept() -> None:
+    """A reader of progress that is slow gets the newest of each prompt; a reader of outputs gets none."""
+    streams = OutputStream(1), OutputStream(1)
+    for stream in streams:
+        for num_computed in (4, 8):
+            stream.put_progress(PrefillProgress(0, num_computed, 0, 1.0, 2.0))
+        stream.put_progress(PrefillProgress(1, 3, 0, 1.0, 2.0))
+        stream.put(output("a", last=True))
+        stream.put_progress(PrefillProgress(0, 9, 0, 1.0, 2.0))  # after the end
+    found = [each async for each in streams[0].with_progress()]
+    assert found == [PrefillProgress(0, 8, 0, 1.0, 2.0), PrefillProgress(1, 3, 0, 1.0, 2.0), output("a", last=True)]
+    assert await read(streams[1]) == [output("a", last=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.engine.core.engine_core import SampledToken
-from service.engine.core.sequences.sequence import choice_seed
+from service.engine.core.sequences.choice_seed import choice_seed
 from service.engine.core.step import Step
 from service.generation.errors import DeadlineExceeded, SequenceError
 from service.generation.outputs.output import FinishReason, GenerationOutput

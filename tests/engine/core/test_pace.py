@@ -91,6 +91,7 @@ def test_a_small_key_is_hardly_slower_during_a_flood(num_callers: int) -> None:
     assert bench.core.stats().num_generated_tokens - before > 2 * num_polite
 
 
+@pytest.mark.slow
 def test_a_small_key_yields_after_it_was_served_more() -> None:
     """A flood gets its share of tokens from a key whose few requests are as much work as it is."""
     bench = paced_bench()
@@ -125,6 +126,7 @@ def gaps_of(bench: Bench, serial: int) -> list[float]:
     return [after - before for before, after in pairwise(times)]
 
 
+@pytest.mark.slow
 def test_batch_work_yields_to_a_service_level_of_the_same_key() -> None:
     """An answer with 20 ms per token keeps to it although a full step takes 74 ms; batch work uses the time left."""
     bench = paced_bench()

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.engine.core.sequences.sequence import SequenceGroup, choice_seed
+from service.engine.core.sequences.choice_seed import choice_seed
+from service.engine.core.sequences.sequence import SequenceGroup
 from service.generation.errors import DeadlineExceeded
 from service.generation.requests.request import GenerationRequest
 from service.generation.service_level import BATCH, ServiceLevel

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from service.engine.core.sequences.sequence import choice_seed
+from service.engine.core.sequences.choice_seed import choice_seed
 from service.generation.requests.request import GenerationRequest
 from tests.engine.core.drafters import SumDrafter
 from tests.engine.fakes import Bench, config_of, request

@@ -40,6 +40,7 @@ def timed_bench(**sizes: object) -> Bench:
     return Bench(config, runner=TimedRunner(clock), clock=clock)
 
 
+@pytest.mark.slow
 def test_a_long_prompt_slows_decodes_down_within_the_limit() -> None:
     """Gaps between tokens grow by at most 0.1 s during a burst.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.engine.core.sequences.sequence import choice_seed
+from service.engine.core.sequences.choice_seed import choice_seed
 from service.generation.errors import DeadlineExceeded, EngineError, EngineOverloaded, InvalidRequest, PromptTooLong
 from service.generation.outputs.output import FinishReason
 from service.generation.requests.request import GenerationRequest

@@ -21,6 +21,8 @@ from service.generation.errors import ModelLoadError
 from tests.engine.folders.gguf_files import MODELS, write_gguf
 from tests.engine.folders.tiny_models import Part, random_model, reference, run
 
+pytestmark = pytest.mark.slow  # a process of its own reads each file's settings
+
 Q8_0, Q4_0 = gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q4_0
 CONFIG = EngineConfig(num_blocks=16, max_model_len=64, num_threads=1)
 

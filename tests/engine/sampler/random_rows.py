@@ -57,6 +57,11 @@ PARAMS = {
 }
 
 
+def num_rows_of(sampling: SamplingParams) -> int:
+    """Return the number of random rows to compare. The watermark's reference hashes the vocabulary for each."""
+    return 30 if sampling.watermark else 200
+
+
 def random_logits(rows: int, seed: int = 0) -> Tensor:
     return torch.randn(rows, VOCAB_SIZE, generator=torch.Generator().manual_seed(seed)) * 2.5
 

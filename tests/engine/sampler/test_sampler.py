@@ -15,7 +15,7 @@ from service.engine.sampler.torch_sampler import TorchSampler
 from service.generation.errors import ConstraintFailed, SequenceError
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from tests.engine.sampler.mask_constraints import Only, Panic
-from tests.engine.sampler.random_rows import PARAMS, VOCAB_SIZE, random_logits, random_sequence, token_ids
+from tests.engine.sampler.random_rows import PARAMS, VOCAB_SIZE, num_rows_of, random_logits, random_sequence, token_ids
 from tests.engine.sampler.sampling import reference_distribution, reference_tokens, sequence_of
 
 
@@ -23,7 +23,7 @@ from tests.engine.sampler.sampling import reference_distribution, reference_toke
 def test_sampler_equals_reference(sampling: SamplingParams) -> None:
     """For random logits, histories and seeds, each token is the one that the float64 reference draws."""
     rng = random.Random(1)
-    logits = random_logits(200)
+    logits = random_logits(num_rows_of(sampling))
     sequences = [random_sequence(sampling, rng) for _ in range(len(logits))]
     chosen = token_ids(TorchSampler().sample(logits.clone(), sequences))
     expected = [reference_tokens(row, sequence) for row, sequence in zip(logits.tolist(), sequences, strict=True)]

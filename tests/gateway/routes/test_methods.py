@@ -41,7 +41,13 @@ OVER_GRPC_ALONE = {
     "ModelStreamInfer",
 }  # fmt: skip
 
-OF_STORED_RESPONSES = {"GetResponse", "DeleteResponse", "ListInputItems", "CancelResponse", "FollowResponse"}
+OF_STORED_RESPONSES = {
+    "GetResponse",
+    "DeleteResponse",
+    "ListInputItems",
+    "CancelResponse",
+    "FollowResponse",
+}
 
 
 async def test_every_rpc_is_in_the_method_table() -> None:

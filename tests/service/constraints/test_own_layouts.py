@@ -116,6 +116,7 @@ def test_rendered_calls_are_read(layout: Layout, arguments: dict[str, Any]) -> N
     assert [(name, json.loads(text)) for name, text in calls] == calls_of(layout.syntax, arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layout", "arguments", "tokenizer"), WITH_TOKENIZERS)
 def test_grammar_of_required_calls_allows_rendered_calls(
     layout: Layout, arguments: dict[str, Any], tokenizer: FastTokenizer
@@ -127,6 +128,7 @@ def test_grammar_of_required_calls_allows_rendered_calls(
     assert accepts(grammar, tokenizer, text + END)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layout", "arguments", "tokenizer"), WITH_TOKENIZERS)
 def test_masks_of_optional_calls_allow_rendered_calls(
     layout: Layout, arguments: dict[str, Any], tokenizer: FastTokenizer

@@ -20,6 +20,7 @@ from service.generation.outputs.events import (
     DecodedLogprob,
     Event,
     PromptLogprobs,
+    PromptProgress,
     Reasoning,
     Started,
     Text,
@@ -39,6 +40,7 @@ TOKENS = Tokens(0, (5,), (4.0,), Timings(1.0, 2.0, 4.0, None), 3)
 # For each kind of event, the events before it, and the event.
 EVENTS: dict[type, tuple[Sequence[Event], Event]] = {
     Started: ((), STARTED),
+    PromptProgress: ((STARTED,), PromptProgress(9, 2, 5, 0.5)),
     Tokens: ((STARTED,), TOKENS),
     PromptLogprobs: ((STARTED,), PromptLogprobs(0, (LOGPROB,))),
     Text: ((STARTED,), Text(0, "a", (LOGPROB,))),
@@ -54,6 +56,7 @@ ITEM_END = ["output_text_done", "content_part_done", "output_item_done"]
 # The message kinds of each event. An event without any is omitted on purpose, or is part of another event's message.
 CHAT: dict[type, list[str]] = {
     Started: ["started"],
+    PromptProgress: ["prompt_progress"],
     Tokens: [],  # a chat has no times
     PromptLogprobs: ["prompt_logprobs"],
     Text: ["content_delta"],
@@ -66,6 +69,7 @@ CHAT: dict[type, list[str]] = {
 }
 COMPLETION: dict[type, list[str]] = {
     Started: ["started"],
+    PromptProgress: ["prompt_progress"],
     Tokens: ["delta"],  # the first of a choice, with the prompt's text
     PromptLogprobs: ["delta"],  # with the prompt's text
     Text: ["delta"],
@@ -78,6 +82,7 @@ COMPLETION: dict[type, list[str]] = {
 }
 RESPONSE: dict[type, list[str]] = {
     Started: ["created", "in_progress"],
+    PromptProgress: [],  # SDKs check the kinds of events
     Tokens: [],
     PromptLogprobs: [],
     Text: ITEM,
@@ -90,6 +95,7 @@ RESPONSE: dict[type, list[str]] = {
 }
 TEXT_GENERATION: dict[type, list[str]] = {
     Started: ["started"],
+    PromptProgress: ["prompt_progress"],
     Tokens: ["delta"],  # one for each output, with its times
     PromptLogprobs: ["delta"],
     Text: ["delta"],

@@ -32,6 +32,7 @@ from service.generation.outputs.events import (
     Completed,
     DecodedLogprob,
     PromptLogprobs,
+    PromptProgress,
     Reasoning,
     Started,
     Text,
@@ -40,7 +41,7 @@ from service.generation.outputs.events import (
     ToolCall,
     Usage,
 )
-from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
+from service.generation.outputs.output import FinishReason, GenerationOutput, PrefillProgress, Timings, TokenLogprob
 from service.generation.prompts.conversation import (
     Conversation,
     FilePart,
@@ -117,12 +118,14 @@ VALUES: list[Any] = [
     TIMINGS,
     LOGPROB,
     GenerationOutput(0, (1,), (2.0,), "a", TIMINGS, 1, (1,), (LOGPROB,), (LOGPROB,), FinishReason.STOP_SEQUENCE, "!"),
+    PrefillProgress(1, 5, 2, 3.0, 4.5),
     ServiceLevel(0.5, 0.05),
     EngineStats(num_waiting=1, step_time_s=0.5),
     TextsToEmbed("m", (RawText("a", "f"),), dimensions=3),
     Started("i", 1, "m", "v", "fp", SAMPLING, STOPPING, 2, 1, ("a",)),
     Tokens(0, (1,), (2.0,), TIMINGS, 1),
     SPELLED,
+    PromptProgress(9, 2, 5, 0.5),
     PromptLogprobs(0, (SPELLED,)),
     Text(0, "a", (SPELLED,)),
     Reasoning(0, "a"),

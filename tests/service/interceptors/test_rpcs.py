@@ -35,9 +35,9 @@ def test_contract_and_keys_file_have_the_same_scopes() -> None:
     assert names == ["UNSPECIFIED", *(scope.name for scope in Scope)]
 
 
-def test_get_load_is_the_only_monitoring_rpc() -> None:
+def test_only_load_reports_are_monitoring_rpcs() -> None:
     """Monitoring calls are served above the limit of concurrent calls."""
-    assert {"sluice.v1.ModelService/GetLoad"} == MONITORING
+    assert {"sluice.v1.ModelService/GetLoad", "vllm.grpc.engine.VllmEngine/GetLoads"} == MONITORING
 
 
 async def test_the_server_registers_every_service() -> None:

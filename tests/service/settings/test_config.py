@@ -233,6 +233,9 @@ def test_error_about_an_invalid_endpoint_has_its_position(old: str, new: str, wo
         ("quota: {redis_url: 'redis://h:x'}", "quota.redis_url: Port could not be cast to integer value as 'x'"),
         ("quota: {redis_url: 'redis://h?foo=1'}", "quota.redis_url: unexpected keyword argument 'foo'"),
         ("quota: {on_store_loss: guess}", "quota.on_store_loss: "),
+        ("stored_responses: {postgres_url: 'http://h'}", "stored_responses.postgres_url: "),
+        ("stored_responses: {postgres_url: 'postgresql://h', file: f}", "file and postgres_url exclude each other"),
+        ("stored_responses: {postgres_password_file: f}", "postgres_password_file needs postgres_url"),
         (
             "quota: {limits_by_model: {a: {max_n: 0}}}",
             "quota.limits_by_model.a.max_n: Input should be greater than",

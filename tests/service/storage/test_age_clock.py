@@ -6,7 +6,7 @@ from pathlib import Path
 
 from service.storage.responses.age_clock import AgeClock
 from service.storage.responses.port import ResponseRecord, StoreLimits
-from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.sqlite.sqlite_store import SqliteStore
 
 HOUR = 3_600_000_000_000
 DAY = 24 * HOUR

@@ -1,10 +1,9 @@
-"""The store of batches on SQLite: leases, fairness among owners, expiry, limits of results, deletion without traces."""
+"""The stores of batches: leases, fairness among owners, expiry, limits of results, deletion without traces."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -19,8 +18,8 @@ from service.storage.responses.batch_port import (
 )
 from service.storage.responses.port import StoreFailed, StoreLimit, StoreLimits
 from service.storage.responses.seal import Seal
-from service.storage.responses.sqlite_check import check
-from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.sql.store import SqlStore
+from tests.service.storage.store_locations import StoreLocation
 from tests.service.storage.test_response_store import SECOND_NS, Clock
 
 DAY_NS = 86_400 * SECOND_NS
@@ -32,11 +31,11 @@ ALL = (LineState.SUCCEEDED, LineState.FAILED, LineState.EXPIRED)
 
 @dataclass
 class Opened:
-    """An open store, with its clock and the folder of its files."""
+    """An open store, with its clock and location."""
 
-    store: SqliteStore
+    store: SqlStore
     clock: Clock
-    folder: Path
+    location: StoreLocation
     seal: Seal | None
 
     def create(self, batch_id: str, num_lines: int = 3, owner: str = "a") -> None:
@@ -62,17 +61,17 @@ class Opened:
         return batch.status, batch.num_succeeded, batch.num_failed
 
     def traces(self, text: bytes) -> list[str]:
-        """Return the files that contain a text."""
-        return sorted(path.name for path in self.folder.iterdir() if text in path.read_bytes())
+        """Return the files or tables that contain a text."""
+        return self.location.traces(text)
 
 
 @pytest.fixture(params=["plain", "sealed"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
+def opened(request: pytest.FixtureRequest, location: StoreLocation) -> Iterator[Opened]:
     clock = Clock()
     seal = Seal(bytes(32)) if request.param == "sealed" else None
     limits = StoreLimits(max_age_s=10 * 86_400, max_bytes_per_owner=100, max_bytes=250)
-    store = SqliteStore(tmp_path / "f.sqlite3", limits, clock, seal, clock, batch_limits=LIMITS)
-    yield Opened(store, clock, tmp_path, seal)
+    store = location.open(limits, clock, seal, clock, batch_limits=LIMITS)
+    yield Opened(store, clock, location, seal)
     store.close()
 
 
@@ -191,7 +190,7 @@ def deletions() -> dict[str, Callable[[Opened], object]]:
 
 @pytest.mark.parametrize("way", deletions())
 def test_deletion_leaves_no_traces(opened: Opened, way: str) -> None:
-    """No file has the request or the answer after a deletion."""
+    """No file or table has the request or the answer after a deletion."""
     opened.create("b")
     opened.finish("h", *opened.claim("h"))
     assert bool(opened.traces(b"<b 1>")) == (opened.seal is None)
@@ -221,7 +220,7 @@ def test_check_reads_every_value(opened: Opened) -> None:
     opened.finish("h", *opened.claim("h", 1))
     opened.store.batches.files.begin(FileRecord("a", "f", opened.clock(), "name"))
     opened.store.batches.files.append("a", "f", b"content")
-    lines = check(opened.folder / "f.sqlite3", opened.seal)
+    lines = opened.location.check(opened.seal)
     assert {"1 files", "1 batches", "3 requests of batches"} <= set(lines)
     # Two fields of the batch, the requests, one result, the file's name and its content.
     assert lines[-1] == ("not encrypted" if opened.seal is None else "8 encrypted values")

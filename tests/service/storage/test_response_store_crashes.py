@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from service.storage.responses.port import StoreLimits
-from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.sqlite.sqlite_store import SqliteStore
 from tests.waiting import GUARD_S
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -20,7 +20,7 @@ WRITER = """
 import os, sys
 from pathlib import Path
 from service.storage.responses.port import ResponseRecord, StoreLimits
-from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.sqlite.sqlite_store import SqliteStore
 
 store = SqliteStore(Path(sys.argv[1]), StoreLimits(1e9, 1 << 40, 1 << 40))
 for number in range(1 << 30):
@@ -63,7 +63,7 @@ CHANGER = """
 import sys
 from pathlib import Path
 from service.storage.responses.port import ResponseRecord, StoreLimits
-from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.sqlite.sqlite_store import SqliteStore
 
 store = SqliteStore(Path(sys.argv[1]), StoreLimits(1e9, 1 << 40, 1 << 40))
 for number in range(1 << 30):
@@ -110,8 +110,8 @@ def check_changes(path: Path, reported: list[str]) -> None:
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from service.storage.responses.port import DiskFailed, ResponseRecord, StoreFailed, StoreLimits
-from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.port import StoreUnavailable, ResponseRecord, StoreFailed, StoreLimits
+from service.storage.responses.sqlite.sqlite_store import SqliteStore
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 store = SqliteStore(Path(sys.argv[1]), StoreLimits(1e9, 1 << 40, 1 << 40))
@@ -130,7 +130,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 200_000))
 for path in (Path(sys.argv[1]), Path(sys.argv[1]).with_name("new")):
     try:
         SqliteStore(path, StoreLimits(1e9, 1 << 40, 1 << 40))
-    except DiskFailed as error:
+    except StoreUnavailable as error:
         print(error)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 assert SqliteStore(Path(sys.argv[1]), StoreLimits(1e9, 1 << 40, 1 << 40)).get("a", "r3").request == b"small"

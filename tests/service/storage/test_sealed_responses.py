@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import base64
-import sqlite3
 from pathlib import Path
 
 import pytest
 
 from service.storage.responses.port import ResponseRecord, StoreFailed, StoreLimits
 from service.storage.responses.seal import Seal
-from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.sql.store import SqlStore
+from tests.service.storage.store_locations import SqliteLocation, StoreLocation
 
 LIMITS = StoreLimits(3600, 1 << 20, 1 << 20)
 RECORD = ResponseRecord("a", "r1", 1 << 62, "r0", b"question", b"answer", b"details")
 FIRST = ResponseRecord("a", "r0", 1 << 62, "", b"first", b"", b"")
 
 
-def store_in(folder: Path, key: bytes | None) -> SqliteStore:
-    seal = None if key is None else Seal(key)
-    return SqliteStore(folder / "responses.sqlite3", LIMITS, seal=seal)
+def store_in(location: StoreLocation, key: bytes | None) -> SqlStore:
+    return location.open(LIMITS, seal=None if key is None else Seal(key))
 
 
-def test_content_is_read_with_the_key_alone(tmp_path: Path) -> None:
-    """Records come back unchanged, also in a chain, and no file has a readable value of them."""
-    store = store_in(tmp_path, bytes(32))
+def test_content_is_read_with_the_key_alone(location: StoreLocation) -> None:
+    """Records come back unchanged, also in a chain, and no file or table has a readable value of them."""
+    store = store_in(location, bytes(32))
     for record in (FIRST, RECORD):
         store.put(record)
     assert store.get("a", "r1") == RECORD
@@ -32,10 +31,9 @@ def test_content_is_read_with_the_key_alone(tmp_path: Path) -> None:
     assert chain is not None
     assert [record.request for record in chain] == [b"first", b"question"]
     assert store.delete("a", "r0")
-    files = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert [text for text in (b"question", b"answer", b"details") if text in files] == []
+    assert [location.traces(text) for text in (b"question", b"answer", b"details")] == [[], [], []]
     store.close()
-    again = store_in(tmp_path, bytes(32))
+    again = store_in(location, bytes(32))
     assert again.get("a", "r1") == RECORD
     again.close()
 
@@ -48,14 +46,14 @@ def test_content_is_read_with_the_key_alone(tmp_path: Path) -> None:
         (None, bytes(32), "is not encrypted"),
     ],
 )
-def test_a_file_keeps_its_key(
-    tmp_path: Path, created_with: bytes | None, opened_with: bytes | None, reason: str
+def test_a_store_keeps_its_key(
+    location: StoreLocation, created_with: bytes | None, opened_with: bytes | None, reason: str
 ) -> None:
-    """Another key, a missing one, or one for a file without encryption is noticed when the file is opened."""
-    store_in(tmp_path, created_with).close()
+    """Another key, a missing one, or one for a store without encryption is noticed when the store is opened."""
+    store_in(location, created_with).close()
     with pytest.raises(StoreFailed, match=reason):
-        store_in(tmp_path, opened_with)
-    store_in(tmp_path, created_with).close()
+        store_in(location, opened_with)
+    store_in(location, created_with).close()
 
 
 @pytest.mark.parametrize(
@@ -71,12 +69,11 @@ def test_a_file_keeps_its_key(
 )
 def test_a_changed_value_is_not_returned(tmp_path: Path, change: str) -> None:
     """A value that was moved to another column, response or owner, shortened or extended is reported as damaged."""
-    store = store_in(tmp_path, bytes(32))
+    location = SqliteLocation(tmp_path)
+    store = store_in(location, bytes(32))
     for record in (FIRST, RECORD):
         store.put(record)
-    with sqlite3.connect(tmp_path / "responses.sqlite3") as connection:
-        connection.execute(f"{change} WHERE id = 'r1'")
-    connection.close()
+    location.change(f"{change} WHERE id = 'r1'")
     with pytest.raises(StoreFailed, match="damaged"):
         store.get("b" if "owner" in change else "a", "r1")
     store.close()

@@ -10,55 +10,81 @@ import pytest
 
 from service.commands.store import main
 from service.storage.responses.port import Addition, ConversationRecord, ItemRecord, ResponseRecord, StoreLimits
-from service.storage.responses.schema import VERSION
 from service.storage.responses.seal import Seal
-from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.sqlite.sqlite_store import SqliteStore
+from tests.postgres_server import PASSWORD
+from tests.service.storage.store_locations import SqliteLocation, StoreLocation
 
 LIMITS = StoreLimits(1e6, 1 << 20, 1 << 20)
 KEY = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
 
+@pytest.fixture(autouse=True)
+def key(tmp_path: Path) -> Path:
+    """Return the file of the key."""
+    path = tmp_path / "key"
+    path.write_text(KEY)
+    return path
+
+
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """Return an encrypted file with the content of two keys, next to its key."""
-    (tmp_path / "key").write_text(KEY)
-    path = tmp_path / "responses.sqlite3"
-    store = SqliteStore(path, LIMITS, seal=Seal.from_file(tmp_path / "key"))
+def filled(location: StoreLocation, key: Path) -> StoreLocation:
+    """Return an encrypted store with the content of two keys."""
+    store = location.open(LIMITS, seal=Seal.from_file(key))
     for owner in ("a", "b"):
         store.put(ResponseRecord(owner, "r1", time.time_ns(), "", b"question", b"answer"))
         store.conversations.create(ConversationRecord(owner, "c1", 0, b""), [])
         store.conversations.add(owner, Addition("c1", [ItemRecord("i1", b"item")]))
     store.close()
-    return path
+    return location
 
 
-def run(command: str, file: Path, *options: str) -> int:
-    return main([command, str(file), "--encryption-key-file", str(file.parent / "key"), *options])
+def run(command: str, location: StoreLocation, key: Path, *options: str) -> int:
+    return main([command, location.name, "--encryption-key-file", str(key), *options])
 
 
-def test_check_describes_a_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The output has the version and the numbers of rows; the file is unchanged."""
-    before = file.read_bytes()
-    assert run("check", file) == 0
+def test_check_describes_a_store(filled: StoreLocation, key: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The output has the version and the numbers of rows."""
+    assert run("check", filled, key) == 0
     printed = capsys.readouterr().out
-    for line in (f"schema version {VERSION}", "2 responses", "2 conversations", "2 items", "10 encrypted values"):
+    for line in (": schema version ", "2 responses", "2 conversations", "2 items", "10 encrypted values"):
         assert line in printed
-    assert file.read_bytes() == before
+    assert PASSWORD not in printed
 
 
-def test_check_finds_problems(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_changes_nothing(tmp_path: Path) -> None:
+    """The file is the same, to the byte."""
+    location = SqliteLocation(tmp_path)
+    location.open(LIMITS).close()
+    before = location.path.read_bytes()
+    assert main(["check", location.name]) == 0
+    assert location.path.read_bytes() == before
+
+
+def test_check_finds_problems(filled: StoreLocation, key: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A missing key, a value that was moved, and an older schema are errors with exit code 1."""
-    assert main(["check", str(file)]) == 1
+    assert main(["check", filled.name]) == 1
     assert "is encrypted" in capsys.readouterr().err
-    with sqlite3.connect(file) as connection:
-        connection.execute("UPDATE items SET item = (SELECT item FROM items WHERE owner = 'a') WHERE owner = 'b'")
-    assert run("check", file) == 1
+    filled.change("UPDATE items SET item = (SELECT item FROM items WHERE owner = 'a') WHERE owner = 'b'")
+    assert run("check", filled, key) == 1
     assert "is damaged" in capsys.readouterr().err
-    with sqlite3.connect(file) as connection:
-        connection.execute("PRAGMA user_version = 1")
-    assert run("check", file) == 1
+    filled.set_version(0)
+    assert run("check", filled, key) == 1
     assert "sluice store migrate" in capsys.readouterr().err
-    assert main(["check", "/nowhere"]) == 1
+    filled.set_version(99)
+    assert run("check", filled, key) == 1
+    assert run("migrate", filled, key) == 1
+    assert "schema version 99" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["/nowhere", "postgresql://127.0.0.1:1/nowhere", "postgresql://a b:secret@h:x/"])
+@pytest.mark.parametrize("command", ["check", "migrate", "purge"])
+def test_missing_store_is_reported(command: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file, server or URL that is none is an error of one line, without a password."""
+    assert main([command, name]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "secret" not in error
 
 
 def test_migrate_brings_an_old_file_to_the_newest_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,15 +104,18 @@ def test_migrate_brings_an_old_file_to_the_newest_version(tmp_path: Path, capsys
     assert "not encrypted" in capsys.readouterr().out
 
 
-def test_purge_deletes_expired_content_or_that_of_one_key(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Everything of one key is deleted without a trace, and nothing of another; then what is older than the age."""
-    assert run("purge", file, "--owner", "a") == 0
+def test_purge_deletes_expired_content_or_that_of_one_key(
+    filled: StoreLocation, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Everything of one key is deleted, and nothing of another; then what is older than the age."""
+    assert run("purge", filled, key, "--owner", "a") == 0
     assert "2 rows" in capsys.readouterr().out
-    with sqlite3.connect(file) as connection:
-        for table in ("responses", "conversations", "items"):
-            assert connection.execute(f"SELECT DISTINCT owner FROM {table}").fetchall() == [("b",)]  # noqa: S608
-    assert run("purge", file) == 0
+    assert run("check", filled, key) == 0
+    printed = capsys.readouterr().out
+    for line in ("1 responses", "1 conversations", "1 items", "of 1 keys"):
+        assert line in printed
+    assert run("purge", filled, key) == 0
     assert "deleted 0 expired" in capsys.readouterr().out
     time.sleep(0.01)
-    assert run("purge", file, "--max-age-s", "0.001") == 0
+    assert run("purge", filled, key, "--max-age-s", "0.001") == 0
     assert "deleted 2 expired" in capsys.readouterr().out

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from service.storage.responses.port import DiskFailed, ResponseRecord, StoreFailed, StoreLimit, StoreLimits
-from service.storage.responses.sqlite_store import SqliteStore
+from service.storage.responses.port import ResponseRecord, StoreFailed, StoreLimit, StoreLimits, StoreUnavailable
+from service.storage.responses.sqlite.sqlite_store import SqliteStore
 from service.storage.responses.store_thread import StoreThread
 from tests.engine.fakes import until
 from tests.waiting import GUARD_S
@@ -109,7 +109,7 @@ async def test_expired_responses_are_purged(tmp_path: Path) -> None:
 
 async def test_store_on_a_full_disk_is_opened_later(tmp_path: Path) -> None:
     """Calls fail until the disk can be used; then they pass. Other failures of the start are raised."""
-    failures: list[Exception] = [DiskFailed("disk full"), DiskFailed("disk full")]
+    failures: list[Exception] = [StoreUnavailable("disk full"), StoreUnavailable("disk full")]
 
     def open_store() -> SqliteStore:
         if failures:

@@ -47,6 +47,15 @@ class ChatChunkChoice(msgspec.Struct):
     logprobs: dict[str, Any] | None = None
 
 
+class PromptProgress(msgspec.Struct):
+    """The progress of the prompts in tokens, on request (`return_progress`). `processed` includes `cache`."""
+
+    total: Unsigned
+    cache: Unsigned
+    processed: Unsigned
+    time_ms: Unsigned
+
+
 class ChatChunk(msgspec.Struct):
     """A piece of a chat answer. If usage was requested, the last chunk has it, and no choices."""
 
@@ -59,6 +68,7 @@ class ChatChunk(msgspec.Struct):
     usage: UsageAnswer | None = None
     receipt: str | None = None
     reasoning_effort: Literal["none", "low", "medium", "high"] | None = None
+    prompt_progress: PromptProgress | None = None
 
 
 class CompletionChunkChoice(msgspec.Struct):
@@ -82,6 +92,7 @@ class CompletionChunk(msgspec.Struct):
     system_fingerprint: str | None = None
     usage: UsageAnswer | None = None
     receipt: str | None = None
+    prompt_progress: PromptProgress | None = None
 
 
 class ResponseEvent(msgspec.Struct):

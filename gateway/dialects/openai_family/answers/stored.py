@@ -15,6 +15,16 @@ class DeletedResponseAnswer(msgspec.Struct):
     deleted: bool
 
 
+class ReplayAnswer(msgspec.Struct):
+    """The comparison of a stored response with the one that was generated again."""
+
+    id: str
+    object: Literal["response.replay"]
+    equal: bool
+    differences: list[str]
+    receipt: str
+
+
 class InputItemsAnswer(msgspec.Struct):
     """A page of the input items of a stored response."""
 

@@ -1,4 +1,4 @@
-"""Usage, finish reasons and logprobs in the JSON of OpenAI's family."""
+"""Usage, finish reasons, progress and logprobs in the JSON of OpenAI's family."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from sluice.v1 import chat_pb2
 from sluice.v1.logprobs_pb2 import TokenLogprob
+from sluice.v1.serving_pb2 import PromptProgress
 from sluice.v1.usage_pb2 import Usage
 
 from gateway.dialects.openai_family.answers.token_list import to_token_list
@@ -28,6 +29,16 @@ def to_usage(usage: Usage) -> dict[str, Any]:
         "reasoning_tokens": usage.reasoning_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+def to_prompt_progress(progress: PromptProgress) -> dict[str, int]:
+    """Return `prompt_progress` of a chunk, as of llama.cpp's server. `processed` includes `cache`."""
+    return {
+        "total": progress.total_tokens,
+        "cache": progress.cached_tokens,
+        "processed": progress.processed_tokens,
+        "time_ms": progress.elapsed.ToMilliseconds(),
     }
 
 

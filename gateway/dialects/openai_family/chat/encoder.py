@@ -24,13 +24,14 @@ from sluice.v1.content_pb2 import Message
 from gateway.dialects.openai_family.answers.extra_fields import ExtraFields
 from gateway.dialects.openai_family.answers.prompt_scores import to_prompt_logprobs
 from gateway.dialects.openai_family.answers.streamed_tokens import StreamedTokens
-from gateway.dialects.openai_family.answers.usage import FINISH_REASONS, to_logprobs, to_usage
+from gateway.dialects.openai_family.answers.usage import FINISH_REASONS, to_logprobs, to_prompt_progress, to_usage
 from gateway.dialects.openai_family.chat.body import EFFORT_NAMES
 from gateway.dialects.openai_family.parameters.stream_options import StreamedUsage
 from gateway.dialects.seam.encoder import COMMENT
 
 _DONE = b"data: [DONE]\n\n"
 _OPEN_CHOICE = b'},"logprobs":null,"finish_reason":null}'
+_NO_DELTA = b'{"index":0,"delta":{},"logprobs":null,"finish_reason":null}'  # clients read the first choice's delta
 _NOTHING = ExtraFields()
 
 
@@ -112,6 +113,9 @@ class ChatEncoder:
         """Return the bytes for an event that belongs to no choice."""
         if kind == "started":
             self._start(event.started)
+        elif kind == "prompt_progress":
+            progress = orjson.dumps(to_prompt_progress(event.prompt_progress))
+            return b'%b%b],"prompt_progress":%b%b' % (self._head, _NO_DELTA, progress, self._tokens.tail(0))
         elif kind == "usage" and self._usage is not StreamedUsage.NONE:
             return b'%b],"usage":%b}\n\n' % (self._head, orjson.dumps(to_usage(event.usage)))
         elif kind == "completed":

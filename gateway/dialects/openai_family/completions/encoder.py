@@ -21,12 +21,13 @@ from sluice.v1.completion_pb2 import (
 from gateway.dialects.openai_family.answers.extra_fields import ExtraFields
 from gateway.dialects.openai_family.answers.prompt_scores import to_prompt_logprobs
 from gateway.dialects.openai_family.answers.streamed_tokens import StreamedTokens
-from gateway.dialects.openai_family.answers.usage import FINISH_REASONS, to_usage
+from gateway.dialects.openai_family.answers.usage import FINISH_REASONS, to_prompt_progress, to_usage
 from gateway.dialects.openai_family.completions.logprobs import LogprobWriter
 from gateway.dialects.openai_family.parameters.stream_options import StreamedUsage
 from gateway.dialects.seam.encoder import COMMENT
 
 _DONE = b"data: [DONE]\n\n"
+_NO_TEXT = b'{"index":0,"text":"","logprobs":null,"finish_reason":null}'  # clients read the first choice's text
 _NOTHING = ExtraFields()
 
 
@@ -70,6 +71,9 @@ class CompletionEncoder:
             return self._choice(end.choice_index, b'""', b"null", b'"%b"' % FINISH_REASONS[end.finish_reason].encode())
         if kind == "started":
             self._start(event.started)
+        elif kind == "prompt_progress":
+            progress = orjson.dumps(to_prompt_progress(event.prompt_progress))
+            return b'%b%b],"prompt_progress":%b%b' % (self._head, _NO_TEXT, progress, self._tokens.tail(0))
         elif kind == "usage" and self._usage is not StreamedUsage.NONE:
             return b'%b],"usage":%b}\n\n' % (self._head, orjson.dumps(to_usage(event.usage)))
         elif kind == "completed":

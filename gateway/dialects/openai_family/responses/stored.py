@@ -65,6 +65,11 @@ def to_delete(path: Mapping[str, str]) -> stored_response_pb2.DeleteResponseRequ
     return stored_response_pb2.DeleteResponseRequest(id=to_id(path[PARAMETER]))
 
 
+def to_replay(path: Mapping[str, str]) -> stored_response_pb2.ReplayResponseRequest:
+    """Return the contract's request to generate a stored response again."""
+    return stored_response_pb2.ReplayResponseRequest(id=to_id(path[PARAMETER]))
+
+
 def to_list(path: Mapping[str, str], query: Mapping[str, str]) -> stored_response_pb2.ListInputItemsRequest:
     """Return the contract's request for a page of input items, by default the last 20. Raise Failure."""
     return page_of(stored_response_pb2.ListInputItemsRequest(id=to_id(path[PARAMETER])), query)
@@ -98,6 +103,20 @@ def to_response(
 def to_deleted(request: stored_response_pb2.DeleteResponseRequest) -> bytes:
     """Return the body of `DELETE /v1/responses/{response_id}`."""
     return orjson.dumps({"id": written_id(request.id), "object": "response", "deleted": True})
+
+
+def to_comparison(response_id: str, answer: stored_response_pb2.ReplayResponseResponse) -> bytes:
+    """Return the body of `POST /v1/responses/{response_id}/replay`."""
+    differences = list(answer.differences)
+    return orjson.dumps(
+        {
+            "id": written_id(response_id),
+            "object": "response.replay",
+            "equal": not differences,
+            "differences": differences,
+            "receipt": answer.receipt,
+        }
+    )
 
 
 def to_page(answer: stored_response_pb2.ListInputItemsResponse) -> bytes:

@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 
 from gateway.dialects.openai.response import OpenAIFollowTranslator
 from gateway.dialects.openai_family.answers.answer import ResponseAnswer
-from gateway.dialects.openai_family.answers.stored import DeletedResponseAnswer, InputItemsAnswer
+from gateway.dialects.openai_family.answers.stored import DeletedResponseAnswer, InputItemsAnswer, ReplayAnswer
 from gateway.dialects.openai_family.responses import stored
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.http.offload import offload
@@ -45,6 +45,11 @@ async def _delete(upstream: Upstream, http_request: HttpRequest, caller: Caller)
     return stored.to_deleted(request)
 
 
+async def _replay(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
+    request = stored.to_replay(http_request.path)
+    return stored.to_comparison(request.id, await _call(upstream, request, caller))
+
+
 async def _list(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
     answer = await _call(upstream, stored.to_list(http_request.path, http_request.query), caller)
     return await offload(answer.ByteSize(), lambda: stored.to_page(answer))
@@ -63,6 +68,8 @@ def stored_responses(base: str) -> tuple[Operation, ...]:
                   answer=ResponseAnswer, parameters=_EVENTS),
         Operation("POST", f"{one}/cancel", "Stops a response in the background.", Action(_cancel),
                   answer=ResponseAnswer, parameters=[_ID]),
+        Operation("POST", f"{one}/replay", "Generates a stored response with a receipt again, and compares both.",
+                  Action(_replay), answer=ReplayAnswer, parameters=[_ID]),
         Operation("DELETE", one, "Deletes a stored response.", Lookup(_delete), answer=DeletedResponseAnswer,
                   parameters=[_ID]),
         Operation("GET", f"{one}/input_items", "Lists the input items of a stored response.", Lookup(_list),

@@ -14,7 +14,8 @@ namespace SLUICE_SET {
 
 template <class Weight>
 struct LatentPhases {
-  using Low = LowFormat<Weight>;
+  // The format of the expanding product: numbers of blocks are kept exactly.
+  using Low = std::conditional_t<std::is_same_v<Weight, PackedFormat>, Float32Format, LowFormat<Weight>>;
   using Input = typename Low::Input;
   static constexpr bool kQuantizes = kIsQuantized<Weight>;
 

@@ -1,7 +1,8 @@
 """The turns of API keys in one step: each computes its running prompts before it starts another request.
 
 The oldest prompt of a key is first, then the shortest one. While a prompt is much longer than one behind it, it gets
-half of the tokens that are left: a long prompt takes at most twice as long, and a short one does not wait for it.
+half of the tokens that are left: a long prompt takes at most twice as long, and a short one does not wait for it. A
+prompt whose progress is reported is computed in parts of half a second.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from operator import attrgetter
 
 from service.engine.core.queue.fair_queue import FairQueue, KeyQueue
 from service.engine.core.sequences.sequence import Sequence
+from service.engine.core.step_times import StepTimes
 
 _MUCH_LONGER = 2.0
 _MIN_HALF = 16  # tokens: smaller chunks cost several times as much per token
+_REPORTED_PART_S = 0.5  # the expected time of a part of a prompt whose progress is reported
+_MIN_REPORTED_PART = 128  # tokens of it, and the unit of its size: a kernel may be compiled for each size
 _NUM_NEXT = 8  # queued sequences that are compared with the one before them
 _by_rank = attrgetter("rank")
 
@@ -31,6 +35,7 @@ class Turns:
         self,
         prefills: abc.Iterable[Sequence],
         queue: FairQueue,
+        step_times: StepTimes,
         is_wanted: abc.Callable[[Sequence], bool] | None,
         *,
         may_start: bool,
@@ -50,6 +55,7 @@ class Turns:
         keys = dict.fromkeys([*self._prefilling, *others])
         self._keys = [key for key in keys if with_batches or not key.is_batch]
         self._is_wanted = is_wanted
+        self._step_times = step_times
 
     def next(self) -> KeyQueue | None:
         """Return the next key, or None if none is left."""
@@ -69,6 +75,9 @@ class Turns:
 
     def limit(self, key: KeyQueue, sequence: Sequence, num_left: int) -> int:
         """Return how many of `num_left` tokens a sequence of the key may compute in this turn."""
+        if sequence.progress_due is not None:
+            num_part = self._step_times.num_prompt_tokens_within(_REPORTED_PART_S, num_left)
+            num_left = min(num_left, max(num_part // _MIN_REPORTED_PART, 1) * _MIN_REPORTED_PART)
         half = num_left // 2
         if half < _MIN_HALF or sequence.due < math.inf:
             return num_left

@@ -5,19 +5,19 @@ A sequence holds its tokens, cache blocks, text and finish reason. Only the engi
 
 from __future__ import annotations
 
-import hashlib
 import math
 from array import array
 from collections.abc import Collection
 
+from service.engine.core.sequences.choice_seed import choice_seed
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.pending_output import PendingOutput
 from service.engine.core.sequences.sequence_cost import SequenceCost
 from service.engine.core.sequences.sequence_state import SequenceState
 from service.engine.tokens.tokenizer import Vocabulary
 from service.generation.errors import ConstraintFailed
-from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
-from service.generation.requests.request import GenerationRequest
+from service.generation.outputs.output import FinishReason, GenerationOutput, PrefillProgress, Timings, TokenLogprob
+from service.generation.requests.request import PROGRESS_INTERVAL_S, GenerationRequest
 
 NO_BLOCK = -1  # in a block table: the block was given back, because no later token attends to its tokens
 _USED = 0.95  # of a limit per token: the times of steps vary
@@ -124,6 +124,7 @@ class Sequence:
         self.num_preemptions = 0
         self.num_written_tokens = 0  # prompt tokens that it added to the cache, in blocks of nothing else
         self.cost = SequenceCost()
+        self.progress_due = -math.inf if request.reports_progress and choice_index == 0 else None  # None: no more
         self._was_redirected = False  # True if a token was replaced so that the text ends within the limit
         self._finished: float | None = None
         self._pending_output = PendingOutput(
@@ -244,6 +245,15 @@ class Sequence:
         )
         return self._pending_output.take(timings, self.group.num_cached_tokens, self.finish_reason)
 
+    def take_progress(self, now: float) -> PrefillProgress | None:
+        """Return the prompt's progress after a part of it, if it is due. After the last part it always is."""
+        is_complete = self.num_computed_tokens >= self.num_prompt_tokens
+        if not is_complete and (self.progress_due is None or now < self.progress_due):
+            return None
+        self.progress_due = None if is_complete else now + PROGRESS_INTERVAL_S
+        group, began = self.group, now if self.scheduled is None else self.scheduled
+        return PrefillProgress(group.request_index, self.num_computed_tokens, group.num_cached_tokens, began, now)
+
     def replace_token(self, token_id: int) -> int:
         """Return the token to append if `token_id` was drawn: another one if the constraint could no longer be met.
 
@@ -287,14 +297,3 @@ class Sequence:
             return self.constraint.is_finished()
         except BaseException as error:  # foreign code, which may even panic: only this sequence fails
             raise ConstraintFailed("the output constraint failed") from error
-
-
-def choice_seed(seed: int, choice_index: int) -> int:
-    """Return the seed of one choice, 0 ≤ seed < 2**63.
-
-    The first choice keeps the request's seed, so that a request with n = 1 can reproduce any choice.
-    """
-    if choice_index == 0:
-        return seed & (2**63 - 1)
-    digest = hashlib.blake2b(f"{seed}/{choice_index}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1

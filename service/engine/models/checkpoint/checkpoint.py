@@ -95,6 +95,11 @@ class Checkpoint:
         """The inputs of the columns of `take_blocks`, by the names of matrices whose columns are in another order."""
         return {}
 
+    def stores_rows(self, name: str) -> bool:
+        """Return whether the rows of a matrix of latents or of a recurrent layer are stored in blocks, in any order."""
+        del name
+        return False
+
     def kind(self, name: str) -> str:
         """Return the native step's name of a matrix' block type."""
         raise ModelLoadError(f"{self.folder}: {name} is not stored in blocks")

@@ -20,6 +20,11 @@ _PRODUCTS: Final = (
     ("mlp.gate_proj", "mlp.up_proj"),
     ("mlp.down_proj",),
 )
+# The modules of latents and of recurrent layers whose weights are matrices of the step.
+_MIXERS: Final = (
+    *(f"self_attn.{name}" for name in ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa")),
+    *(f"recurrent.{name}_proj" for name in ("in", "qkv", "gate", "beta", "decay", "x", "dt", "out")),
+)
 
 
 class BlockSources:
@@ -54,14 +59,26 @@ class BlockSources:
 def has_blocks(checkpoint: Checkpoint, plan: DecoderPlan, tensors: Tensors) -> bool:
     """Return whether a model can be computed in the checkpoint's blocks, whose rows must be those of the step.
 
-    Those of latents, of recurrent layers, and of decoders with inputs of layers or several residuals are not.
+    Those of decoders with inputs of layers or several residuals are not, nor those of latents and of recurrent layers
+    that a file has in another order.
     """
     experts = tensors.experts
     is_turned = experts is not None and experts.is_fused and experts.is_transposed
-    is_plain = all(isinstance(layer.attention, AttentionPlan) and layer.recurrent is None for layer in plan.layers)
     has_tables = plan.layer_input_width > 0 or plan.num_extra_streams > 0
-    has_all = checkpoint.block_type is not None and is_plain and not (is_turned or has_tables)
-    return has_all and _orders_fit(checkpoint, plan, tensors)
+    has_all = checkpoint.block_type is not None and not (is_turned or has_tables)
+    return has_all and _mixers_fit(checkpoint, plan, tensors) and _orders_fit(checkpoint, plan, tensors)
+
+
+def _mixers_fit(checkpoint: Checkpoint, plan: DecoderPlan, tensors: Tensors) -> bool:
+    """Return whether the blocks of all matrices of latents and of recurrent layers are rows of the step's."""
+    for index, layer in enumerate(plan.layers):
+        if isinstance(layer.attention, AttentionPlan) and layer.recurrent is None:
+            continue
+        for module in _MIXERS:
+            origin = origin_of(f"model.layers.{index}.{module}.weight", plan, tensors)
+            if origin.name in checkpoint and not checkpoint.stores_rows(origin.name):
+                return False
+    return True
 
 
 def _orders_fit(checkpoint: Checkpoint, plan: DecoderPlan, tensors: Tensors) -> bool:

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engine.core.blocks.block_pool import BlockPool
-from service.engine.core.sequences.sequence import NO_BLOCK, Sequence, choice_seed
+from service.engine.core.sequences.choice_seed import choice_seed
+from service.engine.core.sequences.sequence import NO_BLOCK, Sequence
 from service.engine.interface.cache_group import ONE_GROUP, CacheGroup, max_blocks
 from service.engine.interface.config import max_sequence_len
 from tests.engine.core.drafters import SumDrafter

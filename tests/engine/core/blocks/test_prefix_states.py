@@ -41,6 +41,7 @@ def answer(one: Bench, prompt: list[int], max_tokens: int = 1, **options: Any) -
     return tokens, group.num_cached_tokens
 
 
+@pytest.mark.slow
 def test_turns_of_a_chat_find_what_they_share() -> None:
     """In 20 turns, each prompt finds at least 95 % of the turn before it in steps of 64 tokens."""
     one, prompt, found, shared, num_shared = bench(), text(100, 0), 0, 0, 0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from service.engine.core.drafts.drafter import Drafter
-from service.engine.core.sequences.sequence import choice_seed
+from service.engine.core.sequences.choice_seed import choice_seed
 from tests.engine.fakes import Bench, config_of, request
 from tests.engine.paged_runner import sums
 

@@ -7,8 +7,9 @@ from typing import Any, Self
 
 import pytest
 
+from service.engine.core.sequences.choice_seed import choice_seed
 from service.engine.core.sequences.constraint_state import ConstraintState
-from service.engine.core.sequences.sequence import Sequence, choice_seed
+from service.engine.core.sequences.sequence import Sequence
 from service.generation.errors import ConstraintFailed
 from service.generation.outputs.output import FinishReason, GenerationOutput, Timings, TokenLogprob
 from service.generation.requests.parameters import LogprobsOptions, StopParams

@@ -9,6 +9,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from service.engine.loading.gguf.families import FAMILIES as SETTINGS
 from service.engine.loading.gguf.settings import GgufSettings
@@ -16,7 +17,7 @@ from service.engine.models.checkpoint.gguf.architectures import ARCHITECTURES
 from service.engine.models.checkpoint.gguf.gguf_checkpoint import GgufCheckpoint
 from service.engine.models.checkpoint.gguf.header import read_header
 from service.engine.models.checkpoint.model_config import read_model_config
-from service.engine.models.native.backend import NativeBackend, RecurrentBackend, load_native
+from service.engine.models.native.backend import RecurrentBackend, load_native
 from tests.engine.folders.gguf_families import FAMILIES, model_of, write_family
 from tests.engine.folders.tiny_models import Part, batch_of
 from tests.models.families import some_tokens
@@ -26,13 +27,17 @@ LENGTH = 40
 BLOCKS = [3, 0, 5]
 
 
-def loaded_from(file: Path, folder: Path) -> NativeBackend:
-    """Load a file with the configuration that its metadata state."""
+def logits_of(file: Path, folder: Path, checkpoint: type[GgufCheckpoint], token_ids: list[int]) -> NDArray[np.float32]:
+    """Return the logits of a file with the configuration that its metadata state."""
     header = read_header(file)
     (folder / "config.json").write_text(json.dumps(GgufSettings(header).config("float32")))
-    loaded = load_native(read_model_config(folder), GgufCheckpoint(folder, [header]), "float32", 1)
+    loaded = load_native(read_model_config(folder), checkpoint(folder, [header]), "float32", 1)
     loaded.allocate(16, 16)
-    return loaded
+    batch = batch_of([Part(token_ids, 0, LENGTH, BLOCKS)], 16)
+    if isinstance(loaded, RecurrentBackend):
+        loaded.allocate_states(1)
+        batch = replace(batch, states=np.array([[0, 0, 0, -1]], np.int32))
+    return np.array(loaded.forward(batch))
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -42,14 +47,26 @@ def test_logits_of_a_file_are_those_of_its_model(name: str, tmp_path: Path) -> N
     made = native(model)
     made.allocate(16, 16)
     expected = step(made, [(Sequence(token_ids, BLOCKS), LENGTH)])[0]
-    loaded = loaded_from(tmp_path / "tiny.gguf", tmp_path)
-    batch = batch_of([Part(token_ids, 0, LENGTH, BLOCKS)], 16)
-    if isinstance(loaded, RecurrentBackend):
-        loaded.allocate_states(1)
-        batch = replace(batch, states=np.array([[0, 0, 0, -1]], np.int32))
-    found = np.asarray(loaded.forward(batch))
+    found = logits_of(tmp_path / "tiny.gguf", tmp_path, GgufCheckpoint, token_ids)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
     assert (found.argmax(-1) == expected.argmax(-1)).all()
+
+
+class Widened(GgufCheckpoint):
+    """A file whose weights are computed as numbers."""
+
+    block_type = None
+
+
+# Layers with short convolutions, with attention and Mamba-2, and with latents.
+@pytest.mark.parametrize("name", ["lfm2", "falcon_h1, multipliers", "deepseek_v2, groups", "deepseek_v3, yarn"])
+def test_mixers_are_multiplied_in_blocks(name: str, tmp_path: Path) -> None:
+    """Logits are those of the widened weights."""
+    file, token_ids = tmp_path / "tiny.gguf", some_tokens(0, LENGTH)
+    write_family(name, model_of(name), file, gguf.GGMLQuantizationType.Q8_0)
+    packed, widened = (logits_of(file, tmp_path, kind, token_ids) for kind in (GgufCheckpoint, Widened))
+    np.testing.assert_allclose(packed, widened, rtol=0, atol=2e-3)
+    assert (packed != widened).any(), "both are widened"
 
 
 def test_every_architecture_has_settings_and_a_file() -> None:

@@ -152,6 +152,7 @@ def reading(stub: Any, response_id: str) -> list[Callable[[str], Any]]:
     """Return the calls that need a stored response."""
     return [
         lambda key: stub.GetResponse(stored_response_pb2.GetResponseRequest(id=response_id), **by(key)),
+        lambda key: stub.ReplayResponse(stored_response_pb2.ReplayResponseRequest(id=response_id), **by(key)),
         lambda key: stub.ListInputItems(stored_response_pb2.ListInputItemsRequest(id=response_id), **by(key)),
         lambda key: stub.DeleteResponse(stored_response_pb2.DeleteResponseRequest(id=response_id), **by(key)),
         lambda key: stub.CreateResponse(response_request(previousResponseId=response_id), **by(key)),

@@ -403,11 +403,14 @@ class StreamChatResponse(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     COMPLETED_FIELD_NUMBER: _builtins.int
     PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
+    PROMPT_PROGRESS_FIELD_NUMBER: _builtins.int
     STREAM_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
     sequence_number: _builtins.int
-    """The number of the event in its stream: 0 for the first, increasing by 1."""
+    """The number of the event in its stream: 0 for the first, increasing by 1. A `prompt_progress` has the number and the
+    position of the event before it.
+    """
     stream: _builtins.bytes
     """The id of the stream, for ResumeOptions: an opaque value in the first event only; empty if the stream can't be
     resumed.
@@ -449,6 +452,10 @@ class StreamChatResponse(_message.Message):
         """The log probabilities of the prompt's tokens, if requested: after `started` and before any delta."""
 
     @_builtins.property
+    def prompt_progress(self) -> _serving_pb2.PromptProgress:
+        """The progress of the prompt, if requested: after `started`."""
+
+    @_builtins.property
     def tokens(self) -> _new_tokens_pb2.NewTokens:
         """The tokens added to the event's choice, if requested."""
 
@@ -464,15 +471,16 @@ class StreamChatResponse(_message.Message):
         usage: _usage_pb2.Usage | None = ...,
         completed: Global___ChatCompleted | None = ...,
         prompt_logprobs: Global___PromptLogprobs | None = ...,
+        prompt_progress: _serving_pb2.PromptProgress | None = ...,
         stream: _builtins.bytes = ...,
         position: _builtins.bytes = ...,
         tokens: _new_tokens_pb2.NewTokens | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["choice_finished", b"choice_finished", "completed", b"completed", "content_delta", b"content_delta", "event", b"event", "prompt_logprobs", b"prompt_logprobs", "reasoning_delta", b"reasoning_delta", "started", b"started", "tokens", b"tokens", "tool_call_delta", b"tool_call_delta", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["choice_finished", b"choice_finished", "completed", b"completed", "content_delta", b"content_delta", "event", b"event", "prompt_logprobs", b"prompt_logprobs", "prompt_progress", b"prompt_progress", "reasoning_delta", b"reasoning_delta", "started", b"started", "tokens", b"tokens", "tool_call_delta", b"tool_call_delta", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["choice_finished", b"choice_finished", "completed", b"completed", "content_delta", b"content_delta", "event", b"event", "position", b"position", "prompt_logprobs", b"prompt_logprobs", "reasoning_delta", b"reasoning_delta", "sequence_number", b"sequence_number", "started", b"started", "stream", b"stream", "tokens", b"tokens", "tool_call_delta", b"tool_call_delta", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choice_finished", b"choice_finished", "completed", b"completed", "content_delta", b"content_delta", "event", b"event", "position", b"position", "prompt_logprobs", b"prompt_logprobs", "prompt_progress", b"prompt_progress", "reasoning_delta", b"reasoning_delta", "sequence_number", b"sequence_number", "started", b"started", "stream", b"stream", "tokens", b"tokens", "tool_call_delta", b"tool_call_delta", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["started", "content_delta", "reasoning_delta", "tool_call_delta", "choice_finished", "usage", "completed", "prompt_logprobs"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["started", "content_delta", "reasoning_delta", "tool_call_delta", "choice_finished", "usage", "completed", "prompt_logprobs", "prompt_progress"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 

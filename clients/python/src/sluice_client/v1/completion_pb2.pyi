@@ -298,11 +298,14 @@ class StreamCompleteResponse(_message.Message):
     CHOICE_FINISHED_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     COMPLETED_FIELD_NUMBER: _builtins.int
+    PROMPT_PROGRESS_FIELD_NUMBER: _builtins.int
     STREAM_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
     sequence_number: _builtins.int
-    """The number of the event in its stream: 0 for the first, increasing by 1."""
+    """The number of the event in its stream: 0 for the first, increasing by 1. A `prompt_progress` has the number and the
+    position of the event before it.
+    """
     stream: _builtins.bytes
     """The id of the stream, for ResumeOptions: an opaque value in the first event only; empty if the stream can't be
     resumed.
@@ -332,6 +335,10 @@ class StreamCompleteResponse(_message.Message):
         """The end of a complete stream."""
 
     @_builtins.property
+    def prompt_progress(self) -> _serving_pb2.PromptProgress:
+        """The progress of the prompts, if requested: after `started`."""
+
+    @_builtins.property
     def tokens(self) -> _new_tokens_pb2.NewTokens:
         """The tokens added to the event's choice, if requested."""
 
@@ -344,15 +351,16 @@ class StreamCompleteResponse(_message.Message):
         choice_finished: _chat_pb2.ChoiceFinished | None = ...,
         usage: _usage_pb2.Usage | None = ...,
         completed: Global___CompletionCompleted | None = ...,
+        prompt_progress: _serving_pb2.PromptProgress | None = ...,
         stream: _builtins.bytes = ...,
         position: _builtins.bytes = ...,
         tokens: _new_tokens_pb2.NewTokens | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["choice_finished", b"choice_finished", "completed", b"completed", "delta", b"delta", "event", b"event", "started", b"started", "tokens", b"tokens", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["choice_finished", b"choice_finished", "completed", b"completed", "delta", b"delta", "event", b"event", "prompt_progress", b"prompt_progress", "started", b"started", "tokens", b"tokens", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["choice_finished", b"choice_finished", "completed", b"completed", "delta", b"delta", "event", b"event", "position", b"position", "sequence_number", b"sequence_number", "started", b"started", "stream", b"stream", "tokens", b"tokens", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choice_finished", b"choice_finished", "completed", b"completed", "delta", b"delta", "event", b"event", "position", b"position", "prompt_progress", b"prompt_progress", "sequence_number", b"sequence_number", "started", b"started", "stream", b"stream", "tokens", b"tokens", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["started", "delta", "choice_finished", "usage", "completed"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["started", "delta", "choice_finished", "usage", "completed", "prompt_progress"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 

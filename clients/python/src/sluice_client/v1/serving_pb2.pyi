@@ -64,6 +64,7 @@ class ServingOptions(_message.Message):
     SEPARATE_TOKENS_FIELD_NUMBER: _builtins.int
     REPORT_TIMINGS_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    REPORT_PROGRESS_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
     """The priority among the queued requests of the same API key: lower values are served first. Requests of other keys
     are not affected. Range [-100, 100]; a key has a minimum that it may request, and without a key the minimum is 0.
@@ -110,6 +111,10 @@ class ServingOptions(_message.Message):
     server has no signing key, or if the model doesn't promise the same tokens twice. It has no effect on requests that
     don't generate text. Default: false.
     """
+    report_progress: _builtins.bool
+    """Whether the stream of a chat, a completion or a text generation reports the progress of its prompts in
+    `prompt_progress` events, until the first tokens. Other RPCs and resumed streams ignore it. Default: false.
+    """
     def __init__(
         self,
         *,
@@ -123,15 +128,18 @@ class ServingOptions(_message.Message):
         separate_tokens: _builtins.bool | None = ...,
         report_timings: _builtins.bool | None = ...,
         receipt: _builtins.bool | None = ...,
+        report_progress: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_receipt", b"_receipt", "_report_timings", b"_report_timings", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "priority", b"priority", "receipt", b"receipt", "report_timings", b"report_timings", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_receipt", b"_receipt", "_report_progress", b"_report_progress", "_report_timings", b"_report_timings", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "priority", b"priority", "receipt", b"receipt", "report_progress", b"report_progress", "report_timings", b"report_timings", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_receipt", b"_receipt", "_report_timings", b"_report_timings", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "cache_salt", b"cache_salt", "deployment", b"deployment", "error_behavior", b"error_behavior", "priority", b"priority", "receipt", b"receipt", "report_timings", b"report_timings", "request_id", b"request_id", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_receipt", b"_receipt", "_report_progress", b"_report_progress", "_report_timings", b"_report_timings", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "cache_salt", b"cache_salt", "deployment", b"deployment", "error_behavior", b"error_behavior", "priority", b"priority", "receipt", b"receipt", "report_progress", b"report_progress", "report_timings", b"report_timings", "request_id", b"request_id", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
     _WhichOneofReturnType__receipt: _TypeAlias = _typing.Literal["receipt"]  # noqa: Y015
     _WhichOneofArgType__receipt: _TypeAlias = _typing.Literal["_receipt", b"_receipt"]  # noqa: Y015
+    _WhichOneofReturnType__report_progress: _TypeAlias = _typing.Literal["report_progress"]  # noqa: Y015
+    _WhichOneofArgType__report_progress: _TypeAlias = _typing.Literal["_report_progress", b"_report_progress"]  # noqa: Y015
     _WhichOneofReturnType__report_timings: _TypeAlias = _typing.Literal["report_timings"]  # noqa: Y015
     _WhichOneofArgType__report_timings: _TypeAlias = _typing.Literal["_report_timings", b"_report_timings"]  # noqa: Y015
     _WhichOneofReturnType__separate_tokens: _TypeAlias = _typing.Literal["separate_tokens"]  # noqa: Y015
@@ -144,6 +152,8 @@ class ServingOptions(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__receipt) -> _WhichOneofReturnType__receipt | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__report_progress) -> _WhichOneofReturnType__report_progress | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__report_timings) -> _WhichOneofReturnType__report_timings | None: ...
     @_typing.overload
@@ -192,6 +202,45 @@ class RequestTimings(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RequestTimings: _TypeAlias = RequestTimings  # noqa: Y015
+
+@_typing.final
+class PromptProgress(_message.Message):
+    """The progress of a request's prompts, on request (`ServingOptions.report_progress`): an event follows each computed part
+    of a prompt, at most ten per second, and one the whole prompt. Several prompts are counted together, and a prompt once
+    for all its choices. The numbers fall if a prompt is preempted, since it is then computed again.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOTAL_TOKENS_FIELD_NUMBER: _builtins.int
+    CACHED_TOKENS_FIELD_NUMBER: _builtins.int
+    PROCESSED_TOKENS_FIELD_NUMBER: _builtins.int
+    ELAPSED_FIELD_NUMBER: _builtins.int
+    total_tokens: _builtins.int
+    """The number of prompt tokens, including those of the chat template."""
+    cached_tokens: _builtins.int
+    """The number of total_tokens whose computation was found in the prefix cache."""
+    processed_tokens: _builtins.int
+    """The number of total_tokens that are computed so far, including cached_tokens."""
+    @_builtins.property
+    def elapsed(self) -> _duration_pb2.Duration:
+        """The time since the computation of the first prompt began."""
+
+    def __init__(
+        self,
+        *,
+        total_tokens: _builtins.int = ...,
+        cached_tokens: _builtins.int = ...,
+        processed_tokens: _builtins.int = ...,
+        elapsed: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["elapsed", b"elapsed"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "elapsed", b"elapsed", "processed_tokens", b"processed_tokens", "total_tokens", b"total_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PromptProgress: _TypeAlias = PromptProgress  # noqa: Y015
 
 @_typing.final
 class ServiceLevel(_message.Message):

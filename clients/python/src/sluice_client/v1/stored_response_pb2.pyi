@@ -190,6 +190,56 @@ class DeleteResponseResponse(_message.Message):
 Global___DeleteResponseResponse: _TypeAlias = DeleteResponseResponse  # noqa: Y015
 
 @_typing.final
+class ReplayResponseRequest(_message.Message):
+    """A stored response to generate again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """The id of the response, 1 to 256 characters. Required."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplayResponseRequest: _TypeAlias = ReplayResponseRequest  # noqa: Y015
+
+@_typing.final
+class ReplayResponseResponse(_message.Message):
+    """The comparison of a stored response with the one that was generated again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIPT_FIELD_NUMBER: _builtins.int
+    DIFFERENCES_FIELD_NUMBER: _builtins.int
+    receipt: _builtins.str
+    """The receipt of the response that was generated again, which has the same id and time."""
+    @_builtins.property
+    def differences(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What differs, one line each: the weights, the request, or the first other token. Empty if the responses are equal."""
+
+    def __init__(
+        self,
+        *,
+        receipt: _builtins.str = ...,
+        differences: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["differences", b"differences", "receipt", b"receipt"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplayResponseResponse: _TypeAlias = ReplayResponseResponse  # noqa: Y015
+
+@_typing.final
 class ListInputItemsRequest(_message.Message):
     """A stored response whose input items are to be listed."""
 

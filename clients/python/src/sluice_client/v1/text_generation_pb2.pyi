@@ -227,10 +227,13 @@ class StreamGenerateTextResponse(_message.Message):
     FINISHED_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     COMPLETED_FIELD_NUMBER: _builtins.int
+    PROMPT_PROGRESS_FIELD_NUMBER: _builtins.int
     STREAM_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
     sequence_number: _builtins.int
-    """The number of the event in its stream: 0 for the first, increasing by 1."""
+    """The number of the event in its stream: 0 for the first, increasing by 1. A `prompt_progress` has the number and the
+    position of the event before it.
+    """
     stream: _builtins.bytes
     """The id of the stream, for ResumeOptions: an opaque value in the first event only; empty if the stream can't be
     resumed.
@@ -259,6 +262,10 @@ class StreamGenerateTextResponse(_message.Message):
     def completed(self) -> Global___TextGenerationCompleted:
         """The end of a complete stream."""
 
+    @_builtins.property
+    def prompt_progress(self) -> _serving_pb2.PromptProgress:
+        """The progress of the prompt, if requested: after `started`."""
+
     def __init__(
         self,
         *,
@@ -268,14 +275,15 @@ class StreamGenerateTextResponse(_message.Message):
         finished: Global___TextGenerationFinished | None = ...,
         usage: _usage_pb2.Usage | None = ...,
         completed: Global___TextGenerationCompleted | None = ...,
+        prompt_progress: _serving_pb2.PromptProgress | None = ...,
         stream: _builtins.bytes = ...,
         position: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "delta", b"delta", "event", b"event", "finished", b"finished", "started", b"started", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "delta", b"delta", "event", b"event", "finished", b"finished", "prompt_progress", b"prompt_progress", "started", b"started", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "delta", b"delta", "event", b"event", "finished", b"finished", "position", b"position", "sequence_number", b"sequence_number", "started", b"started", "stream", b"stream", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "delta", b"delta", "event", b"event", "finished", b"finished", "position", b"position", "prompt_progress", b"prompt_progress", "sequence_number", b"sequence_number", "started", b"started", "stream", b"stream", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["started", "delta", "finished", "usage", "completed"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["started", "delta", "finished", "usage", "completed", "prompt_progress"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 

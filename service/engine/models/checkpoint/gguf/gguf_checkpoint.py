@@ -97,6 +97,10 @@ class GgufCheckpoint(Checkpoint):
             sizes[tensor.type.kind] += math.prod(tensor.shape)
         return sizes.most_common(1)[0][0] if sizes.keys() - _COMPUTED else None
 
+    def stores_rows(self, name: str) -> bool:
+        """Return whether a matrix is stored as the rows of the checkpoint's tensor, not in parts or by value heads."""
+        return name in self._tensors and not self._architecture.tiles_values
+
     def kind(self, name: str) -> str:
         """Return the native step's name of a tensor's type. Raise ModelLoadError for a missing tensor."""
         return self._found(name).type.kind

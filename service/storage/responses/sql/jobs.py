@@ -1,4 +1,4 @@
-"""The jobs in a SQLite file."""
+"""The jobs in an SQL database."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from service.storage.responses.port import (
     StoreFailed,
     TooManyJobs,
 )
-from service.storage.responses.sqlite_conversations import SqliteConversations
-from service.storage.responses.sqlite_file import SqliteFile
-from service.storage.responses.sqlite_records import SqliteRecords
+from service.storage.responses.sql.conversations import SqlConversations
+from service.storage.responses.sql.database import SqlDatabase
+from service.storage.responses.sql.records import SqlRecords
 
 # A lease that ends too late was dated by a clock that has been set back since.
 _HELD: Final = "lease_ns > :now AND lease_ns <= :latest"
 _NEXT: Final = f"""
     SELECT owner, id, caller, stream, num_claims FROM jobs WHERE NOT ({_HELD})
     ORDER BY (SELECT count(*) FROM jobs AS other WHERE other.owner = jobs.owner AND other.holder != '' AND {_HELD}),
-             created_ns, rowid
+             created_ns, id
     LIMIT 1
 """  # noqa: S608  constants
 
 
-class SqliteJobs(JobStore):
-    """A `JobStore` in a file."""
+class SqlJobs(JobStore):
+    """A `JobStore` in a database."""
 
     def __init__(
         self,
-        file: SqliteFile,
-        records: SqliteRecords,
-        conversations: SqliteConversations,
+        database: SqlDatabase,
+        records: SqlRecords,
+        conversations: SqlConversations,
         now_ns: Callable[[], int],
     ) -> None:
-        self._file = file
+        self._database = database
         self._records = records
         self._conversations = conversations
         self._now_ns = now_ns
 
     def add(self, job: Job, max_jobs: int) -> ResponseRecord | None:
         owner, response_id = job.key
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             if (existing := self._records.read(owner, response_id)) is not None:
                 return existing
             (num_jobs,) = execute("SELECT count(*) FROM jobs WHERE owner = ?", (owner,)).fetchone()
@@ -58,16 +58,16 @@ class SqliteJobs(JobStore):
                 "INSERT INTO jobs (owner, id, created_ns, caller, stream) VALUES (?, ?, ?, ?, ?)",
                 (
                     owner, response_id, job.record.created_ns,
-                    self._file.sealed(job.caller, context + "caller"),
-                    self._file.sealed(job.stream, context + "stream"),
+                    self._database.sealed(job.caller, context + "caller"),
+                    self._database.sealed(job.stream, context + "stream"),
                 ),
             )  # fmt: skip
-        self._empty_log_after(num_deleted)
+        self._erase_after(num_deleted)
         return None
 
     def claim(self, holder: str, lease_s: float) -> Job | None:
-        while self._file.row(_NEXT, self._instants()) is not None:  # a look without a lock, which finds nothing mostly
-            with self._file.transaction() as execute:
+        while self._database.row(_NEXT, self._instants()) is not None:  # without a lock; mostly none
+            with self._database.transaction() as execute:
                 instants = self._instants()
                 if (found := execute(_NEXT, instants).fetchone()) is None:
                     return None
@@ -83,8 +83,8 @@ class SqliteJobs(JobStore):
                 context = f"{owner}\0{response_id}\0"
                 return Job(
                     record,
-                    self._file.opened(caller, context + "caller"),
-                    self._file.opened(stream, context + "stream"),
+                    self._database.opened(caller, context + "caller"),
+                    self._database.opened(stream, context + "stream"),
                     num_claims + 1,
                 )
         return None
@@ -96,7 +96,7 @@ class SqliteJobs(JobStore):
 
     def renew(self, holder: str, keys: Collection[JobKey], lease_s: float) -> Collection[JobKey]:
         lease_ns = self._now_ns() + round(lease_s * 1e9)
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             return {
                 key
                 for key in keys
@@ -106,7 +106,7 @@ class SqliteJobs(JobStore):
             }
 
     def release(self, holder: str, key: JobKey, delay_s: float, *, is_counted: bool) -> None:
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             execute(
                 "UPDATE jobs SET holder = '', lease_ns = ?, num_claims = num_claims - ? "
                 "WHERE owner = ? AND id = ? AND holder = ?",
@@ -122,7 +122,7 @@ class SqliteJobs(JobStore):
     def _change(self, record: ResponseRecord, holder: str | None, *, ends: bool) -> bool:
         """Replace the response of a job, and end the job if it `ends`. Return False if it isn't the holder's."""
         key = (record.owner, record.id)
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             row = execute("SELECT holder FROM jobs WHERE owner = ? AND id = ?", key).fetchone()
             if row is None or (holder is not None and row[0] != holder):
                 return False
@@ -131,11 +131,11 @@ class SqliteJobs(JobStore):
                 self._conversations.append(execute, record.owner, record.addition)
             if ends:
                 execute("DELETE FROM jobs WHERE owner = ? AND id = ?", key)
-        self._empty_log_after(num_deleted)
+        self._erase_after(num_deleted)
         return True
 
-    def _empty_log_after(self, num_deleted: int) -> None:
-        """Empty the log if records were deleted for the limits. Another process may prevent it until the next time."""
+    def _erase_after(self, num_deleted: int) -> None:
+        """Erase records that were deleted for the limits. Another process may prevent it until the next time."""
         if num_deleted:
             with contextlib.suppress(StoreFailed):
-                self._file.empty_log()
+                self._database.erase()

@@ -1,4 +1,4 @@
-"""The uploaded files in a SQLite file, and the files that stand for the results of batches."""
+"""The uploaded files in an SQL database, and the files that stand for the results of batches."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Any, Final
 
 from service.storage.responses.batch_port import BatchLimits, FileRecord, FileStore, LineState
 from service.storage.responses.port import StoreFailed, StoreLimit, TooLarge, UnknownItem
-from service.storage.responses.sqlite_file import Execute, SqliteFile
+from service.storage.responses.sql.database import Execute, SqlDatabase
 
 _COLUMNS: Final = "owner, id, created_ns, filename, num_bytes, expires_ns, batch, is_of_errors"
 _PRESENT: Final = (
     "files WHERE owner = :owner AND is_complete = 1 AND created_ns > :oldest AND (expires_ns = 0 OR expires_ns > :now)"
 )
 _TOTAL: Final = (
-    "SELECT coalesce(sum(num_bytes), 0) FROM "
-    "(SELECT owner, num_bytes FROM files UNION ALL SELECT owner, num_bytes FROM batches)"
+    "SELECT CAST(coalesce(sum(num_bytes), 0) AS BIGINT) FROM "
+    "(SELECT owner, num_bytes FROM files UNION ALL SELECT owner, num_bytes FROM batches) AS stored"
 )
 _OPEN: Final = "files WHERE owner = ? AND id = ? AND is_complete = 0"
 
 
-class SqliteUploads(FileStore):
-    """A `FileStore` in a file. Methods that take `execute` are parts of its transaction."""
+class SqlUploads(FileStore):
+    """A `FileStore` in a database. Methods that take `execute` are parts of its transaction."""
 
-    def __init__(self, file: SqliteFile, limits: BatchLimits, max_age_s: float, now_ns: Callable[[], int]) -> None:
-        self._file = file
+    def __init__(self, database: SqlDatabase, limits: BatchLimits, max_age_s: float, now_ns: Callable[[], int]) -> None:
+        self._database = database
         self._limits = limits
         self._max_age_s = max_age_s
         self._now_ns = now_ns
 
     def begin(self, file: FileRecord) -> None:
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             query = "SELECT count(*) FROM files WHERE owner = ? AND batch = ''"
             (num_files,) = execute(query, (file.owner,)).fetchone()
             if num_files >= self._limits.max_files:
@@ -43,13 +43,13 @@ class SqliteUploads(FileStore):
             f"INSERT INTO files ({_COLUMNS}, is_complete) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  constants
             (
                 file.owner, file.id, file.created_ns,
-                self._file.sealed(file.filename.encode(), f"{file.owner}\0{file.id}\0filename"),
+                self._database.sealed(file.filename.encode(), f"{file.owner}\0{file.id}\0filename"),
                 file.num_bytes, file.expires_ns, file.batch_id, int(file.is_of_errors), int(is_complete),
             ),
         )  # fmt: skip
 
     def append(self, owner: str, file_id: str, data: bytes) -> None:
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             row = execute(f"SELECT num_bytes, num_parts FROM {_OPEN}", (owner, file_id)).fetchone()  # noqa: S608  constants
             if row is None:
                 raise StoreFailed("the upload was not continued in time")
@@ -57,7 +57,7 @@ class SqliteUploads(FileStore):
             if num_bytes + len(data) > self._limits.max_file_bytes:
                 raise TooLarge(f"a file may have {self._limits.max_file_bytes} bytes")
             self.check_capacity(execute, owner, len(data))
-            sealed = self._file.sealed(data, f"{owner}\0{file_id}\0{num_parts}")
+            sealed = self._database.sealed(data, f"{owner}\0{file_id}\0{num_parts}")
             execute("INSERT INTO file_parts VALUES (?, ?, ?, ?)", (owner, file_id, num_parts, sealed))
             execute(
                 "UPDATE files SET num_bytes = num_bytes + ?, num_parts = num_parts + 1 WHERE owner = ? AND id = ?",
@@ -75,7 +75,7 @@ class SqliteUploads(FileStore):
             raise StoreLimit(f"the store of files and batches is full; its limit is {self._limits.max_bytes} bytes")
 
     def complete(self, owner: str, file_id: str) -> FileRecord:
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             execute("UPDATE files SET is_complete = 1 WHERE owner = ? AND id = ?", (owner, file_id))
         file = self.get(owner, file_id)
         if file is None:
@@ -83,7 +83,7 @@ class SqliteUploads(FileStore):
         return file
 
     def get(self, owner: str, file_id: str) -> FileRecord | None:
-        row = self._file.row(f"SELECT {_COLUMNS} FROM {_PRESENT} AND id = :id", self._values(owner, id=file_id))  # noqa: S608  constants
+        row = self._database.row(f"SELECT {_COLUMNS} FROM {_PRESENT} AND id = :id", self._values(owner, id=file_id))  # noqa: S608  constants
         return None if row is None else self._record(row)
 
     def list(
@@ -94,33 +94,33 @@ class SqliteUploads(FileStore):
         if results is not None:
             query += f" AND batch {'!=' if results else '='} ''"
         if after:
-            row = self._file.row(f"SELECT created_ns FROM {_PRESENT} AND id = :id", self._values(owner, id=after))  # noqa: S608  constants
+            row = self._database.row(f"SELECT created_ns FROM {_PRESENT} AND id = :id", self._values(owner, id=after))  # noqa: S608  constants
             if row is None:
                 raise UnknownItem
             query += f" AND (created_ns, id) {'<' if descending else '>'} (:created, :after)"
             values |= {"created": row[0], "after": after}
         order = "DESC" if descending else "ASC"
-        rows = self._file.rows(f"{query} ORDER BY created_ns {order}, id {order} LIMIT :most", values)
+        rows = self._database.rows(f"{query} ORDER BY created_ns {order}, id {order} LIMIT :most", values)
         return [self._record(row) for row in rows]
 
     def part(self, owner: str, file_id: str, index: int) -> bytes | None:
         if self.get(owner, file_id) is None:
             return None
         query = "SELECT content FROM file_parts WHERE owner = ? AND file = ? AND position = ?"
-        row = self._file.row(query, (owner, file_id, index))
-        return None if row is None else self._file.opened(row[0], f"{owner}\0{file_id}\0{index}")
+        row = self._database.row(query, (owner, file_id, index))
+        return None if row is None else self._database.opened(row[0], f"{owner}\0{file_id}\0{index}")
 
     def delete(self, owner: str, file_id: str) -> bool:
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             file = self.get(owner, file_id)
             if file is not None and file.batch_id:
                 states = (LineState.FAILED, LineState.EXPIRED) if file.is_of_errors else (LineState.SUCCEEDED,) * 2
                 execute(
                     "DELETE FROM batch_lines WHERE owner = ? AND batch = ? AND state IN (?, ?)",
-                    (owner, file.batch_id, *states),
+                    (owner, file.batch_id, *map(int, states)),
                 )
             execute("DELETE FROM files WHERE owner = ? AND id = ?", (owner, file_id))
-        self._file.empty_log()
+        self._database.erase()
         return file is not None
 
     def _values(self, owner: str, **others: Any) -> dict[str, Any]:
@@ -130,5 +130,5 @@ class SqliteUploads(FileStore):
 
     def _record(self, row: Sequence[Any]) -> FileRecord:
         owner, file_id, created_ns, filename, num_bytes, expires_ns, batch_id, is_of_errors = row
-        name = self._file.opened(filename, f"{owner}\0{file_id}\0filename").decode()
+        name = self._database.opened(filename, f"{owner}\0{file_id}\0filename").decode()
         return FileRecord(owner, file_id, created_ns, name, num_bytes, expires_ns, batch_id, bool(is_of_errors))

@@ -1,4 +1,4 @@
-"""The conversations in a SQLite file."""
+"""The conversations in an SQL database."""
 
 from __future__ import annotations
 
@@ -12,53 +12,53 @@ from service.storage.responses.port import (
     ItemRecord,
     UnknownItem,
 )
-from service.storage.responses.sqlite_file import Execute, SqliteFile
-from service.storage.responses.sqlite_records import SqliteRecords
+from service.storage.responses.sql.database import Execute, SqlDatabase
+from service.storage.responses.sql.records import SqlRecords
 
 _PRESENT: Final = "conversations WHERE owner = ? AND id = ? AND updated_ns > ?"
 _OF: Final = "owner = ? AND conversation = ?"
 
 
-class SqliteConversations(ConversationStore):
-    """A `ConversationStore` in a file."""
+class SqlConversations(ConversationStore):
+    """A `ConversationStore` in a database."""
 
-    def __init__(self, file: SqliteFile, records: SqliteRecords, now_ns: Callable[[], int]) -> None:
-        self._file = file
+    def __init__(self, database: SqlDatabase, records: SqlRecords, now_ns: Callable[[], int]) -> None:
+        self._database = database
         self._records = records
         self._now_ns = now_ns
 
     def create(self, conversation: ConversationRecord, items: Sequence[ItemRecord]) -> None:
         owner, conversation_id = conversation.owner, conversation.id
         num_bytes = len(conversation_id) + len(conversation.metadata)
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             self._records.make_room(execute, owner, "", num_bytes, f"the conversation has {num_bytes} bytes")
             execute(
                 "INSERT INTO conversations VALUES (?, ?, ?, ?, ?, ?)",
                 (
                     owner, conversation_id, conversation.created_ns, self._now_ns(), num_bytes,
-                    self._file.sealed(conversation.metadata, f"{owner}\0{conversation_id}\0metadata"),
+                    self._database.sealed(conversation.metadata, f"{owner}\0{conversation_id}\0metadata"),
                 ),
             )  # fmt: skip
             self.append(execute, owner, Addition(conversation_id, items))
 
     def get(self, owner: str, conversation_id: str) -> ConversationRecord | None:
-        row = self._file.row(
+        row = self._database.row(
             f"SELECT created_ns, metadata FROM {_PRESENT}",  # noqa: S608  constants
             (owner, conversation_id, self._records.oldest_ns()),
         )
         if row is None:
             return None
-        metadata = self._file.opened(row[1], f"{owner}\0{conversation_id}\0metadata")
+        metadata = self._database.opened(row[1], f"{owner}\0{conversation_id}\0metadata")
         return ConversationRecord(owner, conversation_id, row[0], metadata)
 
     def update(self, conversation: ConversationRecord) -> bool:
         owner, conversation_id = conversation.owner, conversation.id
         num_bytes = len(conversation_id) + len(conversation.metadata)
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             if not self._exists(owner, conversation_id):
                 return False
             self._records.make_room(execute, owner, "", num_bytes, f"the conversation has {num_bytes} bytes")
-            sealed = self._file.sealed(conversation.metadata, f"{owner}\0{conversation_id}\0metadata")
+            sealed = self._database.sealed(conversation.metadata, f"{owner}\0{conversation_id}\0metadata")
             execute(
                 "UPDATE conversations SET metadata = ?, num_bytes = ?, updated_ns = ? WHERE owner = ? AND id = ?",
                 (sealed, num_bytes, self._now_ns(), owner, conversation_id),
@@ -66,14 +66,14 @@ class SqliteConversations(ConversationStore):
         return True
 
     def delete(self, owner: str, conversation_id: str) -> bool:
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             was_there = self._exists(owner, conversation_id)
             execute("DELETE FROM conversations WHERE owner = ? AND id = ?", (owner, conversation_id))
-        self._file.empty_log()
+        self._database.erase()
         return was_there
 
     def add(self, owner: str, addition: Addition) -> bool:
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             return self.append(execute, owner, addition)
 
     def append(self, execute: Execute, owner: str, addition: Addition) -> bool:
@@ -84,7 +84,7 @@ class SqliteConversations(ConversationStore):
         num_bytes = sum(item.num_bytes for item in addition.items)
         self._records.make_room(execute, owner, "", num_bytes, f"the items have {num_bytes} bytes")
         for item in addition.items:
-            sealed = self._file.sealed(item.item, f"{owner}\0{conversation_id}\0{item.id}")
+            sealed = self._database.sealed(item.item, f"{owner}\0{conversation_id}\0{item.id}")
             execute(
                 "INSERT INTO items (owner, conversation, id, num_bytes, item) VALUES (?, ?, ?, ?, ?)",
                 (owner, conversation_id, item.id, item.num_bytes, sealed),
@@ -103,7 +103,7 @@ class SqliteConversations(ConversationStore):
         key = (owner, conversation_id)
         begin = "" if not after else f"AND position {'<' if descending else '>'} ?"
         values = key if not after else (*key, self._position(*key, after))
-        rows = self._file.rows(
+        rows = self._database.rows(
             f"SELECT id, item FROM items WHERE {_OF} {begin} "  # noqa: S608  constants
             f"ORDER BY position {'DESC' if descending else ''} LIMIT ?",
             (*values, max_items),
@@ -113,28 +113,31 @@ class SqliteConversations(ConversationStore):
     def item(self, owner: str, conversation_id: str, item_id: str) -> ItemRecord | None:
         if not self._exists(owner, conversation_id):
             return None
-        row = self._file.row(f"SELECT id, item FROM items WHERE {_OF} AND id = ?", (owner, conversation_id, item_id))  # noqa: S608  constants
+        row = self._database.row(
+            f"SELECT id, item FROM items WHERE {_OF} AND id = ?",  # noqa: S608  constants
+            (owner, conversation_id, item_id),
+        )
         return None if row is None else self._opened(owner, conversation_id, *row)
 
     def delete_item(self, owner: str, conversation_id: str, item_id: str) -> bool:
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             was_there = self._exists(owner, conversation_id)
             deleted = execute(f"DELETE FROM items WHERE {_OF} AND id = ?", (owner, conversation_id, item_id))  # noqa: S608  constants
-        self._file.empty_log()
+        self._database.erase()
         return was_there and deleted.rowcount > 0
 
     def _exists(self, owner: str, conversation_id: str) -> bool:
         values = (owner, conversation_id, self._records.oldest_ns())
-        return self._file.row(f"SELECT 1 FROM {_PRESENT}", values) is not None  # noqa: S608  constants
+        return self._database.row(f"SELECT 1 FROM {_PRESENT}", values) is not None  # noqa: S608  constants
 
     def _position(self, owner: str, conversation_id: str, item_id: str) -> int:
         """Return the position of an item. Raise UnknownItem."""
         query = f"SELECT position FROM items WHERE {_OF} AND id = ?"  # noqa: S608  constants
-        row = self._file.row(query, (owner, conversation_id, item_id))
+        row = self._database.row(query, (owner, conversation_id, item_id))
         if row is None:
             raise UnknownItem
         position: int = row[0]
         return position
 
     def _opened(self, owner: str, conversation_id: str, item_id: str, item: bytes) -> ItemRecord:
-        return ItemRecord(item_id, self._file.opened(item, f"{owner}\0{conversation_id}\0{item_id}"))
+        return ItemRecord(item_id, self._database.opened(item, f"{owner}\0{conversation_id}\0{item_id}"))

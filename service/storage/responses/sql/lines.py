@@ -1,4 +1,4 @@
-"""The lines of batches in a SQLite file, for the processes that answer them."""
+"""The lines of batches in an SQL database, for the processes that answer them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from service.storage.responses.batch_port import BatchStatus, EndedLine, Line, LineKey, LineResult, LineState, NewLine
 from service.storage.responses.port import MAX_LEASE_S, StoreLimit
-from service.storage.responses.sqlite_file import Execute, SqliteFile
-from service.storage.responses.sqlite_uploads import SqliteUploads
+from service.storage.responses.sql.database import Execute, SqlDatabase
+from service.storage.responses.sql.uploads import SqlUploads
 
 # A lease that ends too late was dated by a clock that has been set back since.
 _HELD: Final = "lease_ns > :now AND lease_ns <= :latest"
@@ -28,11 +28,11 @@ _FIRST: Final = f"""
 _KEY: Final = "owner = ? AND batch = ? AND position = ?"
 
 
-class SqliteLines:
-    """The lines of a file. Methods that take `execute` are parts of its transaction."""
+class SqlLines:
+    """The lines of a database. Methods that take `execute` are parts of its transaction."""
 
-    def __init__(self, file: SqliteFile, uploads: SqliteUploads, now_ns: Callable[[], int]) -> None:
-        self._file = file
+    def __init__(self, database: SqlDatabase, uploads: SqlUploads, now_ns: Callable[[], int]) -> None:
+        self._database = database
         self._uploads = uploads
         self._now_ns = now_ns
 
@@ -55,7 +55,7 @@ class SqliteLines:
     ) -> Sequence[EndedLine]:
         """Return lines of these states after an index, in order."""
         marks = ", ".join("?" * len(states))
-        rows = self._file.rows(
+        rows = self._database.rows(
             "SELECT position, request, state, result FROM batch_lines "  # noqa: S608  constants
             f"WHERE owner = ? AND batch = ? AND position > ? AND state IN ({marks}) ORDER BY position LIMIT ?",
             (owner, batch_id, after, *map(int, states), max_lines),
@@ -64,10 +64,10 @@ class SqliteLines:
 
     def claim(self, holder: str, lease_s: float, most: int) -> Sequence[Line]:
         """Return the next lines, which are the holder's then."""
-        if self._file.row(_NEXT, self._instants()) is None:  # a look without a lock, which finds nothing mostly
+        if self._database.row(_NEXT, self._instants()) is None:  # a look without a lock, which finds nothing mostly
             return ()
         claimed: list[Line] = []
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             instants = self._instants()
             while len(claimed) < most and (found := execute(_NEXT, instants).fetchone()) is not None:
                 owner, batch_id, caller = found
@@ -78,14 +78,14 @@ class SqliteLines:
                     f"UPDATE batch_lines SET holder = ?, lease_ns = ?, num_claims = num_claims + 1 WHERE {_KEY}",  # noqa: S608  constants
                     (holder, instants["now"] + round(lease_s * 1e9), *key),
                 )
-                opened = self._file.opened(request, _context(key, "request"))
-                of_caller = self._file.opened(caller, f"{owner}\0{batch_id}\0caller")
+                opened = self._database.opened(request, _context(key, "request"))
+                of_caller = self._database.opened(caller, f"{owner}\0{batch_id}\0caller")
                 claimed.append(Line(key, opened, of_caller, num_claims + 1))
         return claimed
 
     def renew(self, holder: str, lease_s: float) -> Collection[LineKey]:
         """Renew the leases of the lines that the holder has, and return their keys."""
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             execute(
                 "UPDATE batch_lines SET lease_ns = ? WHERE holder = ?",
                 (self._now_ns() + round(lease_s * 1e9), holder),
@@ -99,7 +99,7 @@ class SqliteLines:
 
     def release(self, holder: str, key: LineKey, delay_s: float, *, is_counted: bool) -> None:
         """Give up a line that the holder has."""
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             execute(
                 "UPDATE batch_lines SET holder = '', lease_ns = ?, num_claims = num_claims - ? "  # noqa: S608  constants
                 f"WHERE {_KEY} AND holder = ?",
@@ -126,11 +126,11 @@ class SqliteLines:
 
     def _ended(self, key: LineKey, row: Sequence[Any]) -> EndedLine:
         index, request, state, result = row
-        opened = self._file.opened(result, _context(key, "result")) if result else b""
-        return EndedLine(index, self._file.opened(request, _context(key, "request")), LineState(state), opened)
+        opened = self._database.opened(result, _context(key, "result")) if result else b""
+        return EndedLine(index, self._database.opened(request, _context(key, "request")), LineState(state), opened)
 
     def _sealed(self, key: LineKey, name: str, data: bytes) -> bytes:
-        return self._file.sealed(data, _context(key, name))
+        return self._database.sealed(data, _context(key, name))
 
 
 def _context(key: LineKey, name: str) -> str:

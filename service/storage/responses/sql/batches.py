@@ -1,4 +1,4 @@
-"""The batches in a SQLite file."""
+"""The batches in an SQL database."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from service.storage.responses.batch_port import (
     NewLine,
 )
 from service.storage.responses.port import StoreFailed, StoreLimit, TooLarge, UnknownItem
-from service.storage.responses.sqlite_file import Execute, SqliteFile
-from service.storage.responses.sqlite_lines import SqliteLines
-from service.storage.responses.sqlite_uploads import SqliteUploads
+from service.storage.responses.sql.database import Execute, SqlDatabase
+from service.storage.responses.sql.lines import SqlLines
+from service.storage.responses.sql.uploads import SqlUploads
 
 _COLUMNS: Final = (
     "owner, id, created_ns, expires_ns, description, caller, digest, status, ended_ns, num_lines, num_succeeded, "
@@ -32,27 +32,27 @@ _KEY: Final = "owner = ? AND id = ?"
 _UPLOAD_NS: Final = 3_600_000_000_000  # after which a file or batch that is not complete is deleted
 
 
-class SqliteBatches(BatchStore):
-    """A `BatchStore` in a file. `age_ns` is the clock of expiry, `now_ns` that of leases."""
+class SqlBatches(BatchStore):
+    """A `BatchStore` in a database. `age_ns` is the clock of expiry, `now_ns` that of leases."""
 
     def __init__(
         self,
-        file: SqliteFile,
+        database: SqlDatabase,
         limits: BatchLimits,
         max_age_s: float,
         age_ns: Callable[[], int],
         now_ns: Callable[[], int],
     ) -> None:
-        self._file = file
+        self._database = database
         self._limits = limits
         self._max_age_s = max_age_s
         self._age_ns = age_ns
-        self.files = SqliteUploads(file, limits, max_age_s, age_ns)
-        self._lines = SqliteLines(file, self.files, now_ns)
+        self.files = SqlUploads(database, limits, max_age_s, age_ns)
+        self._lines = SqlLines(database, self.files, now_ns)
 
     def begin(self, batch: BatchRecord) -> BatchRecord | None:
         key = (batch.owner, batch.id)
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             if (existing := self.get(*key)) is not None:
                 return existing
             execute(f"DELETE FROM batches WHERE {_KEY}", key)  # noqa: S608  constants; a stream that broke
@@ -74,7 +74,7 @@ class SqliteBatches(BatchStore):
     def append(self, owner: str, batch_id: str, lines: Sequence[NewLine]) -> None:
         num_bytes = sum(len(line.request) + len(line.error) for line in lines)
         num_failed = sum(bool(line.error) for line in lines)
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             query = f"SELECT num_lines FROM batches WHERE {_KEY} AND is_complete = 0"  # noqa: S608  constants
             row = execute(query, (owner, batch_id)).fetchone()
             if row is None:
@@ -90,7 +90,7 @@ class SqliteBatches(BatchStore):
             )
 
     def complete(self, owner: str, batch_id: str, digest: bytes) -> BatchRecord:
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             execute(f"UPDATE batches SET is_complete = 1, digest = ? WHERE {_KEY}", (digest, owner, batch_id))  # noqa: S608  constants
             self._end_if_done(execute, owner, batch_id)
         batch = self.get(owner, batch_id)
@@ -100,7 +100,7 @@ class SqliteBatches(BatchStore):
 
     def get(self, owner: str, batch_id: str) -> BatchRecord | None:
         query = f"SELECT {_COLUMNS} FROM {_PRESENT} AND id = ?"  # noqa: S608  constants
-        row = self._file.row(query, (owner, self._oldest_ns(), batch_id))
+        row = self._database.row(query, (owner, self._oldest_ns(), batch_id))
         return None if row is None else self._record(row)
 
     def list(self, owner: str, max_batches: int, after: str = "") -> Sequence[BatchRecord]:
@@ -111,7 +111,7 @@ class SqliteBatches(BatchStore):
                 raise UnknownItem
             query += " AND (created_ns, id) < (?, ?)"
             values += [before.created_ns, after]
-        rows = self._file.rows(f"{query} ORDER BY created_ns DESC, id DESC LIMIT ?", (*values, max_batches))
+        rows = self._database.rows(f"{query} ORDER BY created_ns DESC, id DESC LIMIT ?", (*values, max_batches))
         return [self._record(row) for row in rows]
 
     def results(
@@ -120,21 +120,21 @@ class SqliteBatches(BatchStore):
         return self._lines.results(owner, batch_id, after, states, max_lines)
 
     def cancel(self, owner: str, batch_id: str) -> BatchRecord | None:
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             batch = self.get(owner, batch_id)
             if batch is None or batch.status != BatchStatus.IN_PROGRESS:
                 return batch
             query = "DELETE FROM batch_lines WHERE owner = ? AND batch = ? AND state = 0"
             execute(query, (owner, batch_id))
             self._end(execute, batch, BatchStatus.CANCELLED)
-        self._file.empty_log()
+        self._database.erase()
         return self.get(owner, batch_id)
 
     def delete(self, owner: str, batch_id: str) -> bool:
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             was_there = self.get(owner, batch_id) is not None
             execute(f"DELETE FROM batches WHERE {_KEY}", (owner, batch_id))  # noqa: S608  constants
-        self._file.empty_log()
+        self._database.erase()
         return was_there
 
     def claim(self, holder: str, lease_s: float, most: int) -> Sequence[Line]:
@@ -147,7 +147,7 @@ class SqliteBatches(BatchStore):
         self._lines.release(holder, key, delay_s, is_counted=is_counted)
 
     def finish(self, holder: str, results: Sequence[LineResult]) -> None:
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             changed: set[tuple[str, str]] = set()
             for each in results:
                 owner, batch_id, _ = each.key
@@ -163,12 +163,12 @@ class SqliteBatches(BatchStore):
                 self._end_if_done(execute, owner, batch_id)
 
     def expire(self) -> int:
-        rows = self._file.rows(
+        rows = self._database.rows(
             "SELECT owner, id FROM batches WHERE status = ? AND is_complete = 1 AND expires_ns <= ?",
             (int(BatchStatus.IN_PROGRESS), self._age_ns()),
         )
         for key in rows:
-            with self._file.transaction() as execute:
+            with self._database.transaction() as execute:
                 batch = self.get(*key)
                 if batch is None or batch.status != BatchStatus.IN_PROGRESS:
                     continue
@@ -183,7 +183,7 @@ class SqliteBatches(BatchStore):
     def purge_incomplete(self) -> int:
         """Delete files and batches whose upload was not completed in time, and files at their own time of expiry."""
         now_ns = self._age_ns()
-        with self._file.transaction() as execute:
+        with self._database.transaction() as execute:
             return sum(
                 execute(query, (instant,)).rowcount
                 for query, instant in (
@@ -223,13 +223,13 @@ class SqliteBatches(BatchStore):
         return self._age_ns() - round(self._max_age_s * 1e9)
 
     def _sealed(self, batch: BatchRecord, name: str) -> bytes:
-        return self._file.sealed(getattr(batch, name), f"{batch.owner}\0{batch.id}\0{name}")
+        return self._database.sealed(getattr(batch, name), f"{batch.owner}\0{batch.id}\0{name}")
 
     def _record(self, row: Sequence[Any]) -> BatchRecord:
         owner, batch_id, created_ns, expires_ns, description, caller, digest, status, *counts = row
         return BatchRecord(
             owner, batch_id, created_ns, expires_ns,
-            self._file.opened(description, f"{owner}\0{batch_id}\0description"),
-            self._file.opened(caller, f"{owner}\0{batch_id}\0caller"),
+            self._database.opened(description, f"{owner}\0{batch_id}\0description"),
+            self._database.opened(caller, f"{owner}\0{batch_id}\0caller"),
             digest, BatchStatus(status), *counts,
         )  # fmt: skip

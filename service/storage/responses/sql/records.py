@@ -1,4 +1,4 @@
-"""The rows of responses in a SQLite file: read, insert, and delete the oldest ones for the limits."""
+"""The rows of responses in an SQL database: read, insert, and delete the oldest ones for the limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from service.storage.responses.port import ResponseRecord, StoreLimit, StoreLimits
-from service.storage.responses.sqlite_file import Execute, SqliteFile
+from service.storage.responses.sql.database import Execute, SqlDatabase
 
 _ALWAYS_FITS: Final = 4096  # bytes
 _COLUMNS: Final = "created_ns, previous_id, request, response"
@@ -14,11 +14,11 @@ _CONTENT: Final = ("request", "response", "client_data", "events")
 _PRESENT: Final = "responses WHERE owner = ? AND id = ? AND created_ns > ?"
 
 
-class SqliteRecords:
-    """The rows of a file. Methods that take `execute` are parts of its transaction."""
+class SqlRecords:
+    """The rows of a database. Methods that take `execute` are parts of its transaction."""
 
-    def __init__(self, file: SqliteFile, limits: StoreLimits, now_ns: Callable[[], int]) -> None:
-        self._file = file
+    def __init__(self, database: SqlDatabase, limits: StoreLimits, now_ns: Callable[[], int]) -> None:
+        self._database = database
         self._limits = limits
         self._now_ns = now_ns
 
@@ -28,17 +28,17 @@ class SqliteRecords:
 
     def exists(self, owner: str, response_id: str) -> bool:
         """Return whether there is such a record, which has not expired."""
-        return self._file.row(f"SELECT 1 FROM {_PRESENT}", (owner, response_id, self.oldest_ns())) is not None  # noqa: S608  constants
+        return self._database.row(f"SELECT 1 FROM {_PRESENT}", (owner, response_id, self.oldest_ns())) is not None  # noqa: S608  constants
 
     def read(self, owner: str, response_id: str, *, is_whole: bool = True) -> ResponseRecord | None:
         """Return a record that has not expired. If it isn't `is_whole`, it lacks `client_data` and `events`."""
         columns = f"{_COLUMNS}, client_data, events" if is_whole else _COLUMNS
-        row = self._file.row(f"SELECT {columns} FROM {_PRESENT}", (owner, response_id, self.oldest_ns()))  # noqa: S608  constants
+        row = self._database.row(f"SELECT {columns} FROM {_PRESENT}", (owner, response_id, self.oldest_ns()))  # noqa: S608  constants
         if row is None:
             return None
         created_ns, previous_id, *stored = row
         content: dict[str, Any] = {
-            name: self._file.opened(value, f"{owner}\0{response_id}\0{name}") if value or name != "events" else b""
+            name: self._database.opened(value, f"{owner}\0{response_id}\0{name}") if value or name != "events" else b""
             for name, value in zip(_CONTENT, stored, strict=False)
         }
         return ResponseRecord(owner, response_id, created_ns, previous_id, **content)
@@ -78,19 +78,19 @@ class SqliteRecords:
         beginning of its text, if they don't fit.
         """
         limits = self._limits
-        (total,) = execute("SELECT coalesce(sum(num_bytes), 0) FROM usage").fetchone()
+        (total,) = execute("SELECT CAST(coalesce(sum(num_bytes), 0) AS BIGINT) FROM usage").fetchone()
         row = execute("SELECT num_bytes FROM usage WHERE owner = ?", (owner,)).fetchone()
         excess = (row[0] if row is not None else 0) + num_new - limits.max_bytes_per_owner
-        deleted: list[tuple[int]] = []
+        deleted: list[str] = []
         if excess > 0:
             oldest = execute(
-                "SELECT rowid, num_bytes FROM responses WHERE owner = ? AND id != ? AND NOT EXISTS "
+                "SELECT id, num_bytes FROM responses WHERE owner = ? AND id != ? AND NOT EXISTS "
                 "(SELECT 1 FROM jobs WHERE jobs.owner = responses.owner AND jobs.id = responses.id) "
                 "ORDER BY created_ns",
                 (owner, kept_id),
             )
-            for rowid, num_bytes in oldest:
-                deleted.append((rowid,))
+            for response_id, num_bytes in oldest:
+                deleted.append(response_id)
                 excess -= num_bytes
                 total -= num_bytes
                 if excess <= 0:
@@ -100,8 +100,8 @@ class SqliteRecords:
             raise StoreLimit(f"{size}; a key may store {limits.max_bytes_per_owner}")
         if total + num_new > limits.max_bytes:
             raise StoreLimit(f"the store of responses is full; its limit is {limits.max_bytes} bytes")
-        for rowid in deleted:
-            execute("DELETE FROM responses WHERE rowid = ?", rowid)
+        for response_id in deleted:
+            execute("DELETE FROM responses WHERE owner = ? AND id = ?", (owner, response_id))
         return len(deleted)
 
     def _sealed(self, record: ResponseRecord, name: str) -> bytes:
@@ -109,7 +109,7 @@ class SqliteRecords:
         value: bytes = getattr(record, name)
         if name == "events" and not value:
             return b""
-        return self._file.sealed(value, f"{record.owner}\0{record.id}\0{name}")
+        return self._database.sealed(value, f"{record.owner}\0{record.id}\0{name}")
 
 
 def _size(record: ResponseRecord) -> str:

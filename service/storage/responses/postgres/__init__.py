@@ -1,0 +1,1 @@
+"""The store of responses in a PostgreSQL database, which replicas share."""

@@ -1,0 +1,1 @@
+"""The store of responses in SQL: its statements, for any database behind one port."""

@@ -1,0 +1,1 @@
+"""The store of responses in one SQLite file."""

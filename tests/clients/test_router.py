@@ -1,0 +1,116 @@
+"""SMG's router, a real process, in front of two services: it tokenizes prompts, chooses a service, decodes answers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from sluice.vllm import engine_pb2, engine_pb2_grpc
+
+from tests.e2e.replicas import Replicas
+from tests.e2e.stack import ROOT, free_ports
+from tests.waiting import GUARD_S, wait_until
+
+pytestmark = [pytest.mark.large, pytest.mark.timeout(600)]
+CHAT: dict[str, Any] = {
+    "model": "sluice-demo",
+    "messages": [{"role": "user", "content": "What is the capital of France?"}],
+    "temperature": 0,
+}
+
+
+@pytest.fixture(scope="module")
+def replicas() -> Iterator[Replicas]:
+    """Two services, and a gateway with which to compare."""
+    with Replicas(num_services=2, num_gateways=1) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def router(replicas: Replicas) -> Iterator[httpx.Client]:
+    """A client of the router, which has found both services and their tokenizer."""
+    port, metrics_port = free_ports(2)
+    command = [str(ROOT / ".venvs/smg/bin/python"), "-m", "smg.launch_router", "--host=127.0.0.1", f"--port={port}"]
+    command += [f"--prometheus-port={metrics_port}", "--policy=round_robin", "--health-check-interval-secs=1"]
+    command += ["--worker-urls", *(f"grpc://{replicas.address(name)}" for name in replicas.services)]
+    with (
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process,
+        httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", timeout=GUARD_S, transport=httpx.HTTPTransport(retries=100)
+        ) as client,
+    ):
+        try:
+            wait_until(lambda: client.get("/workers").json().get("total") == 2)
+            wait_until(lambda: client.post("/v1/chat/completions", json={**CHAT, "max_tokens": 1}).is_success)
+            yield client
+        finally:
+            process.terminate()
+
+
+def running(replicas: Replicas, name: str) -> int:
+    """Return the number of sequences that a service has."""
+    with grpc.insecure_channel(replicas.address(name)) as channel:
+        stub: Any = engine_pb2_grpc.VllmEngineStub(channel)
+        (load,) = stub.GetLoads(engine_pb2.GetLoadsRequest(), timeout=GUARD_S).loads
+    num: int = load.num_total_reqs
+    return num
+
+
+def text_of(response: httpx.Response) -> str:
+    """Return the text of a streamed chat."""
+    found = ""
+    for line in response.iter_lines():
+        if line.startswith("data: {"):
+            for choice in json.loads(line.removeprefix("data: "))["choices"]:
+                found += choice["delta"].get("content") or ""
+    return found
+
+
+def test_answers_are_those_of_the_gateway(replicas: Replicas, router: httpx.Client) -> None:
+    """The router's own template, tokenizer and decoder give the gateway's text, whole and streamed."""
+    url = f"{replicas.url}/v1/chat/completions"
+    expected = httpx.post(url, json=CHAT, timeout=GUARD_S).json()["choices"][0]["message"]["content"]
+    whole = router.post("/v1/chat/completions", json=CHAT).json()["choices"][0]
+    assert (whole["message"]["content"], whole["finish_reason"]) == (expected, "stop")
+    with router.stream("POST", "/v1/chat/completions", json={**CHAT, "stream": True}) as response:
+        assert text_of(response) == expected
+
+
+def test_constraints_calls_and_choices_reach_the_service(router: httpx.Client) -> None:
+    """JSON Schemas, required tool calls, several choices and log probabilities work through the router."""
+    schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 9}}, "required": ["city"]}
+    response_format = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    made = router.post("/v1/chat/completions", json={**CHAT, "response_format": response_format}).json()
+    assert set(json.loads(made["choices"][0]["message"]["content"])) == {"city"}
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": schema}}]
+    called = router.post("/v1/chat/completions", json={**CHAT, "tools": tools, "tool_choice": "required"}).json()
+    assert called["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "weather"
+    several = {**CHAT, "n": 2, "temperature": 1, "seed": 3, "logprobs": True, "top_logprobs": 2, "max_tokens": 4}
+    choices = router.post("/v1/chat/completions", json=several).json()["choices"]
+    assert [len(each["logprobs"]["content"]) for each in choices] == [4, 4]
+
+
+def test_client_that_disconnects_ends_its_request(replicas: Replicas, router: httpx.Client) -> None:
+    """The router ends the request on the service that has it."""
+    endless = {**CHAT, "stream": True, "ignore_eos": True, "max_tokens": 1900}
+    with router.stream("POST", "/v1/chat/completions", json=endless) as response:
+        next(response.iter_lines())
+        wait_until(lambda: sum(running(replicas, name) for name in replicas.services) == 1)
+    wait_until(lambda: sum(running(replicas, name) for name in replicas.services) == 0)
+
+
+def test_service_that_leaves_loses_no_request(replicas: Replicas, router: httpx.Client) -> None:
+    """While one of two services shuts down, and afterwards, all requests are answered."""
+    with ThreadPoolExecutor(1) as pool:
+        stopping = pool.submit(replicas.stop, replicas.services[0])
+        num_after = 0
+        while num_after < 5:
+            num_after += stopping.done()
+            assert router.post("/v1/chat/completions", json={**CHAT, "max_tokens": 4}).is_success
+    assert stopping.result() == 0
