@@ -29,9 +29,7 @@ def run(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="A folder, a GGUF file or ORG/MODEL on the hub, as of serve.")
     ],
-    settings: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- SETTING...]", help="Settings of serve, as its flags.")
-    ] = None,
+    settings: Annotated[list[str] | None, typer.Argument(metavar="SETTING", help="Flags of serve, after --.")] = None,
     system: Annotated[str, typer.Option(help="The system prompt.")] = "",
     parameter: Annotated[
         list[str], typer.Option("--set", metavar="NAME=VALUE", help="A request parameter; repeatable.")

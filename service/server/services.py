@@ -105,7 +105,7 @@ def add_services(
         report_error=report_error,
     )
     inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, server)
-    vllm = VllmServicer(answering, embeddings, registry=registry, health=health)
+    vllm = VllmServicer(answering, embeddings, registry=registry, residency=residency, health=health)
     engine_pb2_grpc.add_VllmEngineServicer_to_server(vllm, server)
     chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering, calls), server)
     completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering, calls), server)
