@@ -92,3 +92,11 @@ async def test_without_limits_nothing_waits() -> None:
     residency.add("a", 1, is_pinned=False)
     assert await use(residency) == "a"
     assert residency.next_step() is None
+
+
+async def test_a_model_that_exceeds_the_limit_alone_says_so() -> None:
+    residency = Residency(ResidencyLimits(max_bytes=10))
+    for name, num_bytes in (("fits", 10), ("large", 11)):
+        residency.add(name, num_bytes, is_pinned=False)
+    assert residency.unfit_reason("fits") is None
+    assert "the model 'large' exceeds max_loaded_models or max_loaded_bytes" in (residency.unfit_reason("large") or "")
