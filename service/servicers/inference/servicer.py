@@ -25,9 +25,11 @@ from service.contract.inference.repository import index_message, to_load_request
 from service.contract.inference.requests import Inference, naming_fields, to_inference
 from service.contract.models.model import to_loaded_model
 from service.deployment.model_changes import ModelChanges
+from service.deployment.residency.residency import Residency
 from service.generation.caller import Scope
 from service.generation.errors import InvalidRequest
 from service.observability.health import Health
+from service.registry.description import ModelState
 from service.registry.errors import ModelNotFound, ModelNotLoaded, VersionNotFound
 from service.registry.models import ServedEncoder, ServedModel
 from service.registry.registry import Registry
@@ -63,6 +65,7 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         *,
         registry: Registry,
         changes: ModelChanges,
+        residency: Residency,
         health: Health,
         report_error: ReportError,
     ) -> None:
@@ -72,6 +75,7 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         self._rank = rank
         self._registry = registry
         self._changes = changes
+        self._residency = residency
         self._health = health
         self._report_error = report_error
         self._statistics = InferenceStatistics()
@@ -99,7 +103,8 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
             model = self._model(request.name, request.version)
         except (ModelNotFound, ModelNotLoaded, VersionNotFound):
             return inference_pb2.ModelReadyResponse(ready=False)
-        return inference_pb2.ModelReadyResponse(ready=self._health.is_serving and not model.engine.is_asleep)
+        is_asleep = self._residency.state_of(model) is ModelState.ASLEEP
+        return inference_pb2.ModelReadyResponse(ready=self._health.is_serving and not is_asleep)
 
     async def ServerMetadata(  # noqa: N802
         self,
@@ -172,7 +177,8 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         caller = current_caller()
         visible = self._registry.visible_to(caller)
         shows_reasons = Scope.ADMIN in caller.scopes  # they contain paths and messages of libraries
-        return index_message(visible, visible.failed, only_ready=request.ready, shows_reasons=shows_reasons)
+        models = [(model, self._residency.state_of(model)) for model in visible]
+        return index_message(models, visible.failed, only_ready=request.ready, shows_reasons=shows_reasons)
 
     async def RepositoryModelLoad(  # noqa: N802
         self,
