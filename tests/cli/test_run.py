@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.chat.test_chat import ANSWER, GREEDY, QUESTION
 from tests.cli.terminal import Terminal
-from tests.cli.test_chat import ANSWER, GREEDY, QUESTION
 from tests.e2e.stack import ROOT
 from tests.waiting import GUARD_S, wait_until
 
