@@ -10,7 +10,7 @@ import signal
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C before serving prints no traceback
-    gc.disable()  # imports make many objects and no garbage: a tenth of their time
+    gc.disable()  # imports make many objects and no garbage; looking for it takes 7 % of their time
 
 import asyncio
 import sys

@@ -11,7 +11,7 @@ import signal
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback for Ctrl-C during the imports
-    gc.disable()  # imports make many objects and no garbage: a tenth of their time
+    gc.disable()  # imports make many objects and no garbage; looking for it takes 7 % of their time
 
 import sys
 from functools import partial

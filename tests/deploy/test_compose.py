@@ -1,4 +1,4 @@
-"""compose.yaml and the systemd units: valid by specification, with existing references."""
+"""The compose files and the systemd units: valid by specification, with existing references."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from tests.deploy.image_build import ROOT, stages
 from tests.deploy.test_images import TOOLS
 
 COMPOSE = ROOT / "deploy" / "compose"
-SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
+FILES = [COMPOSE / "compose.yaml", COMPOSE / "postgres.yaml"]
+ALONE, WITH_POSTGRES = (yaml.safe_load(file.read_text())["services"] for file in FILES)
+SERVICES: dict[str, dict[str, Any]] = {**WITH_POSTGRES, **ALONE}
 OURS = {"service": ServiceSettings, "gateway": GatewaySettings}
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
 
@@ -31,10 +33,11 @@ def ports_of(stage: str) -> set[str]:
 
 
 @pytest.mark.deploy
-def test_compose_file_is_valid() -> None:
-    """The compose file is valid by the types of an independent reader."""
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.name))
+def test_compose_file_is_valid(file: Path) -> None:
+    """A compose file is valid by the types of an independent reader."""
     check = Path(__file__).parent / "check_compose.py"
-    subprocess.run([TOOLS / "python", check, COMPOSE / "compose.yaml"], check=True)
+    subprocess.run([TOOLS / "python", check, file], check=True)
 
 
 def test_files_and_targets_exist() -> None:
@@ -51,10 +54,10 @@ def test_files_and_targets_exist() -> None:
 
 @pytest.mark.parametrize("name", sorted(OURS))
 def test_variables_are_settings(name: str) -> None:
-    """Every `SLUICE_…` variable in compose.yaml, the Dockerfile and the units is a setting."""
+    """Every `SLUICE_…` variable in the compose files, the Dockerfile and the units is a setting."""
     prefix = f"SLUICE_{name.upper()}_"
     known = {prefix + "__".join(path).upper() for path in paths(OURS[name])} | RUNNER
-    text = "".join(file.read_text() for file in [*UNITS, COMPOSE / "compose.yaml", ROOT / "deploy/docker/Dockerfile"])
+    text = "".join(file.read_text() for file in [*UNITS, *FILES, ROOT / "deploy/docker/Dockerfile"])
     found = set(re.findall(rf"\b({prefix}[A-Z_]*[A-Z])\b", text))
     assert found
     assert found <= known

@@ -20,7 +20,7 @@ from tests.waiting import GUARD_S, wait_until
 ROOT = Path(__file__).resolve().parents[2]
 _claims: list[int] = []  # open sockets, until the process ends
 PORTS = ("envoy", "envoy_admin", "gateway", "service", "service_metrics")
-# Without the embedding model, whose engine costs a third of the start's CPU time.
+# Without the embedding model, whose engine costs a fifth of the start's CPU time.
 GENERATOR = "--model=sluice-demo=demo/model"
 # A product whose tests hold an engine: it is not restarted and health does not fail meanwhile.
 HOLDABLE = {

@@ -39,6 +39,7 @@ _BEFORE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SERVED)
 async def test_text_is_answered_as_by_the_whole_model(kind: str, tmp_path: Path) -> None:
     """Tokens and logprobs of concurrent requests are those of transformers' whole model."""

@@ -91,6 +91,7 @@ def test_load_ends_with_every_block_free(seed: int, prefix_caching: bool) -> Non
     assert min(ends.values()) > 0, "the load does not cover every way to end"
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_load_does_not_change_answers(data: st.DataObject) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -14,6 +15,8 @@ from service.generation.requests.request import GenerationRequest
 from tests.engine.core.drafters import SumDrafter
 from tests.engine.fakes import Bench, config_of, request
 from tests.engine.paged_runner import StateRunner, sums
+
+pytestmark = pytest.mark.slow
 
 _SYSTEM = "".join(random.Random(0).choices("abcdefgh", k=150))
 _EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "25"))

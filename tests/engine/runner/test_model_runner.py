@@ -105,6 +105,7 @@ def test_greedy_equals_transformers_generate(model: tuple[Any, Path]) -> None:
         assert ids(Core(model).generate(request(prompt, GREEDY))[0]) == expected[0, len(prompt) :].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "min_preemptions"),
     [

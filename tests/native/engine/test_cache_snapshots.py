@@ -55,6 +55,7 @@ def start(model: Path, cache_folder: Path | None, **sizes: Any) -> Engine:
     return engine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_restarted_engine_finds_the_prompts_of_the_one_before(kind: str, tmp_path: Path) -> None:
     """A conversation continues with the same bits as computed again, and only its new part is computed."""

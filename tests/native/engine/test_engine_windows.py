@@ -42,6 +42,7 @@ def requests() -> list[GenerationRequest]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
 def test_windows_change_no_bit_of_an_answer(kind: str, tmp_path: Path) -> None:
     """Tokens and logprobs are those of requests alone, with preemptions, cached prefixes, drafts and short chunks."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -37,6 +38,8 @@ from tests.native.decoders import native
 
 KINDS = ("falcon_h1", "jamba", "lfm2", "minimax", "qwen3_5_text")  # with each kind of recurrence
 MAX_LEN = 160
+pytestmark = pytest.mark.slow
+
 _SYSTEM = random.Random(0).choices(range(3, VOCAB_SIZE), k=80)
 _EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "8"))
 

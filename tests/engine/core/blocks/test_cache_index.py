@@ -102,6 +102,7 @@ class MortalWithStates(Mortal, StateRunner):
         return copied
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["blocks", "windows", "states", "few states"])
 def test_a_process_that_dies_at_any_instant_leaves_true_contents(kind: str) -> None:
     """The next core adopts what the index names at that instant, and its answers are those of a new one.

@@ -100,6 +100,7 @@ async def test_wrong_name_is_rejected(act: Act, name: str, code: Code, reason: s
         assert rejection.info.metadata["endpoint"] == name
 
 
+@pytest.mark.slow
 async def test_number_of_endpoints_is_limited(tmp_path: Path) -> None:
     """An endpoint above the limit is rejected with the limit; existing ones can still be changed."""
     async with serving("a", "b") as run:
