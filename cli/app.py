@@ -20,6 +20,7 @@ _COMMANDS: Final[Mapping[str, str]] = {
     "embed": "cli.commands.generate:embed",
     "endpoints": "cli.commands.endpoints:endpoints",
     "replay": "cli.commands.replay:replay",
+    "run": "cli.commands.run:run",
     "status": "cli.commands.status:status",
     "usage": "cli.commands.usage:usage",
     "bench": "cli.bench.command:bench",

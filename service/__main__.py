@@ -63,7 +63,8 @@ def main(load: LoadModel = load_from_folder) -> None:
     require_address_space(PROGRAM, _LEAST_ADDRESS_SPACE)
     limit_primitive_cache()  # before engines start, because their processes inherit it
     if load is load_from_folder:
-        prestart_workers(sum(model.engine.worker == "process" for model in settings.served_models() if model.engine))
+        num_workers = sum(model.engine.worker == "process" for model in settings.served_models() if model.engine)
+        prestart_workers(min(num_workers, settings.max_loaded_models or num_workers))
     try:
         uvloop.run(_run(settings, load))
     except (StartError, ModelLoadError, EngineDied) as error:

@@ -1,4 +1,4 @@
-"""`sluice serve`, `doctor`, `check`, `convert`, `store`, `config`, `envoy`, `ray`: they become another program.
+"""`sluice serve`, `doctor`, `check`, `pull`, `list`, `rm`, `convert`, …: commands that become another program.
 
 The process is replaced (exec), so that signals reach the program and its exit code is the command's. The programs
 import settings and model code; other commands start fast without them.
@@ -27,6 +27,21 @@ def doctor(context: typer.Context) -> None:
 def check(context: typer.Context) -> None:
     """Report whether a model can be loaded, with which backend and how much memory, without loading it."""
     _exec_module("service.commands.check_model", context.args)
+
+
+def pull(context: typer.Context) -> None:
+    """Download a model of the hub before it is served, with progress."""
+    _exec_module("service.commands.hub_models", ["pull", *context.args])
+
+
+def list_models(context: typer.Context) -> None:
+    """List the models that were downloaded from the hub, with their sizes; `models` lists those of a server."""
+    _exec_module("service.commands.hub_models", ["list", *context.args])
+
+
+def rm(context: typer.Context) -> None:
+    """Remove a model that was downloaded from the hub."""
+    _exec_module("service.commands.hub_models", ["rm", *context.args])
 
 
 def convert(context: typer.Context) -> None:
@@ -59,8 +74,9 @@ def ray(context: typer.Context) -> None:
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    for command in (serve, doctor, check, convert, store, config, envoy, ray):
+    for command in (serve, doctor, check, pull, rm, convert, store, config, envoy, ray):
         app.command(context_settings=_CONTEXT)(command)
+    app.command("list", context_settings=_CONTEXT)(list_models)
 
 
 def _exec_module(module: str, arguments: list[str]) -> None:

@@ -10,12 +10,26 @@ from typing import Final, TypeVar
 
 from sluice.v1 import conversation_pb2, stored_response_pb2
 
-from service.answering.errors import ConversationNotFound, StoreFull, StoreUnavailable, StoringOff
+from service.answering.errors import ConversationChanged, ConversationNotFound, StoreFull, StoreUnavailable, StoringOff
 from service.calls.call import current_caller
 from service.contract.parts.answer import timestamp
-from service.contract.responses.conversation import to_conversation, to_item_records, to_record, to_stored_items
+from service.contract.responses.conversation import (
+    etag_of,
+    to_conversation,
+    to_item_records,
+    to_record,
+    to_stored_items,
+)
 from service.generation.errors import InvalidRequest
-from service.storage.responses.port import Addition, ResponseStore, StoreFailed, StoreLimit, UnknownItem
+from service.storage.responses.port import (
+    Addition,
+    ConversationRecord,
+    MetadataChanged,
+    ResponseStore,
+    StoreFailed,
+    StoreLimit,
+    UnknownItem,
+)
 from service.storage.responses.store_thread import StoreThread
 
 _PAGE_SIZE: Final = 20  # the default
@@ -44,25 +58,26 @@ class Conversations:
             lambda store: store.conversations.create(record, items),
             lambda store: store.conversations.delete(owner, record.id),
         )
-        return conversation
+        return to_conversation(record)
 
     async def get(self, conversation_id: str) -> Conversation:
         """Return a conversation."""
-        owner = current_caller().id
-        record = await self._run(lambda store: store.conversations.get(owner, conversation_id))
-        if record is None:
-            raise ConversationNotFound("id")
-        return to_conversation(record)
+        return to_conversation(await self._record(conversation_id))
 
     async def update(self, request: conversation_pb2.UpdateConversationRequest) -> Conversation:
-        """Replace the metadata of a conversation. Raise StoreFull."""
-        conversation = await self.get(request.id)
-        conversation.ClearField("metadata")
-        conversation.metadata.update(request.metadata)
-        record = to_record(current_caller().id, conversation)
-        if not await self._run(lambda store: store.conversations.update(record)):
+        """Replace the metadata of a conversation. Raise StoreFull or ConversationChanged."""
+        found = await self._record(request.id)
+        if request.etag and request.etag != etag_of(found):
+            raise ConversationChanged
+        conversation = Conversation(id=found.id, created=timestamp(found.created_ns), metadata=request.metadata)
+        record, known = to_record(found.owner, conversation), found.metadata if request.etag else None
+        try:
+            was_there = await self._run(lambda store: store.conversations.update(record, known))
+        except MetadataChanged as error:
+            raise ConversationChanged from error
+        if not was_there:
             raise ConversationNotFound("id")
-        return conversation
+        return to_conversation(record)
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation with its items."""
@@ -119,6 +134,14 @@ class Conversations:
         if not await self._run(lambda store: store.conversations.delete_item(owner, request.id, request.item_id)):
             raise ConversationNotFound("item_id")
         return conversation
+
+    async def _record(self, conversation_id: str) -> ConversationRecord:
+        """Return the record of a conversation."""
+        owner = current_caller().id
+        record = await self._run(lambda store: store.conversations.get(owner, conversation_id))
+        if record is None:
+            raise ConversationNotFound("id")
+        return record
 
     async def _run(
         self, work: Callable[[ResponseStore], Result], undo: Callable[[ResponseStore], object] | None = None

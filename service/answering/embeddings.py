@@ -13,6 +13,7 @@ from service.answering.telemetry.operation import Operation, Stage
 from service.calls.call import Timed, current_caller, current_request_id, deadline_of, route_call
 from service.contract.encodings.embedding import embedding_messages, to_texts
 from service.contract.parts.answer import timestamp
+from service.deployment.residency.residency import Residency
 from service.generation.outputs.events import Usage
 from service.observability.telemetry import Telemetry
 from service.quota.limit import Measure
@@ -23,8 +24,9 @@ from service.registry.registry import Registry
 class Embeddings:
     """Answers requests for embeddings."""
 
-    def __init__(self, registry: Registry, telemetry: Telemetry, quota: Quota) -> None:
+    def __init__(self, registry: Registry, telemetry: Telemetry, quota: Quota, residency: Residency) -> None:
         self._registry = registry
+        self._residency = residency
         self._telemetry = telemetry
         self._quota = quota
 
@@ -37,7 +39,10 @@ class Embeddings:
         with Operation(self._telemetry, "embeddings", model.name, deadline) as operation:
             if texts.dimensions is not None:
                 operation.set({"gen_ai.embeddings.dimension.count": texts.dimensions})
-            async with admitted(self._quota, model.name, (Measure.INPUT_TOKENS,)) as charge:
+            async with (
+                admitted(self._quota, model.name, (Measure.INPUT_TOKENS,)) as charge,
+                self._residency.held(model.name, caller, deadline),
+            ):
                 if not caller.is_batch:  # their number is limited, and they yield to all others
                     model.engine.reject_if_overloaded(caller.id, caller.weight, len(texts.inputs))
                 prepared = await model.prompts.prepare(texts, current_request_id(), deadline, caller)

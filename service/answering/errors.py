@@ -23,6 +23,13 @@ class ConversationNotFound(InvalidRequest):
         super().__init__(field, f"no {what} with this id is stored")
 
 
+class ConversationChanged(ServiceError):
+    """The conversation has another etag than the request expects."""
+
+    def __init__(self) -> None:
+        super().__init__("the conversation was changed since it had this etag; read it again")
+
+
 class BatchNotFound(InvalidRequest):
     """The caller has no batch of that id. `field` is the field of the request that has the id."""
 

@@ -35,6 +35,7 @@ from service.calls.call import (
     route_call,
 )
 from service.contract.parts.resume import stream_bytes
+from service.deployment.residency.residency import Residency
 from service.generation.errors import InvalidRequest, UnsupportedFeature
 from service.generation.outputs.events import Event, PromptLogprobs, Text
 from service.generation.outputs.output import PrefillProgress
@@ -61,6 +62,7 @@ class Answering:
         telemetry: Telemetry,
         quota: Quota,
         receipts: Receipts,
+        residency: Residency,
         *,
         capture_content: bool,
         max_answer_bytes: int,
@@ -73,6 +75,7 @@ class Answering:
         self._telemetry = telemetry
         self._quota = quota
         self._receipts = receipts
+        self._residency = residency
         self._capture_content = capture_content
         self._max_answer_bytes = max_answer_bytes
 
@@ -157,9 +160,13 @@ class Answering:
             self._telemetry, kind.operation, model.name, deadline, stream=stream, content=content
         ) as observation:
             _send_limit(model)
-            if not caller.is_batch:  # their number is limited, and they yield to all others
+            # The number of a batch's requests is limited, and they yield to all others.
+            if not (caller.is_batch or self._residency.must_wait(model.name)):
                 model.engine.reject_if_overloaded(caller.id, caller.weight, deadline, current_wait_s())
-            async with admitted(self._quota, model.name) as charge:
+            async with (
+                admitted(self._quota, model.name) as charge,
+                self._residency.held(model.name, caller, deadline),
+            ):
                 bound = charge.bound(answer_request)
                 prepared = await model.preparation.prepare(bound, current_request_id(), deadline, caller)
                 await charge.take_for(answer_request, prepared.requests)

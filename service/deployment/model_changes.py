@@ -106,9 +106,10 @@ class ModelChanges:
             _check_name(full, caller)
 
         step = partial(self._reconciler.steps.add_adapter, full)
-        return await self._apply_on_all_replicas(
-            Proposal(full, change, check, step, partial(self._deployment.adapter, full))
-        )
+        async with self._reconciler.residency.held(entry.model, caller, None):
+            return await self._apply_on_all_replicas(
+                Proposal(full, change, check, step, partial(self._deployment.adapter, full))
+            )
 
     async def unload_adapter(self, model: str, name: str, caller: Caller) -> None:
         """Stop serving an adapter. Raise ModelNotFound, UnsupportedTask or AdapterNotFound."""

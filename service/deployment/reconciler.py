@@ -21,6 +21,7 @@ from service.deployment.changes import Changes, LoadedAdapter, LoadedModel
 from service.deployment.configured_models import ConfiguredModels
 from service.deployment.deployment import Deployment
 from service.deployment.proposal import Proposal
+from service.deployment.residency.residency import Residency
 from service.deployment.states import States
 from service.deployment.steps import Steps
 from service.deployment.wanted_state import REFRESH_INTERVAL_S, WantedState
@@ -46,19 +47,25 @@ class Reconciler:
         engine: EngineSettings,
         store: DocumentStore[Changes],
         clock: Callable[[], float] = time.monotonic,
+        *,
+        residency: Residency | None = None,
     ) -> None:
-        """`engine` has the service's engine settings, which apply to models that are loaded without engine settings."""
+        """`engine` has the service's engine settings, which apply to models that are loaded without engine settings.
+
+        Without `residency` all models are in memory.
+        """
+        self.residency = residency or Residency()
         self.wanted = WantedState("models", store, Changes(), self._expect, records_reads=True)
-        self.steps = Steps(deployment, registry, engine, self.request_pass)
+        self.steps = Steps(deployment, registry, engine, self.residency, self.request_pass)
         self._models = self.steps.models
         self._adapters = self.steps.adapters
-        self._deployment = deployment
         self._registry = registry
         self._attempts = Attempts(clock)
         self._proposals: deque[Proposal[Any]] = deque()
         self._is_pass_due = False
         self._to_reload: list[str] = []
         self._has_work = asyncio.Event()
+        self.residency.call_on_need(self._has_work.set)
 
     @property
     def configured(self) -> ConfiguredModels:
@@ -82,11 +89,10 @@ class Reconciler:
         """Load and serve a configured model at the start. Raise the errors of `Deployment.load_model`."""
         self._models.set_loading(model.name)
         try:
-            await self._deployment.load_model(model)
+            await self.steps.load(model.name, None, self.wanted.newest)
         except Exception as error:
             self._models.set_failed(model.name, str(error))
             raise
-        self.steps.record_loaded(model.name, None, self.wanted.newest)
         step = partial(self.steps.reconcile_sleep, model.name, self.wanted.newest)
         await self._attempts.make(_sleep_of(model.name), step)
 
@@ -111,6 +117,9 @@ class Reconciler:
                     await self._reconcile()
                 except Exception:  # noqa: BLE001  a replica that stopped following would not be noticed
                     _log.exception("other replicas' changes could not be applied")
+            if (step := self.residency.next_step()) is not None:
+                await self.steps.take(step, self.wanted.newest)
+                self._has_work.set()
 
     def request_pass(self) -> None:
         """Request a pass.
@@ -195,6 +204,7 @@ class Reconciler:
         self._attempts.make_all_due()
         self._models.set_wanted(wanted.wanted_models(self.steps.configured.names))
         self._adapters.set_wanted(self.steps.configured.wanted_adapters(wanted))
+        self.residency.set_asleep(wanted.asleep)
 
     def _wanted_models(self) -> Mapping[str, LoadedModel | None]:
         return self.wanted.newest.wanted_models(self.steps.configured.names)
@@ -214,7 +224,8 @@ class Reconciler:
                 await self._attempts.make(name, partial(self._retry, self._models, name, self.steps.reconcile_model))
                 await self._put_to_sleep({name} & self.wanted.newest.asleep)
         for model in self._registry.loaded:
-            if model.engine.is_asleep and model.name not in self.wanted.newest.asleep:
+            is_asleep = model.engine.is_asleep and not self.residency.is_on  # else the next request wakes it
+            if is_asleep and model.name not in self.wanted.newest.asleep:
                 step = partial(self.steps.wake, model.name, self.wanted.newest)
                 await self._attempts.make(_sleep_of(model.name), step)
         await self._reconcile_adapters()
@@ -222,7 +233,7 @@ class Reconciler:
     async def _put_to_sleep(self, names: Collection[str]) -> None:
         """Put the loaded models among `names` to sleep."""
         for name in [model.name for model in self._registry.loaded if model.name in names]:
-            await self._attempts.make(_sleep_of(name), partial(self._deployment.sleep, name))
+            await self._attempts.make(_sleep_of(name), partial(self.steps.reconcile_sleep, name, self.wanted.newest))
 
     async def _reconcile_adapters(self) -> None:
         """Take all steps to the wanted adapters: first unload, then load."""

@@ -12,8 +12,10 @@ from collections.abc import Callable
 from service.deployment.changes import Changes, LoadedAdapter, LoadedModel
 from service.deployment.configured_models import ConfiguredModels
 from service.deployment.deployment import Deployment
+from service.deployment.residency.policy import ResidencyStep
+from service.deployment.residency.residency import Residency
 from service.deployment.states import State, States
-from service.generation.errors import ModelChanged
+from service.generation.errors import EngineError, ModelChanged, ModelLoadError
 from service.registry.errors import ModelNotFound, RegistryError
 from service.registry.registry import Registry
 from service.settings.engine_settings import EngineSettings
@@ -28,7 +30,12 @@ class Steps:
     """
 
     def __init__(
-        self, deployment: Deployment, registry: Registry, engine: EngineSettings, on_reload: Callable[[], None]
+        self,
+        deployment: Deployment,
+        registry: Registry,
+        engine: EngineSettings,
+        residency: Residency,
+        on_reload: Callable[[], None],
     ) -> None:
         """`engine` has the service's engine settings, which apply to models that are loaded without engine settings.
 
@@ -40,6 +47,7 @@ class Steps:
         self._deployment = deployment
         self._registry = registry
         self._engine = engine
+        self._residency = residency
         self._on_reload = on_reload
 
     async def reconcile_model(self, name: str, target: Changes, *, may_load: bool = True) -> None:
@@ -52,15 +60,18 @@ class Steps:
             await self._unload(name)
         elif not is_wanted and any(model.name == name for model in self._registry.loaded):
             await self._unload(name)
+        if not is_wanted:
+            self._residency.remove(name)
         if may_load and is_wanted and name not in self.models.served:
-            await self._load(name, models[name], target)
+            await self.load(name, models[name], target)
 
     async def reconcile_sleep(self, name: str, target: Changes, *, may_load: bool = True) -> None:
         """Put one model to sleep or wake it as `target` says. Raise the errors of `Deployment`."""
         del may_load  # this also undoes a sleep that has not completed
         if name in target.asleep:
+            self._residency.record_unloaded(name)
             await self._deployment.sleep(name)
-        else:
+        elif not self._residency.is_on:  # else the next request wakes it
             await self.wake(name, target)
 
     async def reconcile_adapter(self, full: str, target: Changes, *, may_load: bool = True) -> None:
@@ -94,27 +105,67 @@ class Steps:
         self.models.set_loading(name)
         await self._unload(name)
         try:
-            await self._load(name, entry, target)
+            await self.load(name, entry, target)
         except Exception as error:
             self.models.set_failed(name, str(error))
             raise
         self._on_reload()
 
-    def record_loaded(self, name: str, entry: LoadedModel | None, target: Changes) -> None:
+    def _record_loaded(self, name: str, entry: LoadedModel | None, target: Changes) -> None:
         """Record that a model is served, and with a model of the settings the adapters that were loaded with it."""
         self.models.set_served(name, entry)
+        if (served := self._registry.find(name)) is not None:
+            is_pinned = entry is None and self.configured.model(name, target).pinned
+            self._residency.add(name, served.description.weight_bytes, is_pinned=is_pinned)
         if entry is None:
             for full, adapter in self.configured.wanted_adapters(target).items():
                 if adapter is None and full.rpartition(":")[0] == name:
                     self.adapters.set_served(full, None)
 
-    async def _load(self, name: str, entry: LoadedModel | None, target: Changes) -> None:
-        """Load and serve a model of the settings (without an entry) or of a client."""
+    async def take(self, step: ResidencyStep, target: Changes) -> None:
+        """Load or unload a model on demand. A failure is logged, and recorded for the requests that wait."""
+        name = step.model
+        try:
+            if step.is_load:
+                await self.wake(name, target)
+                self._residency.record_loaded(name)
+            else:
+                await self._sleep_on_demand(name)
+        except Exception as error:  # noqa: BLE001  the models after this one must still be loaded
+            is_known = isinstance(error, EngineError | RegistryError)
+            _log.error("a model can't be changed on demand: %s: %s", name, error, exc_info=None if is_known else error)
+            if step.is_load:
+                self._residency.record_failed(name)
+
+    async def _make_room(self, name: str) -> None:
+        """Unload models that no request uses until another one fits. Raise EngineOverloaded if there are too few."""
+        while (victim := self._residency.victim_for(name)) is not None:
+            await self._sleep_on_demand(victim)
+
+    async def _sleep_on_demand(self, name: str) -> None:
+        """Put a model to sleep that no request uses."""
+        self._residency.record_unloaded(name)
+        try:
+            await self._deployment.sleep(name)
+        except Exception:
+            self._residency.pin(name)
+            raise
+
+    async def load(self, name: str, entry: LoadedModel | None, target: Changes) -> None:
+        """Load and serve a model of the settings (without an entry) or of a client.
+
+        Raise the errors of `Deployment`, EngineOverloaded if there is no capacity, and ModelLoadError if it never fits.
+        """
+        await self._make_room(name)
         if entry is None:
             await self._deployment.load_model(self.configured.model(name, target))
         else:
             await self._deployment.load_client_model(entry.to_settings(self._engine))
-        self.record_loaded(name, entry, target)
+        self._record_loaded(name, entry, target)
+        if (reason := self._residency.unfit_reason(name)) is not None:
+            self._residency.remove(name)
+            await self._unload(name)
+            raise ModelLoadError(reason)
 
     async def _load_adapter(self, full: str, entry: LoadedAdapter | None, target: Changes) -> None:
         """Load and serve an adapter of the settings (without an entry) or of a client."""

@@ -11,6 +11,7 @@ from sluice.v1 import error_pb2
 from service.answering.errors import (
     BatchExpired,
     BatchNotFound,
+    ConversationChanged,
     ConversationNotFound,
     FileNotFound,
     ResponseNotFound,
@@ -104,6 +105,7 @@ TABLE = (
     Row(SignersUnknown, Code.UNAVAILABLE, error_pb2.ERROR_REASON_SIGNERS_UNKNOWN),
     Row(InvalidMessage, Code.INVALID_ARGUMENT, error_pb2.ERROR_REASON_INVALID_FIELD),
     Row(ResponseNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_RESPONSE_NOT_FOUND),
+    Row(ConversationChanged, Code.ABORTED, error_pb2.ERROR_REASON_CONVERSATION_CHANGED),
     Row(ConversationNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_CONVERSATION_NOT_FOUND),
     Row(BatchNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_BATCH_NOT_FOUND),
     Row(FileNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_FILE_NOT_FOUND),

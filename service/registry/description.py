@@ -6,8 +6,11 @@ import enum
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from service.generation.service_level import BATCH, ServiceLevel
+
+_BYTES_OF_DTYPE: Final = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "int8": 1.0}
 
 
 class Task(enum.IntEnum):
@@ -17,6 +20,14 @@ class Task(enum.IntEnum):
     COMPLETION = 2
     EMBEDDING = 3
     RANK = 4
+
+
+class ModelState(enum.Enum):
+    """Whether a served model is in memory: in it, loaded by its next request, or put to sleep by an operator."""
+
+    LOADED = "loaded"
+    UNLOADED = "unloaded"
+    ASLEEP = "asleep"
 
 
 class Modality(enum.Enum):
@@ -46,6 +57,11 @@ class ModelDescription:
     supports_resume: bool = False
     parent: str = ""  # the base model of an adapter; else empty
     input_modalities: Sequence[Modality] = (Modality.TEXT,)
+
+    @property
+    def weight_bytes(self) -> int:
+        """The size of the weights in memory, without scales and padding. A packed type counts as half a byte."""
+        return int(self.num_parameters * _BYTES_OF_DTYPE.get(self.dtype, 0.5))
 
 
 @dataclass(frozen=True, slots=True)

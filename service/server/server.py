@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Sequence
-from dataclasses import replace
+from collections.abc import Coroutine, Sequence
 from functools import partial
 
 from grpc import aio
@@ -31,9 +30,9 @@ from service.deployment.deployment import Deployment, LoadModel
 from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
 from service.deployment.reconciler import Reconciler
-from service.generation.caller import ANONYMOUS
-from service.generation.errors import AdapterRejected, InvalidRequest, ModelLoadError, TooManyAdapters
-from service.generation.service_level import ServiceLevel
+from service.deployment.residency.policy import ResidencyLimits
+from service.deployment.residency.residency import Residency
+from service.generation.errors import AdapterRejected, EngineOverloaded, ModelLoadError, TooManyAdapters
 from service.interceptors.admission import Admission
 from service.interceptors.auth import Auth
 from service.interceptors.call_duration import CallDuration
@@ -47,13 +46,15 @@ from service.interceptors.uploads import Uploads
 from service.interceptors.validation import Validation
 from service.observability.engine_metrics import EngineMetrics
 from service.observability.health import Health, ServingPhase
+from service.observability.model_metrics import ModelMetrics
 from service.observability.quota_metrics import observe_endpoints, observe_keys, open_quota
 from service.observability.store_metrics import StoreMetrics
 from service.observability.telemetry import Telemetry
 from service.prompts.preparing.workers import WorkerLimits, Workers
-from service.registry.description import Endpoint, ServedEntity
+from service.registry.description import Endpoint
 from service.registry.errors import RegistryError
 from service.registry.registry import Registry
+from service.server.endpoints import configured_endpoints
 from service.server.engine_watch import EngineWatch
 from service.server.listener import StartError, check_free, connection_options, listen
 from service.server.services import REQUESTS, SERVICES, add_services
@@ -69,7 +70,6 @@ from service.server.stores import (
     response_store,
 )
 from service.settings.config import Settings
-from service.settings.endpoint_settings import EndpointSettings
 from service.settings.model_settings import ModelSettings
 from service.storage.shared_file import SharedFileError
 from service.storage.shared_text import SharedTextLost
@@ -90,7 +90,11 @@ class Server:
         self.registry = Registry()
         self.readers = Workers(WorkerLimits(max_work_s=_MAX_READING_S))
         self.deployment = Deployment(settings, self.registry, EngineMetrics(telemetry))
-        self.reconciler = Reconciler(self.deployment, self.registry, settings.engine, change_store(settings))
+        limits = ResidencyLimits(settings.max_loaded_models, settings.max_loaded_bytes, settings.idle_unload_s)
+        self.residency = Residency(limits, ModelMetrics(telemetry))
+        self.reconciler = Reconciler(
+            self.deployment, self.registry, settings.engine, change_store(settings), residency=self.residency
+        )
         self.endpoints = EndpointChanges(self.registry, endpoint_store(settings))
         self._authenticator = authenticator(settings)
         observe_keys(self._authenticator, telemetry)
@@ -122,6 +126,7 @@ class Server:
             telemetry,
             self.quota,
             Receipts(key),
+            self.residency,
             capture_content=settings.capture_content,
             max_answer_bytes=settings.max_response_bytes,
         )
@@ -142,7 +147,7 @@ class Server:
                 max_unfinished=settings.stored_responses.max_background_per_key,
                 metrics=store_metrics,
             )
-        embeddings = Embeddings(self.registry, telemetry, self.quota)
+        embeddings = Embeddings(self.registry, telemetry, self.quota, self.residency)
         if self._responses is not None:
             lines = LineAnswers(answering, embeddings, stored)
             self._batches = batch_runner(settings, self._responses, lines, telemetry)
@@ -160,6 +165,7 @@ class Server:
             registry=self.registry,
             models=ModelChanges(self.reconciler, self.deployment, self.registry, settings.engine),
             endpoints=self.endpoints,
+            residency=self.residency,
             readers=self.readers,
             quota=self.quota,
             receipt_key=key,
@@ -232,7 +238,7 @@ class Server:
         """Load a configured model. Raise StartError if it can't be served."""
         try:
             await self.reconciler.load(model)
-        except (AdapterRejected, TooManyAdapters, RegistryError) as error:
+        except (AdapterRejected, EngineOverloaded, TooManyAdapters, RegistryError) as error:
             raise StartError(f"models: {model.name}: {error}") from error
 
     def apply(self, settings: Settings) -> None:
@@ -245,8 +251,7 @@ class Server:
 
     def _configured(self, settings: Settings) -> Sequence[Endpoint]:
         """The endpoints of the settings. Their models must have been loaded."""
-        absent = self.reconciler.unloaded
-        return [_endpoint(self.registry, endpoint, absent) for endpoint in settings.endpoints]
+        return configured_endpoints(self.registry, settings.endpoints, self.reconciler.unloaded)
 
     async def watch(self) -> None:
         """Publish health from the engines' heartbeats. Raise EngineDied as soon as an engine has died."""
@@ -267,10 +272,12 @@ class Server:
             await self._batches.close()
         # Admitted calls may not have reached an engine yet, and a draining engine accepts none.
         await self._admission.until_idle(self._settings.drain_timeout_s)
+        self.residency.close()
         await asyncio.gather(*(served.engine.drain(0) for served in self.registry.loaded))
 
     async def close(self) -> None:
         """End every call with a status, then the server and the engines."""
+        self.residency.close()
         await asyncio.gather(*(served.engine.drain(0) for served in self.registry.loaded))
         await self._server.stop(_CLOSE_GRACE_S)
         await asyncio.gather(*(served.close() for served in self.registry.loaded))
@@ -287,14 +294,3 @@ class Server:
             await self._responses.close()
         self.endpoints.wanted.close()
         self.reconciler.wanted.close()
-
-
-def _endpoint(registry: Registry, settings: EndpointSettings, absent: Collection[str]) -> Endpoint:
-    """Return an endpoint of the settings. Raise StartError."""
-    entities = [ServedEntity(**entity.model_dump()) for entity in settings.entities]
-    try:
-        endpoint = registry.visible_to(ANONYMOUS).new_endpoint(settings.name, entities, absent)
-    except (InvalidRequest, RegistryError) as error:
-        raise StartError(f"endpoints: {settings.name}: {error}") from error
-    level = ServiceLevel(settings.slo_first_token_seconds, settings.slo_token_seconds)
-    return replace(endpoint, service_level=level)

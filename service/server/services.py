@@ -36,6 +36,7 @@ from service.answering.replays import Replays
 from service.answering.stored_responses import StoredResponses
 from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
+from service.deployment.residency.residency import Residency
 from service.interceptors.errors import report_error
 from service.interceptors.rpcs import RPCS
 from service.observability.health import Health
@@ -85,18 +86,26 @@ def add_services(
     registry: Registry,
     models: ModelChanges,
     endpoints: EndpointChanges,
+    residency: Residency,
     readers: Workers,
     quota: Quota,
     receipt_key: SigningKey | None,
     telemetry: Telemetry,
 ) -> None:
     """Register all servicers with a server, and health and reflection."""
-    embedding, rank = EmbeddingServicer(embeddings), RankServicer(registry, telemetry, quota)
+    embedding, rank = EmbeddingServicer(embeddings), RankServicer(registry, telemetry, quota, residency)
     inference = InferenceServicer(
-        answering, embedding, rank, registry=registry, changes=models, health=health, report_error=report_error
+        answering,
+        embedding,
+        rank,
+        registry=registry,
+        changes=models,
+        residency=residency,
+        health=health,
+        report_error=report_error,
     )
     inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, server)
-    vllm = VllmServicer(answering, embeddings, registry=registry, health=health)
+    vllm = VllmServicer(answering, embeddings, registry=registry, residency=residency, health=health)
     engine_pb2_grpc.add_VllmEngineServicer_to_server(vllm, server)
     chat_pb2_grpc.add_ChatServiceServicer_to_server(ChatServicer(answering, calls), server)
     completion_pb2_grpc.add_CompletionServiceServicer_to_server(CompletionServicer(answering, calls), server)
@@ -112,7 +121,7 @@ def add_services(
     batch_pb2_grpc.add_BatchServiceServicer_to_server(BatchServicer(batches), server)
     embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(embedding, server)
     endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry, endpoints), server)
-    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, models, telemetry), server)
+    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, models, telemetry, residency), server)
     quota_pb2_grpc.add_QuotaServiceServicer_to_server(QuotaServicer(quota), server)
     rank_pb2_grpc.add_RankServiceServicer_to_server(rank, server)
     receipt_pb2_grpc.add_ReceiptServiceServicer_to_server(ReceiptServicer(receipt_key), server)

@@ -13,6 +13,7 @@ from service.answering.telemetry.operation import Operation, Stage
 from service.calls.call import Timed, current_caller, current_request_id, deadline_of, route_call
 from service.contract.encodings.rank import ranked, to_ranking, to_scoring
 from service.contract.parts.answer import timestamp
+from service.deployment.residency.residency import Residency
 from service.generation.outputs.events import Usage
 from service.generation.requests.ranking import TextsToRank, activated
 from service.observability.telemetry import Telemetry
@@ -35,8 +36,9 @@ class _Scored:
 class RankServicer(rank_pb2_grpc.RankServiceServicer):
     """Implements RankService."""
 
-    def __init__(self, registry: Registry, telemetry: Telemetry, quota: Quota) -> None:
+    def __init__(self, registry: Registry, telemetry: Telemetry, quota: Quota, residency: Residency) -> None:
         self._registry = registry
+        self._residency = residency
         self._telemetry = telemetry
         self._quota = quota
 
@@ -68,7 +70,10 @@ class RankServicer(rank_pb2_grpc.RankServiceServicer):
         # The GenAI conventions have no name for this operation.
         with Operation(self._telemetry, "rank", model.name, deadline) as operation:
             operation.set({"sluice.rank.document.count": len(texts.documents)})
-            async with admitted(self._quota, model.name, (Measure.INPUT_TOKENS,)) as charge:
+            async with (
+                admitted(self._quota, model.name, (Measure.INPUT_TOKENS,)) as charge,
+                self._residency.held(model.name, caller, deadline),
+            ):
                 prepared = await model.ranker.prepare(texts, current_request_id(), deadline, caller)
                 await charge.take_input(prepared.num_tokens, "documents")
                 charge.count(lambda: Usage(prepared.num_tokens))

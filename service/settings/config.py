@@ -76,6 +76,19 @@ class Settings(ProcessSettings):
     adapters_root: Path | None = Field(
         None, description="folder from which clients with the scope admin can load adapters; null: they can't"
     )
+    max_loaded_models: Count | None = Field(
+        None,
+        description="models in memory at once, at least one more than are pinned: the others are loaded at their first "
+        "request, instead of the one that was used least recently; null: no limit",
+    )
+    max_loaded_bytes: Bytes | None = Field(
+        None,
+        description="bytes of the weights of all models in memory at once, as max_loaded_models; null: no limit",
+    )
+    idle_unload_s: Interval | None = Field(
+        None,
+        description="time without a request after which a model is unloaded until its next one; null: it stays loaded",
+    )
     dtype: Dtype = Field("auto", description="type of the weights; auto: the type in the model's files")
     device: str = Field(
         "auto", min_length=1, description="device that computes: cpu, cuda, cuda:1, …; auto: the first GPU, or the CPU"
@@ -147,7 +160,15 @@ class Settings(ProcessSettings):
         """Return the models to serve, each with all settings resolved; the bundled ones if none is configured."""
         short = [ModelSettings(name=name, path=path) for name, path in self.model.items()]
         chosen = [*short, *self.models] or bundled_models(self.engine)
+        most = self.max_loaded_models
+        if most is not None and most < len(chosen):  # any of them may be loaded first
+            return [self.filled_in(model, 1 / most) for model in chosen]
         return [self.filled_in(model, 1 / (len(chosen) - index)) for index, model in enumerate(chosen)]
+
+    @property
+    def loads_on_demand(self) -> bool:
+        """Whether models may be loaded at their first request."""
+        return (self.max_loaded_models, self.max_loaded_bytes, self.idle_unload_s) != (None, None, None)
 
     def filled_in(self, model: ModelSettings, cache_share: float) -> ModelSettings:
         """Return a model's settings with the service's, and `cache_share`, for those that are None."""
@@ -199,6 +220,19 @@ class Settings(ProcessSettings):
         else:
             yield from self._conflicts_of_models()
 
+    def _conflicts_on_demand(self) -> Iterator[str]:
+        """Yield a line for each problem of models that are loaded on demand."""
+        if not self.loads_on_demand:
+            return
+        models = self.served_models()
+        for model in models:
+            if self._engine_of(model).worker != "process":
+                yield f"models: {model.name}: loading on demand needs engine.worker process, which can release memory"
+        num_pinned = sum(model.pinned for model in models)
+        least = num_pinned + (num_pinned < len(models))
+        if self.max_loaded_models is not None and self.max_loaded_models < least:
+            yield f"max_loaded_models: must be at least {least}: {num_pinned} of {len(models)} models are pinned"
+
     def _conflicts_of_models(self) -> Iterator[str]:
         """Yield a line for each problem of models, adapters and endpoints together."""
         if (name := first_duplicate([*self.model, *(model.name for model in self.models)])) is not None:
@@ -207,6 +241,7 @@ class Settings(ProcessSettings):
             most = self._engine_of(model).max_adapters or 0
             if len(model.adapters) > most:
                 yield f"models.{index}.adapters: {len(model.adapters)} exceed engine.max_adapters, {most}"
+        yield from self._conflicts_on_demand()
         models = {model.name for model in self.served_models()}
         adapters = {f"{model.name}:{adapter}" for model in self.models for adapter in model.adapters}
         if (name := first_duplicate([endpoint.name for endpoint in self.endpoints])) is not None:

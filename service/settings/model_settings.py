@@ -120,6 +120,9 @@ class ModelSettings(BaseModel):
     adapters: dict[PlainName, Annotated[str, Field(min_length=1)]] = Field(
         {}, description="NAME: PATH of LoRA adapters, folders in PEFT's format, served as MODEL:NAME"
     )
+    pinned: bool = Field(
+        False, description="keep it in memory if models are loaded on demand, whatever requests other models need"
+    )
     rank: RankSettings | None = Field(
         None,
         description="how a generating model, or a classifier, ranks documents with a prompt; null: it doesn't rank",

@@ -29,7 +29,7 @@ def test_settings_of_the_service_are_shown_with_their_sources(tmp_path: Path) ->
     file.write_text("port: 1\ndrain_delay_s: 9\nengine: {watermark: {key: of-the-file}}\n")
     done = config(
         "--json", "--engine.block-size=32", f"--config={file}",
-        SLUICE_SERVICE_PORT="50099", SLUICE_SERVICE_QUOTA__REDIS_URL="redis://:password@127.0.0.1/1",
+        SLUICE_SERVICE_PORT="50099", SLUICE_SERVICE_QUOTA__REDIS_URL="redis://:opensesame@127.0.0.1/1",
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     found = {each["name"]: (each["value"], each["from"]) for each in json.loads(done.stdout)}
@@ -39,7 +39,7 @@ def test_settings_of_the_service_are_shown_with_their_sources(tmp_path: Path) ->
     assert found["engine.watermark.key"] == ("(hidden)", f"file {file}")
     assert found["quota.redis_url"] == ("(hidden)", "variable SLUICE_SERVICE_QUOTA__REDIS_URL")
     assert found["host"] == ("127.0.0.1", "default")
-    assert "password" not in done.stdout
+    assert "opensesame" not in done.stdout
 
 
 @pytest.mark.slow

@@ -34,11 +34,12 @@ def replicas() -> Iterator[Replicas]:
 
 @pytest.fixture(scope="module")
 def router(replicas: Replicas) -> Iterator[httpx.Client]:
-    """A client of the router, which has found both services and their tokenizer."""
+    """A client of the router, which starts with one service, and gets the other by a call."""
     port, metrics_port = free_ports(2)
     command = [str(ROOT / ".venvs/smg/bin/python"), "-m", "smg.launch_router", "--host=127.0.0.1", f"--port={port}"]
     command += [f"--prometheus-port={metrics_port}", "--policy=round_robin", "--health-check-interval-secs=1"]
-    command += ["--worker-urls", *(f"grpc://{replicas.address(name)}" for name in replicas.services)]
+    first, second = (f"grpc://{replicas.address(name)}" for name in replicas.services)
+    command += ["--load-monitor-interval=1", "--worker-urls", first]
     with (
         subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process,
         httpx.Client(
@@ -46,11 +47,18 @@ def router(replicas: Replicas) -> Iterator[httpx.Client]:
         ) as client,
     ):
         try:
-            wait_until(lambda: client.get("/workers").json().get("total") == 2)
             wait_until(lambda: client.post("/v1/chat/completions", json={**CHAT, "max_tokens": 1}).is_success)
+            client.post("/workers", json={"url": second}).raise_for_status()
+            wait_until(lambda: len(ready(client)) == 2)
             yield client
         finally:
             process.terminate()
+
+
+def ready(router: httpx.Client) -> list[dict[str, Any]]:
+    """Return the workers that the router may choose."""
+    workers: list[dict[str, Any]] = router.get("/workers").json()["workers"]
+    return [each for each in workers if each["status"] == "ready" and each["is_healthy"]]
 
 
 def running(replicas: Replicas, name: str) -> int:
@@ -70,6 +78,16 @@ def text_of(response: httpx.Response) -> str:
             for choice in json.loads(line.removeprefix("data: "))["choices"]:
                 found += choice["delta"].get("content") or ""
     return found
+
+
+def test_router_reads_the_model_of_each_worker(router: httpx.Client) -> None:
+    """Name, limits, tokens and sampling defaults are those of the services, and so is the policy of constraints."""
+    for worker in ready(router):
+        assert worker["runtime_type"] == "vllm"
+        (model,) = worker["models"]
+        assert (model["id"], model["context_length"]) == ("sluice-demo", 2048)
+        assert worker["labels"]["constrained_decoding_start"] == "first_token"
+        assert json.loads(worker["labels"]["default_sampling_params_json"])["temperature"] > 0
 
 
 def test_answers_are_those_of_the_gateway(replicas: Replicas, router: httpx.Client) -> None:
@@ -97,11 +115,12 @@ def test_constraints_calls_and_choices_reach_the_service(router: httpx.Client) -
 
 
 def test_client_that_disconnects_ends_its_request(replicas: Replicas, router: httpx.Client) -> None:
-    """The router ends the request on the service that has it."""
+    """The router reports the load of the service that has the request, and ends the request there."""
     endless = {**CHAT, "stream": True, "ignore_eos": True, "max_tokens": 1900}
     with router.stream("POST", "/v1/chat/completions", json=endless) as response:
         next(response.iter_lines())
         wait_until(lambda: sum(running(replicas, name) for name in replicas.services) == 1)
+        wait_until(lambda: router.get("/loads").json()["aggregate"]["total_running_reqs"] == 1)
     wait_until(lambda: sum(running(replicas, name) for name in replicas.services) == 0)
 
 

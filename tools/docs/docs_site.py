@@ -50,8 +50,8 @@ NAVIGATION: Final[Navigation] = {
         "features/images", "features/prompt_cache",
     ],
     "Models": [
-        "models", "models/endpoints", "models/loading", "models/checkpoints", "models/adapters", "models/parallel",
-        "models/gpu", "demo_model",
+        "models", "models/endpoints", "models/loading", "models/on_demand", "models/checkpoints", "models/adapters",
+        "models/parallel", "models/gpu", "demo_model",
     ],
     "Operation": [
         "operation/production", "operation/deployment", "operation/operations", "operation/backup",

@@ -86,6 +86,39 @@ class ModelConfig(msgspec.Struct):
     model_transaction_policy: dict[str, bool] | None = None
 
 
+class StatisticDuration(msgspec.Struct):
+    """A number of events, and the sum of their durations in nanoseconds."""
+
+    count: int
+    ns: int
+
+
+class InferStatistics(msgspec.Struct):
+    """The numbers and the times of the inferences of a model."""
+
+    success: StatisticDuration
+    fail: StatisticDuration
+    queue: StatisticDuration
+    compute_infer: StatisticDuration
+
+
+class CountedModel(msgspec.Struct):
+    """A model with its inferences. `last_inference` is in milliseconds since the epoch; 0 if there was none."""
+
+    name: str
+    version: str
+    last_inference: int
+    inference_count: int
+    execution_count: int
+    inference_stats: InferStatistics
+
+
+class ModelStatistics(msgspec.Struct):
+    """The statistics of models."""
+
+    model_stats: list[CountedModel]
+
+
 class IndexedModel(msgspec.Struct):
     """A model in the index of the repository."""
 

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import orjson
 from google.protobuf.json_format import MessageToDict
-from sluice.inference import inference_pb2
+from sluice.inference import inference_pb2, model_statistics_pb2
 from sluice.v1.model_pb2 import Model
 
 from gateway.dialects.seam.failure import Failure, Reason
 
 LIVE: Final = b'{"live":true}'
 EXTENSIONS: Final = (
-    "generate", "generate_stream", "binary_tensor_data", "model_configuration", "model_repository",
+    "generate", "generate_stream", "binary_tensor_data", "model_configuration", "model_repository", "statistics",
 )  # fmt: skip
 READY: Final = b'{"ready":true}'
 
@@ -51,6 +51,29 @@ def to_model_config(response: inference_pb2.ModelConfigResponse) -> bytes:
         for each, tensor in zip(fields.get(name, ()), tensors, strict=True):
             each["dims"] = list(tensor.dims)  # protobuf's JSON has texts instead of integers of 64 bits
     return orjson.dumps({"max_batch_size": config.max_batch_size, **fields})
+
+
+def to_model_statistics(response: model_statistics_pb2.ModelStatisticsResponse) -> bytes:
+    """Return the body of `GET /v2/models/{model}/stats`."""
+    return orjson.dumps({"model_stats": [_statistics(each) for each in response.model_stats]})
+
+
+def _statistics(model: model_statistics_pb2.ModelStatistics) -> dict[str, Any]:
+    found = model.inference_stats
+    durations = {
+        "success": found.success,
+        "fail": found.fail,
+        "queue": found.queue,
+        "compute_infer": found.compute_infer,
+    }
+    return {
+        "name": model.name,
+        "version": model.version,
+        "last_inference": model.last_inference,
+        "inference_count": model.inference_count,
+        "execution_count": model.execution_count,
+        "inference_stats": {name: {"count": each.count, "ns": each.ns} for name, each in durations.items()},
+    }
 
 
 def to_repository_index(response: inference_pb2.RepositoryIndexResponse) -> bytes:

@@ -95,13 +95,13 @@ def to_tags(models: Iterable[Model]) -> bytes:
 
 
 def to_ps(models: Iterable[Model]) -> bytes:
-    """Return the body of `GET /api/ps`: the models that don't sleep."""
+    """Return the body of `GET /api/ps`: the models in memory."""
     return orjson.dumps(
         {
             "models": [
                 _identity(model) | {"expires_at": _NEVER, "size_vram": 0, "context_length": model.max_model_len}
                 for model in models
-                if not model.is_asleep
+                if not model.is_asleep and model.state != model_pb2.MODEL_STATE_UNLOADED
             ]
         }
     )

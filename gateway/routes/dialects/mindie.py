@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from sluice.inference import inference_pb2
+from sluice.inference import inference_pb2, model_statistics_pb2
 from sluice.v1.model_pb2 import Model
 
 from gateway.dialects.mindie.answer import (
@@ -18,6 +18,7 @@ from gateway.dialects.mindie.answer import (
     ModelConfig,
     ModelMetadata,
     ModelReadiness,
+    ModelStatistics,
     Readiness,
     ServerMetadata,
     TritonError,
@@ -34,6 +35,7 @@ from gateway.dialects.mindie.model import (
     to_model_config,
     to_model_metadata,
     to_model_readiness,
+    to_model_statistics,
     to_repository_index,
     to_server_metadata,
 )
@@ -52,8 +54,6 @@ _MODEL: Final = "/v2/models/{model:path}"  # a model's name may have slashes
 # The longer path is first, because the shorter one would match it as part of a name.
 _FORMS: Final = (f"{_MODEL}/versions/{{version}}", _MODEL)
 _VERSION: Final = Parameter("version", "path", "The model's version.", "1")
-_UNSUPPORTED_PATHS: Final = frozenset({"stats"})  # below a model's path, which could also be the end of a name
-_UNNAMED: Final = "/v2/models/{model}"
 _PROMPT: Final = {"text_input": "One, two,", "parameters": {"max_new_tokens": 4}}
 _BODY: Final = Body(GenerateBody, _PROMPT, GenerationAnswer, chunk=GenerationChunk)
 _TENSORS: Final = {
@@ -91,20 +91,19 @@ def _of_model(describe: Callable[[Model], bytes]) -> Lookup:
 
 
 def _described(
-    ask: type[inference_pb2.ModelMetadataRequest | inference_pb2.ModelConfigRequest], render: Callable[[Any], bytes]
+    ask: type[
+        inference_pb2.ModelMetadataRequest
+        | inference_pb2.ModelConfigRequest
+        | model_statistics_pb2.ModelStatisticsRequest
+    ],
+    render: Callable[[Any], bytes],
 ) -> Lookup:
     """Return a lookup that renders the service's description of the model in the path."""
 
     async def answer(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
         path = http_request.path
-        try:
-            request = ask(name=path["model"], version=path.get("version", ""))
-            return render(await upstream.client.call(request, caller))
-        except Failure as failure:
-            last = path["model"].rpartition("/")[2]
-            if failure.reason != Reason.MODEL_NOT_FOUND or last not in _UNSUPPORTED_PATHS:
-                raise
-            raise Failure(Reason.ROUTE_NOT_FOUND, f"the path {_UNNAMED}/{last} is not served") from failure
+        request = ask(name=path["model"], version=path.get("version", ""))
+        return render(await upstream.client.call(request, caller))
 
     return Lookup(answer)
 
@@ -143,6 +142,7 @@ def _get(route: str, summary: str, handler: Lookup, answer: type) -> Operation:
 
 
 _CONFIG: Final = _described(inference_pb2.ModelConfigRequest, to_model_config)
+_STATISTICS: Final = _described(model_statistics_pb2.ModelStatisticsRequest, to_model_statistics)
 _MODEL_METADATA: Final = _described(inference_pb2.ModelMetadataRequest, to_model_metadata)
 
 MINDIE: Final = Surface(
@@ -164,6 +164,10 @@ MINDIE: Final = Surface(
         ),
         *(
             _get(f"{form}/config", "Describes a model as Triton's configuration.", _CONFIG, ModelConfig)
+            for form in _FORMS
+        ),
+        *(
+            _get(f"{form}/stats", "Counts the inferences of a model, and their times.", _STATISTICS, ModelStatistics)
             for form in _FORMS
         ),
         *(_get(form, "Describes a model by its tensors.", _MODEL_METADATA, ModelMetadata) for form in _FORMS),

@@ -1,5 +1,6 @@
 from buf.validate import validate_pb2 as _validate_pb2
 from sluice.inference import model_config_pb2 as _model_config_pb2
+from sluice.inference import model_statistics_pb2 as _model_statistics_pb2
 from sluice.v1 import rpc_pb2 as _rpc_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from sluice.inference import inference_pb2 as sluice_dot_inference_dot_inference__pb2
+from sluice.inference import model_statistics_pb2 as sluice_dot_inference_dot_model__statistics__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -77,6 +78,11 @@ class GRPCInferenceServiceStub:
                 '/inference.GRPCInferenceService/ModelStreamInfer',
                 request_serializer=sluice_dot_inference_dot_inference__pb2.ModelInferRequest.SerializeToString,
                 response_deserializer=sluice_dot_inference_dot_inference__pb2.ModelStreamInferResponse.FromString,
+                _registered_method=True)
+        self.ModelStatistics = channel.unary_unary(
+                '/inference.GRPCInferenceService/ModelStatistics',
+                request_serializer=sluice_dot_inference_dot_model__statistics__pb2.ModelStatisticsRequest.SerializeToString,
+                response_deserializer=sluice_dot_inference_dot_model__statistics__pb2.ModelStatisticsResponse.FromString,
                 _registered_method=True)
         self.RepositoryIndex = channel.unary_unary(
                 '/inference.GRPCInferenceService/RepositoryIndex',
@@ -167,6 +173,14 @@ class GRPCInferenceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ModelStatistics(self, request, context):
+        """Returns the numbers and the times of the inferences of a model, or of all models. They count the inferences of all
+        keys, so the scope `admin` is needed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RepositoryIndex(self, request, context):
         """Lists the models.
         """
@@ -230,6 +244,11 @@ def add_GRPCInferenceServiceServicer_to_server(servicer, server):
                     servicer.ModelStreamInfer,
                     request_deserializer=sluice_dot_inference_dot_inference__pb2.ModelInferRequest.FromString,
                     response_serializer=sluice_dot_inference_dot_inference__pb2.ModelStreamInferResponse.SerializeToString,
+            ),
+            'ModelStatistics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ModelStatistics,
+                    request_deserializer=sluice_dot_inference_dot_model__statistics__pb2.ModelStatisticsRequest.FromString,
+                    response_serializer=sluice_dot_inference_dot_model__statistics__pb2.ModelStatisticsResponse.SerializeToString,
             ),
             'RepositoryIndex': grpc.unary_unary_rpc_method_handler(
                     servicer.RepositoryIndex,
@@ -467,6 +486,33 @@ class GRPCInferenceService:
             '/inference.GRPCInferenceService/ModelStreamInfer',
             sluice_dot_inference_dot_inference__pb2.ModelInferRequest.SerializeToString,
             sluice_dot_inference_dot_inference__pb2.ModelStreamInferResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ModelStatistics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/ModelStatistics',
+            sluice_dot_inference_dot_model__statistics__pb2.ModelStatisticsRequest.SerializeToString,
+            sluice_dot_inference_dot_model__statistics__pb2.ModelStatisticsResponse.FromString,
             options,
             channel_credentials,
             insecure,

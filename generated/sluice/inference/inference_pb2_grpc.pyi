@@ -10,6 +10,7 @@ that protocol call this service. The RPCs for shared memory, tracing and log set
 from collections import abc as _abc
 from grpc import aio as _aio
 from sluice.inference import inference_pb2 as _inference_pb2
+from sluice.inference import model_statistics_pb2 as _model_statistics_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -68,6 +69,10 @@ class GRPCInferenceServiceStub:
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     """
+    ModelStatistics: _grpc.UnaryUnaryMultiCallable[_model_statistics_pb2.ModelStatisticsRequest, _model_statistics_pb2.ModelStatisticsResponse]
+    """Returns the numbers and the times of the inferences of a model, or of all models. They count the inferences of all
+    keys, so the scope `admin` is needed.
+    """
     RepositoryIndex: _grpc.UnaryUnaryMultiCallable[_inference_pb2.RepositoryIndexRequest, _inference_pb2.RepositoryIndexResponse]
     """Lists the models."""
     RepositoryModelLoad: _grpc.UnaryUnaryMultiCallable[_inference_pb2.RepositoryModelLoadRequest, _inference_pb2.RepositoryModelLoadResponse]
@@ -110,6 +115,10 @@ class GRPCInferenceServiceAsyncStub(GRPCInferenceServiceStub):
     of its requests.
     buf:lint:ignore RPC_REQUEST_STANDARD_NAME
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+    """
+    ModelStatistics: _aio.UnaryUnaryMultiCallable[_model_statistics_pb2.ModelStatisticsRequest, _model_statistics_pb2.ModelStatisticsResponse]  # type: ignore[assignment]
+    """Returns the numbers and the times of the inferences of a model, or of all models. They count the inferences of all
+    keys, so the scope `admin` is needed.
     """
     RepositoryIndex: _aio.UnaryUnaryMultiCallable[_inference_pb2.RepositoryIndexRequest, _inference_pb2.RepositoryIndexResponse]  # type: ignore[assignment]
     """Lists the models."""
@@ -198,6 +207,16 @@ class GRPCInferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         of its requests.
         buf:lint:ignore RPC_REQUEST_STANDARD_NAME
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+        """
+
+    @_abc_1.abstractmethod
+    def ModelStatistics(
+        self,
+        request: _model_statistics_pb2.ModelStatisticsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_model_statistics_pb2.ModelStatisticsResponse, _abc.Awaitable[_model_statistics_pb2.ModelStatisticsResponse]]:
+        """Returns the numbers and the times of the inferences of a model, or of all models. They count the inferences of all
+        keys, so the scope `admin` is needed.
         """
 
     @_abc_1.abstractmethod

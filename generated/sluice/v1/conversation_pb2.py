@@ -29,7 +29,7 @@ from sluice.v1 import rpc_pb2 as sluice_dot_v1_dot_rpc__pb2
 from sluice.v1 import stored_response_pb2 as sluice_dot_v1_dot_stored__response__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1csluice/v1/conversation.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dsluice/v1/response_item.proto\x1a\x13sluice/v1/rpc.proto\x1a\x1fsluice/v1/stored_response.proto\"\xd4\x01\n\x0c\x43onversation\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x34\n\x07\x63reated\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12\x41\n\x08metadata\x18\x03 \x03(\x0b\x32%.sluice.v1.Conversation.MetadataEntryR\x08metadata\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"\xf8\x01\n\x19\x43reateConversationRequest\x12\x35\n\x05items\x18\x01 \x03(\x0b\x32\x14.sluice.v1.InputItemB\t\xbaH\x06\x92\x01\x03\x10\x80\x08R\x05items\x12g\n\x08metadata\x18\x02 \x03(\x0b\x32\x32.sluice.v1.CreateConversationRequest.MetadataEntryB\x17\xbaH\x14\x9a\x01\x11\x10\x10\"\x06r\x04\x10\x01\x18@*\x05r\x03\x18\x80\x04R\x08metadata\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"Y\n\x1a\x43reateConversationResponse\x12;\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x17.sluice.v1.ConversationR\x0c\x63onversation\"4\n\x16GetConversationRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"V\n\x17GetConversationResponse\x12;\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x17.sluice.v1.ConversationR\x0c\x63onversation\"\xdd\x01\n\x19UpdateConversationRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\x12g\n\x08metadata\x18\x02 \x03(\x0b\x32\x32.sluice.v1.UpdateConversationRequest.MetadataEntryB\x17\xbaH\x14\x9a\x01\x11\x10\x10\"\x06r\x04\x10\x01\x18@*\x05r\x03\x18\x80\x04R\x08metadata\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"Y\n\x1aUpdateConversationResponse\x12;\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x17.sluice.v1.ConversationR\x0c\x63onversation\"7\n\x19\x44\x65leteConversationRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"\x1c\n\x1a\x44\x65leteConversationResponse\"r\n\x1b\x41\x64\x64\x43onversationItemsRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\x12\x37\n\x05items\x18\x02 \x03(\x0b\x32\x14.sluice.v1.InputItemB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\x80\x08R\x05items\"P\n\x1c\x41\x64\x64\x43onversationItemsResponse\x12\x30\n\x05items\x18\x01 \x03(\x0b\x32\x1a.sluice.v1.StoredInputItemR\x05items\"\xcb\x02\n\x1cListConversationItemsRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\x12+\n\tpage_size\x18\x02 \x01(\rB\t\xbaH\x06*\x04\x18\x64(\x01H\x00R\x08pageSize\x88\x01\x01\x12\x1e\n\x05\x61\x66ter\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\x05\x61\x66ter\x12\x1e\n\ndescending\x18\x04 \x01(\x08R\ndescending\x12\'\n\npage_token\x18\x05 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\tpageToken:k\xbaHh\x1a\x66\n\x10page_token.after\x12\'page_token and after exclude each other\x1a)this.page_token == \'\' || this.after == \'\'B\x0c\n\n_page_size\"\x94\x01\n\x1dListConversationItemsResponse\x12\x30\n\x05items\x18\x01 \x03(\x0b\x32\x1a.sluice.v1.StoredInputItemR\x05items\x12\x19\n\x08has_more\x18\x02 \x01(\x08R\x07hasMore\x12&\n\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"]\n\x1aGetConversationItemRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\x12#\n\x07item_id\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x06itemId\"M\n\x1bGetConversationItemResponse\x12.\n\x04item\x18\x01 \x01(\x0b\x32\x1a.sluice.v1.StoredInputItemR\x04item\"`\n\x1d\x44\x65leteConversationItemRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\x12#\n\x07item_id\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x06itemId\"]\n\x1e\x44\x65leteConversationItemResponse\x12;\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x17.sluice.v1.ConversationR\x0c\x63onversation2\xaa\x07\n\x13\x43onversationService\x12n\n\x12\x43reateConversation\x12$.sluice.v1.CreateConversationRequest\x1a%.sluice.v1.CreateConversationResponse\"\x0b\x82\xf1\x18\x07\x08\x05\x10\x02\x1a\x01\x01\x12\x65\n\x0fGetConversation\x12!.sluice.v1.GetConversationRequest\x1a\".sluice.v1.GetConversationResponse\"\x0b\x82\xf1\x18\x07\x08\x02\x10\x02\x1a\x01\x01\x12n\n\x12UpdateConversation\x12$.sluice.v1.UpdateConversationRequest\x1a%.sluice.v1.UpdateConversationResponse\"\x0b\x82\xf1\x18\x07\x08\x05\x10\x02\x1a\x01\x01\x12n\n\x12\x44\x65leteConversation\x12$.sluice.v1.DeleteConversationRequest\x1a%.sluice.v1.DeleteConversationResponse\"\x0b\x82\xf1\x18\x07\x08\x05\x10\x02\x1a\x01\x01\x12t\n\x14\x41\x64\x64\x43onversationItems\x12&.sluice.v1.AddConversationItemsRequest\x1a\'.sluice.v1.AddConversationItemsResponse\"\x0b\x82\xf1\x18\x07\x08\x05\x10\x02\x1a\x01\x01\x12w\n\x15ListConversationItems\x12\'.sluice.v1.ListConversationItemsRequest\x1a(.sluice.v1.ListConversationItemsResponse\"\x0b\x82\xf1\x18\x07\x08\x02\x10\x02\x1a\x01\x01\x12q\n\x13GetConversationItem\x12%.sluice.v1.GetConversationItemRequest\x1a&.sluice.v1.GetConversationItemResponse\"\x0b\x82\xf1\x18\x07\x08\x02\x10\x02\x1a\x01\x01\x12z\n\x16\x44\x65leteConversationItem\x12(.sluice.v1.DeleteConversationItemRequest\x1a).sluice.v1.DeleteConversationItemResponse\"\x0b\x82\xf1\x18\x07\x08\x05\x10\x02\x1a\x01\x01\x42w\n\tsluice.v1B\x11\x43onversationProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1csluice/v1/conversation.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dsluice/v1/response_item.proto\x1a\x13sluice/v1/rpc.proto\x1a\x1fsluice/v1/stored_response.proto\"\xe8\x01\n\x0c\x43onversation\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x34\n\x07\x63reated\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12\x41\n\x08metadata\x18\x03 \x03(\x0b\x32%.sluice.v1.Conversation.MetadataEntryR\x08metadata\x12\x12\n\x04\x65tag\x18\x04 \x01(\tR\x04\x65tag\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"\xf8\x01\n\x19\x43reateConversationRequest\x12\x35\n\x05items\x18\x01 \x03(\x0b\x32\x14.sluice.v1.InputItemB\t\xbaH\x06\x92\x01\x03\x10\x80\x08R\x05items\x12g\n\x08metadata\x18\x02 \x03(\x0b\x32\x32.sluice.v1.CreateConversationRequest.MetadataEntryB\x17\xbaH\x14\x9a\x01\x11\x10\x10\"\x06r\x04\x10\x01\x18@*\x05r\x03\x18\x80\x04R\x08metadata\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"Y\n\x1a\x43reateConversationResponse\x12;\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x17.sluice.v1.ConversationR\x0c\x63onversation\"4\n\x16GetConversationRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"V\n\x17GetConversationResponse\x12;\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x17.sluice.v1.ConversationR\x0c\x63onversation\"\xfa\x01\n\x19UpdateConversationRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\x12g\n\x08metadata\x18\x02 \x03(\x0b\x32\x32.sluice.v1.UpdateConversationRequest.MetadataEntryB\x17\xbaH\x14\x9a\x01\x11\x10\x10\"\x06r\x04\x10\x01\x18@*\x05r\x03\x18\x80\x04R\x08metadata\x12\x1b\n\x04\x65tag\x18\x03 \x01(\tB\x07\xbaH\x04r\x02\x18@R\x04\x65tag\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"Y\n\x1aUpdateConversationResponse\x12;\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x17.sluice.v1.ConversationR\x0c\x63onversation\"7\n\x19\x44\x65leteConversationRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"\x1c\n\x1a\x44\x65leteConversationResponse\"r\n\x1b\x41\x64\x64\x43onversationItemsRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\x12\x37\n\x05items\x18\x02 \x03(\x0b\x32\x14.sluice.v1.InputItemB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\x80\x08R\x05items\"P\n\x1c\x41\x64\x64\x43onversationItemsResponse\x12\x30\n\x05items\x18\x01 \x03(\x0b\x32\x1a.sluice.v1.StoredInputItemR\x05items\"\xcb\x02\n\x1cListConversationItemsRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\x12+\n\tpage_size\x18\x02 \x01(\rB\t\xbaH\x06*\x04\x18\x64(\x01H\x00R\x08pageSize\x88\x01\x01\x12\x1e\n\x05\x61\x66ter\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\x05\x61\x66ter\x12\x1e\n\ndescending\x18\x04 \x01(\x08R\ndescending\x12\'\n\npage_token\x18\x05 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\tpageToken:k\xbaHh\x1a\x66\n\x10page_token.after\x12\'page_token and after exclude each other\x1a)this.page_token == \'\' || this.after == \'\'B\x0c\n\n_page_size\"\x94\x01\n\x1dListConversationItemsResponse\x12\x30\n\x05items\x18\x01 \x03(\x0b\x32\x1a.sluice.v1.StoredInputItemR\x05items\x12\x19\n\x08has_more\x18\x02 \x01(\x08R\x07hasMore\x12&\n\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"]\n\x1aGetConversationItemRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\x12#\n\x07item_id\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x06itemId\"M\n\x1bGetConversationItemResponse\x12.\n\x04item\x18\x01 \x01(\x0b\x32\x1a.sluice.v1.StoredInputItemR\x04item\"`\n\x1d\x44\x65leteConversationItemRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\x12#\n\x07item_id\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x06itemId\"]\n\x1e\x44\x65leteConversationItemResponse\x12;\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x17.sluice.v1.ConversationR\x0c\x63onversation2\xaa\x07\n\x13\x43onversationService\x12n\n\x12\x43reateConversation\x12$.sluice.v1.CreateConversationRequest\x1a%.sluice.v1.CreateConversationResponse\"\x0b\x82\xf1\x18\x07\x08\x05\x10\x02\x1a\x01\x01\x12\x65\n\x0fGetConversation\x12!.sluice.v1.GetConversationRequest\x1a\".sluice.v1.GetConversationResponse\"\x0b\x82\xf1\x18\x07\x08\x02\x10\x02\x1a\x01\x01\x12n\n\x12UpdateConversation\x12$.sluice.v1.UpdateConversationRequest\x1a%.sluice.v1.UpdateConversationResponse\"\x0b\x82\xf1\x18\x07\x08\x05\x10\x02\x1a\x01\x01\x12n\n\x12\x44\x65leteConversation\x12$.sluice.v1.DeleteConversationRequest\x1a%.sluice.v1.DeleteConversationResponse\"\x0b\x82\xf1\x18\x07\x08\x05\x10\x02\x1a\x01\x01\x12t\n\x14\x41\x64\x64\x43onversationItems\x12&.sluice.v1.AddConversationItemsRequest\x1a\'.sluice.v1.AddConversationItemsResponse\"\x0b\x82\xf1\x18\x07\x08\x05\x10\x02\x1a\x01\x01\x12w\n\x15ListConversationItems\x12\'.sluice.v1.ListConversationItemsRequest\x1a(.sluice.v1.ListConversationItemsResponse\"\x0b\x82\xf1\x18\x07\x08\x02\x10\x02\x1a\x01\x01\x12q\n\x13GetConversationItem\x12%.sluice.v1.GetConversationItemRequest\x1a&.sluice.v1.GetConversationItemResponse\"\x0b\x82\xf1\x18\x07\x08\x02\x10\x02\x1a\x01\x01\x12z\n\x16\x44\x65leteConversationItem\x12(.sluice.v1.DeleteConversationItemRequest\x1a).sluice.v1.DeleteConversationItemResponse\"\x0b\x82\xf1\x18\x07\x08\x05\x10\x02\x1a\x01\x01\x42w\n\tsluice.v1B\x11\x43onversationProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -53,6 +53,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_UPDATECONVERSATIONREQUEST'].fields_by_name['id']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
   _globals['_UPDATECONVERSATIONREQUEST'].fields_by_name['metadata']._loaded_options = None
   _globals['_UPDATECONVERSATIONREQUEST'].fields_by_name['metadata']._serialized_options = b'\272H\024\232\001\021\020\020\"\006r\004\020\001\030@*\005r\003\030\200\004'
+  _globals['_UPDATECONVERSATIONREQUEST'].fields_by_name['etag']._loaded_options = None
+  _globals['_UPDATECONVERSATIONREQUEST'].fields_by_name['etag']._serialized_options = b'\272H\004r\002\030@'
   _globals['_DELETECONVERSATIONREQUEST'].fields_by_name['id']._loaded_options = None
   _globals['_DELETECONVERSATIONREQUEST'].fields_by_name['id']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
   _globals['_ADDCONVERSATIONITEMSREQUEST'].fields_by_name['id']._loaded_options = None
@@ -94,45 +96,45 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONVERSATIONSERVICE'].methods_by_name['DeleteConversationItem']._loaded_options = None
   _globals['_CONVERSATIONSERVICE'].methods_by_name['DeleteConversationItem']._serialized_options = b'\202\361\030\007\010\005\020\002\032\001\001'
   _globals['_CONVERSATION']._serialized_start=191
-  _globals['_CONVERSATION']._serialized_end=403
-  _globals['_CONVERSATION_METADATAENTRY']._serialized_start=344
-  _globals['_CONVERSATION_METADATAENTRY']._serialized_end=403
-  _globals['_CREATECONVERSATIONREQUEST']._serialized_start=406
-  _globals['_CREATECONVERSATIONREQUEST']._serialized_end=654
-  _globals['_CREATECONVERSATIONREQUEST_METADATAENTRY']._serialized_start=344
-  _globals['_CREATECONVERSATIONREQUEST_METADATAENTRY']._serialized_end=403
-  _globals['_CREATECONVERSATIONRESPONSE']._serialized_start=656
-  _globals['_CREATECONVERSATIONRESPONSE']._serialized_end=745
-  _globals['_GETCONVERSATIONREQUEST']._serialized_start=747
-  _globals['_GETCONVERSATIONREQUEST']._serialized_end=799
-  _globals['_GETCONVERSATIONRESPONSE']._serialized_start=801
-  _globals['_GETCONVERSATIONRESPONSE']._serialized_end=887
-  _globals['_UPDATECONVERSATIONREQUEST']._serialized_start=890
-  _globals['_UPDATECONVERSATIONREQUEST']._serialized_end=1111
-  _globals['_UPDATECONVERSATIONREQUEST_METADATAENTRY']._serialized_start=344
-  _globals['_UPDATECONVERSATIONREQUEST_METADATAENTRY']._serialized_end=403
-  _globals['_UPDATECONVERSATIONRESPONSE']._serialized_start=1113
-  _globals['_UPDATECONVERSATIONRESPONSE']._serialized_end=1202
-  _globals['_DELETECONVERSATIONREQUEST']._serialized_start=1204
-  _globals['_DELETECONVERSATIONREQUEST']._serialized_end=1259
-  _globals['_DELETECONVERSATIONRESPONSE']._serialized_start=1261
-  _globals['_DELETECONVERSATIONRESPONSE']._serialized_end=1289
-  _globals['_ADDCONVERSATIONITEMSREQUEST']._serialized_start=1291
-  _globals['_ADDCONVERSATIONITEMSREQUEST']._serialized_end=1405
-  _globals['_ADDCONVERSATIONITEMSRESPONSE']._serialized_start=1407
-  _globals['_ADDCONVERSATIONITEMSRESPONSE']._serialized_end=1487
-  _globals['_LISTCONVERSATIONITEMSREQUEST']._serialized_start=1490
-  _globals['_LISTCONVERSATIONITEMSREQUEST']._serialized_end=1821
-  _globals['_LISTCONVERSATIONITEMSRESPONSE']._serialized_start=1824
-  _globals['_LISTCONVERSATIONITEMSRESPONSE']._serialized_end=1972
-  _globals['_GETCONVERSATIONITEMREQUEST']._serialized_start=1974
-  _globals['_GETCONVERSATIONITEMREQUEST']._serialized_end=2067
-  _globals['_GETCONVERSATIONITEMRESPONSE']._serialized_start=2069
-  _globals['_GETCONVERSATIONITEMRESPONSE']._serialized_end=2146
-  _globals['_DELETECONVERSATIONITEMREQUEST']._serialized_start=2148
-  _globals['_DELETECONVERSATIONITEMREQUEST']._serialized_end=2244
-  _globals['_DELETECONVERSATIONITEMRESPONSE']._serialized_start=2246
-  _globals['_DELETECONVERSATIONITEMRESPONSE']._serialized_end=2339
-  _globals['_CONVERSATIONSERVICE']._serialized_start=2342
-  _globals['_CONVERSATIONSERVICE']._serialized_end=3280
+  _globals['_CONVERSATION']._serialized_end=423
+  _globals['_CONVERSATION_METADATAENTRY']._serialized_start=364
+  _globals['_CONVERSATION_METADATAENTRY']._serialized_end=423
+  _globals['_CREATECONVERSATIONREQUEST']._serialized_start=426
+  _globals['_CREATECONVERSATIONREQUEST']._serialized_end=674
+  _globals['_CREATECONVERSATIONREQUEST_METADATAENTRY']._serialized_start=364
+  _globals['_CREATECONVERSATIONREQUEST_METADATAENTRY']._serialized_end=423
+  _globals['_CREATECONVERSATIONRESPONSE']._serialized_start=676
+  _globals['_CREATECONVERSATIONRESPONSE']._serialized_end=765
+  _globals['_GETCONVERSATIONREQUEST']._serialized_start=767
+  _globals['_GETCONVERSATIONREQUEST']._serialized_end=819
+  _globals['_GETCONVERSATIONRESPONSE']._serialized_start=821
+  _globals['_GETCONVERSATIONRESPONSE']._serialized_end=907
+  _globals['_UPDATECONVERSATIONREQUEST']._serialized_start=910
+  _globals['_UPDATECONVERSATIONREQUEST']._serialized_end=1160
+  _globals['_UPDATECONVERSATIONREQUEST_METADATAENTRY']._serialized_start=364
+  _globals['_UPDATECONVERSATIONREQUEST_METADATAENTRY']._serialized_end=423
+  _globals['_UPDATECONVERSATIONRESPONSE']._serialized_start=1162
+  _globals['_UPDATECONVERSATIONRESPONSE']._serialized_end=1251
+  _globals['_DELETECONVERSATIONREQUEST']._serialized_start=1253
+  _globals['_DELETECONVERSATIONREQUEST']._serialized_end=1308
+  _globals['_DELETECONVERSATIONRESPONSE']._serialized_start=1310
+  _globals['_DELETECONVERSATIONRESPONSE']._serialized_end=1338
+  _globals['_ADDCONVERSATIONITEMSREQUEST']._serialized_start=1340
+  _globals['_ADDCONVERSATIONITEMSREQUEST']._serialized_end=1454
+  _globals['_ADDCONVERSATIONITEMSRESPONSE']._serialized_start=1456
+  _globals['_ADDCONVERSATIONITEMSRESPONSE']._serialized_end=1536
+  _globals['_LISTCONVERSATIONITEMSREQUEST']._serialized_start=1539
+  _globals['_LISTCONVERSATIONITEMSREQUEST']._serialized_end=1870
+  _globals['_LISTCONVERSATIONITEMSRESPONSE']._serialized_start=1873
+  _globals['_LISTCONVERSATIONITEMSRESPONSE']._serialized_end=2021
+  _globals['_GETCONVERSATIONITEMREQUEST']._serialized_start=2023
+  _globals['_GETCONVERSATIONITEMREQUEST']._serialized_end=2116
+  _globals['_GETCONVERSATIONITEMRESPONSE']._serialized_start=2118
+  _globals['_GETCONVERSATIONITEMRESPONSE']._serialized_end=2195
+  _globals['_DELETECONVERSATIONITEMREQUEST']._serialized_start=2197
+  _globals['_DELETECONVERSATIONITEMREQUEST']._serialized_end=2293
+  _globals['_DELETECONVERSATIONITEMRESPONSE']._serialized_start=2295
+  _globals['_DELETECONVERSATIONITEMRESPONSE']._serialized_end=2388
+  _globals['_CONVERSATIONSERVICE']._serialized_start=2391
+  _globals['_CONVERSATIONSERVICE']._serialized_end=3329
 # @@protoc_insertion_point(module_scope)

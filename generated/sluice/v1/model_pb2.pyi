@@ -26,6 +26,13 @@ class Modality(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MODALITY_UNSPECIFIED: _ClassVar[Modality]
     MODALITY_TEXT: _ClassVar[Modality]
     MODALITY_IMAGE: _ClassVar[Modality]
+
+class ModelState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MODEL_STATE_UNSPECIFIED: _ClassVar[ModelState]
+    MODEL_STATE_LOADED: _ClassVar[ModelState]
+    MODEL_STATE_UNLOADED: _ClassVar[ModelState]
+    MODEL_STATE_ASLEEP: _ClassVar[ModelState]
 TASK_UNSPECIFIED: Task
 TASK_CHAT: Task
 TASK_COMPLETION: Task
@@ -34,6 +41,10 @@ TASK_RANK: Task
 MODALITY_UNSPECIFIED: Modality
 MODALITY_TEXT: Modality
 MODALITY_IMAGE: Modality
+MODEL_STATE_UNSPECIFIED: ModelState
+MODEL_STATE_LOADED: ModelState
+MODEL_STATE_UNLOADED: ModelState
+MODEL_STATE_ASLEEP: ModelState
 
 class ListModelsRequest(_message.Message):
     __slots__ = ("page_size", "page_token")
@@ -74,7 +85,7 @@ class GetModelResponse(_message.Message):
     def __init__(self, model: _Optional[_Union[Model, _Mapping]] = ...) -> None: ...
 
 class Model(_message.Message):
-    __slots__ = ("name", "created", "tasks", "architecture", "max_model_len", "vocab_size", "num_parameters", "dtype", "system_fingerprint", "supports_tools", "supports_reasoning", "version", "embedding_dimensions", "supports_resume", "parent", "is_asleep", "input_modalities")
+    __slots__ = ("name", "created", "tasks", "architecture", "max_model_len", "vocab_size", "num_parameters", "dtype", "system_fingerprint", "supports_tools", "supports_reasoning", "version", "embedding_dimensions", "supports_resume", "parent", "is_asleep", "input_modalities", "state")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
@@ -92,6 +103,7 @@ class Model(_message.Message):
     PARENT_FIELD_NUMBER: _ClassVar[int]
     IS_ASLEEP_FIELD_NUMBER: _ClassVar[int]
     INPUT_MODALITIES_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
     name: str
     created: _timestamp_pb2.Timestamp
     tasks: _containers.RepeatedScalarFieldContainer[Task]
@@ -109,7 +121,8 @@ class Model(_message.Message):
     parent: str
     is_asleep: bool
     input_modalities: _containers.RepeatedScalarFieldContainer[Modality]
-    def __init__(self, name: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, str]]] = ..., architecture: _Optional[str] = ..., max_model_len: _Optional[int] = ..., vocab_size: _Optional[int] = ..., num_parameters: _Optional[int] = ..., dtype: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., supports_tools: _Optional[bool] = ..., supports_reasoning: _Optional[bool] = ..., version: _Optional[str] = ..., embedding_dimensions: _Optional[int] = ..., supports_resume: _Optional[bool] = ..., parent: _Optional[str] = ..., is_asleep: _Optional[bool] = ..., input_modalities: _Optional[_Iterable[_Union[Modality, str]]] = ...) -> None: ...
+    state: ModelState
+    def __init__(self, name: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, str]]] = ..., architecture: _Optional[str] = ..., max_model_len: _Optional[int] = ..., vocab_size: _Optional[int] = ..., num_parameters: _Optional[int] = ..., dtype: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., supports_tools: _Optional[bool] = ..., supports_reasoning: _Optional[bool] = ..., version: _Optional[str] = ..., embedding_dimensions: _Optional[int] = ..., supports_resume: _Optional[bool] = ..., parent: _Optional[str] = ..., is_asleep: _Optional[bool] = ..., input_modalities: _Optional[_Iterable[_Union[Modality, str]]] = ..., state: _Optional[_Union[ModelState, str]] = ...) -> None: ...
 
 class LoadModelRequest(_message.Message):
     __slots__ = ("name", "path", "version", "dtype", "quantization", "backend", "device", "max_model_len", "cache_share")

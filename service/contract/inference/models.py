@@ -10,7 +10,14 @@ from sluice.inference import inference_pb2, model_config_pb2
 from service.contract.inference.requests import DOCUMENTS, MESSAGES, PROMPT, QUERY, RETURNS, TOOL_CALLS
 from service.registry.description import ModelDescription, Task
 
-EXTENSIONS: Final = ("binary_tensor_data", "model_configuration", "model_repository", "generate", "generate_stream")
+EXTENSIONS: Final = (
+    "binary_tensor_data",
+    "model_configuration",
+    "model_repository",
+    "statistics",
+    "generate",
+    "generate_stream",
+)
 _TYPES: Final = {
     "BOOL": model_config_pb2.TYPE_BOOL,
     "BYTES": model_config_pb2.TYPE_STRING,

@@ -11,6 +11,7 @@ from sluice.v1 import model_pb2
 from service.contract.inference.parameters import Given, set_fields
 from service.contract.parts.rules import Rules
 from service.generation.errors import InvalidRequest
+from service.registry.description import ModelState
 from service.registry.models import ServedModel
 
 _RULES: Final = Rules((model_pb2.LoadModelRequest,))
@@ -32,12 +33,16 @@ def to_load_request(request: inference_pb2.RepositoryModelLoadRequest) -> model_
 
 
 def index_message(
-    models: Iterable[ServedModel], failed: Mapping[str, str], *, only_ready: bool, shows_reasons: bool
+    models: Iterable[tuple[ServedModel, ModelState]],
+    failed: Mapping[str, str],
+    *,
+    only_ready: bool,
+    shows_reasons: bool,
 ) -> inference_pb2.RepositoryIndexResponse:
-    """Return the list of models; `failed` has those that are not served, each with the reason."""
+    """Return the list of models with their states; `failed` has those that are not served, each with the reason."""
     message = inference_pb2.RepositoryIndexResponse()
-    for model in models:
-        is_asleep = model.engine.is_asleep
+    for model, present in models:
+        is_asleep = present is ModelState.ASLEEP
         if not (only_ready and is_asleep):
             state, reason = ("UNAVAILABLE", "the model sleeps") if is_asleep else ("READY", "")
             message.models.add(name=model.name, version=model.description.version, state=state, reason=reason)

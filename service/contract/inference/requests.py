@@ -105,6 +105,7 @@ def _generate(request: inference_pb2.ModelInferRequest, prompt: Tensor, paramete
 def _chat(request: inference_pb2.ModelInferRequest, messages: Tensor, parameters: Parameters) -> Inference:
     made = chat_pb2.ChatRequest(model=request.model_name)
     made.messages.extend(to_chat_messages(messages.text, messages.path))
+    made.serving.report_timings = True  # for the statistics
     paths = {}
     if (tools := parameters.take("tools")) is not None:
         made.tools.extend(to_tools(tools))

@@ -11,7 +11,7 @@ from service.contract.parts.answer import timestamp
 from service.deployment.changes import LoadedModel
 from service.deployment.deployment import ServedAdapter
 from service.generation.service_level import ServiceLevel
-from service.registry.description import Endpoint, Modality, ModelDescription, ServedEntity, Task
+from service.registry.description import Endpoint, Modality, ModelDescription, ModelState, ServedEntity, Task
 from service.settings.model_settings import Dtype
 
 _TASKS: Final = {
@@ -20,10 +20,15 @@ _TASKS: Final = {
     Task.EMBEDDING: model_pb2.TASK_EMBEDDING,
     Task.RANK: model_pb2.TASK_RANK,
 }
+_STATES: Final = {
+    ModelState.LOADED: model_pb2.MODEL_STATE_LOADED,
+    ModelState.UNLOADED: model_pb2.MODEL_STATE_UNLOADED,
+    ModelState.ASLEEP: model_pb2.MODEL_STATE_ASLEEP,
+}
 _MODALITIES: Final = {Modality.TEXT: model_pb2.MODALITY_TEXT, Modality.IMAGE: model_pb2.MODALITY_IMAGE}
 
 
-def model_message(model: ModelDescription, *, is_asleep: bool = False) -> model_pb2.Model:
+def model_message(model: ModelDescription, state: ModelState = ModelState.LOADED) -> model_pb2.Model:
     """Return the message that describes a model."""
     return model_pb2.Model(
         name=model.name,
@@ -42,7 +47,8 @@ def model_message(model: ModelDescription, *, is_asleep: bool = False) -> model_
         supports_resume=model.supports_resume,
         parent=model.parent,
         input_modalities=[_MODALITIES[each] for each in model.input_modalities],
-        is_asleep=is_asleep,
+        is_asleep=state is ModelState.ASLEEP,
+        state=_STATES[state],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 
 from sluice.v1 import conversation_pb2, response_item_pb2, response_pb2, stored_response_pb2
@@ -24,7 +25,14 @@ def to_record(owner: str, conversation: conversation_pb2.Conversation) -> Conver
 def to_conversation(record: ConversationRecord) -> conversation_pb2.Conversation:
     """Return the conversation of a record."""
     kept = conversation_pb2.Conversation.FromString(record.metadata)
-    return conversation_pb2.Conversation(id=record.id, created=timestamp(record.created_ns), metadata=kept.metadata)
+    return conversation_pb2.Conversation(
+        id=record.id, created=timestamp(record.created_ns), metadata=kept.metadata, etag=etag_of(record)
+    )
+
+
+def etag_of(record: ConversationRecord) -> str:
+    """Return the etag of a conversation: a digest of its metadata."""
+    return hashlib.sha256(record.metadata).hexdigest()[:32]
 
 
 def to_item_records(items: Iterable[response_item_pb2.InputItem], of: str) -> list[ItemRecord]:

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from sluice.inference import inference_pb2, inference_pb2_grpc
+from sluice.inference import inference_pb2, inference_pb2_grpc, model_statistics_pb2
 from sluice.v1 import chat_pb2, embedding_pb2, rank_pb2, text_generation_pb2
 
 from process.distribution import installed_version
@@ -25,13 +25,16 @@ from service.contract.inference.repository import index_message, to_load_request
 from service.contract.inference.requests import Inference, naming_fields, to_inference
 from service.contract.models.model import to_loaded_model
 from service.deployment.model_changes import ModelChanges
+from service.deployment.residency.residency import Residency
 from service.generation.caller import Scope
 from service.generation.errors import InvalidRequest
 from service.observability.health import Health
+from service.registry.description import ModelState
 from service.registry.errors import ModelNotFound, ModelNotLoaded, VersionNotFound
 from service.registry.models import ServedEncoder, ServedModel
 from service.registry.registry import Registry
 from service.servicers.embedding import EmbeddingServicer
+from service.servicers.inference.statistics import InferenceStatistics, RunningInference
 from service.servicers.inference.stream import InferenceStream, ReportError
 from service.servicers.rank import RankServicer
 
@@ -62,6 +65,7 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         *,
         registry: Registry,
         changes: ModelChanges,
+        residency: Residency,
         health: Health,
         report_error: ReportError,
     ) -> None:
@@ -71,8 +75,10 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         self._rank = rank
         self._registry = registry
         self._changes = changes
+        self._residency = residency
         self._health = health
         self._report_error = report_error
+        self._statistics = InferenceStatistics()
 
     async def ServerLive(  # noqa: N802
         self,
@@ -97,7 +103,8 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
             model = self._model(request.name, request.version)
         except (ModelNotFound, ModelNotLoaded, VersionNotFound):
             return inference_pb2.ModelReadyResponse(ready=False)
-        return inference_pb2.ModelReadyResponse(ready=self._health.is_serving and not model.engine.is_asleep)
+        is_asleep = self._residency.state_of(model) is ModelState.ASLEEP
+        return inference_pb2.ModelReadyResponse(ready=self._health.is_serving and not is_asleep)
 
     async def ServerMetadata(  # noqa: N802
         self,
@@ -124,11 +131,11 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
     async def ModelInfer(  # noqa: N802
         self, request: inference_pb2.ModelInferRequest, context: Context
     ) -> inference_pb2.ModelInferResponse:
-        inference, responses = self._begin(request)
+        model, inference, responses = self._begin(request)
         if inference.stream:
             raise InvalidRequest('parameters["stream"]', "must be false in ModelInfer; ModelStreamInfer streams")
-        with naming_fields(inference):
-            return await self._whole(inference, responses, _limited(inference, context))
+        with naming_fields(inference), self._statistics.recording(model) as record:
+            return await self._whole(inference, responses, _limited(inference, context), record)
 
     def ModelStreamInfer(  # noqa: N802
         self, requests: AsyncIterator[inference_pb2.ModelInferRequest], context: Context
@@ -136,14 +143,15 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         async def answer(
             request: inference_pb2.ModelInferRequest,
         ) -> AsyncGenerator[inference_pb2.ModelInferResponse, None]:
-            inference, responses = self._begin(request)
+            model, inference, responses = self._begin(request)
             timed = _limited(inference, context)
-            with naming_fields(inference):
+            with naming_fields(inference), self._statistics.recording(model) as record:
                 if not inference.stream:
-                    yield final(await self._whole(inference, responses, timed))
+                    yield final(await self._whole(inference, responses, timed, record))
                     return
                 async with aclosing(self._events(inference, timed)) as events:
                     async for event in events:
+                        record.note(event)
                         for response in responses.streamed(event):
                             yield response
 
@@ -153,6 +161,14 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         )
         return stream.responses(requests)
 
+    async def ModelStatistics(  # noqa: N802
+        self,
+        request: model_statistics_pb2.ModelStatisticsRequest,
+        context: object,  # noqa: ARG002
+    ) -> model_statistics_pb2.ModelStatisticsResponse:
+        visible = self._registry.visible_to(current_caller())
+        return self._statistics.message([self._model(request.name, request.version)] if request.name else visible)
+
     async def RepositoryIndex(  # noqa: N802
         self,
         request: inference_pb2.RepositoryIndexRequest,
@@ -161,7 +177,8 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         caller = current_caller()
         visible = self._registry.visible_to(caller)
         shows_reasons = Scope.ADMIN in caller.scopes  # they contain paths and messages of libraries
-        return index_message(visible, visible.failed, only_ready=request.ready, shows_reasons=shows_reasons)
+        models = [(model, self._residency.state_of(model)) for model in visible]
+        return index_message(models, visible.failed, only_ready=request.ready, shows_reasons=shows_reasons)
 
     async def RepositoryModelLoad(  # noqa: N802
         self,
@@ -194,8 +211,11 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
             raise VersionNotFound(model.name, version, model.description.version)
         return model
 
-    def _begin(self, request: inference_pb2.ModelInferRequest) -> tuple[Inference, Responses]:
-        """Return the request in the contract's form, and its responses. Raise ScopeMissing and errors of requests."""
+    def _begin(self, request: inference_pb2.ModelInferRequest) -> tuple[ServedModel, Inference, Responses]:
+        """Return the model, the request in the contract's form, and its responses.
+
+        Raise ScopeMissing and errors of requests.
+        """
         if not request.model_name:  # no rule of the contract: a wrong request must not end its stream
             raise InvalidRequest("model_name", "is required")
         model = self._model(request.model_name, request.model_version)
@@ -204,18 +224,20 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         scope = Scope.EMBED if is_encoding else Scope.GENERATE
         if scope not in current_caller().scopes:
             raise ScopeMissing({scope})
-        return inference, Responses(request, inference, model.description.version)
+        return model, inference, Responses(request, inference, model.description.version)
 
     async def _whole(
-        self, inference: Inference, responses: Responses, timed: Timed
+        self, inference: Inference, responses: Responses, timed: Timed, record: RunningInference
     ) -> inference_pb2.ModelInferResponse:
-        """Return the whole answer."""
+        """Return the whole answer, and note its times."""
         match inference.request:
             case text_generation_pb2.GenerateTextRequest() as prompt:
                 text = await self._answering.whole(TEXT_GENERATION, prompt, timed)
+                record.note(text)
                 return responses.generated(text)
             case chat_pb2.ChatRequest() as conversation:
                 chat = await self._answering.whole(CHAT, conversation, timed)
+                record.note(chat)
                 return responses.generated(chat)
             case embedding_pb2.EmbedRequest() as texts:
                 return responses.encoded(await self._embedding.Embed(texts, timed))

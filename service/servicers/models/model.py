@@ -12,6 +12,7 @@ from service.contract.models.load import load_message
 from service.contract.models.model import model_message, to_loaded_model
 from service.contract.parts.page import page_of
 from service.deployment.model_changes import ModelChanges
+from service.deployment.residency.residency import Residency
 from service.generation.caller import Scope
 from service.observability.telemetry import Telemetry
 from service.registry.models import ServedModel
@@ -21,8 +22,9 @@ from service.registry.registry import Registry
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     """Lists models and their load, and changes which are served."""
 
-    def __init__(self, registry: Registry, changes: ModelChanges, telemetry: Telemetry) -> None:
+    def __init__(self, registry: Registry, changes: ModelChanges, telemetry: Telemetry, residency: Residency) -> None:
         self._registry = registry
+        self._residency = residency
         self._changes = changes
         self._telemetry = telemetry
         self._started_ns = time.time_ns()
@@ -37,11 +39,12 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
             if not request.page_token
         ]
         page, token = page_of(list(visible), lambda model: model.name, request, "models")
-        return model_pb2.ListModelsResponse(models=map(_message, page), failed_models=failed, next_page_token=token)
+        models = map(self._message, page)
+        return model_pb2.ListModelsResponse(models=models, failed_models=failed, next_page_token=token)
 
     async def GetModel(self, request: model_pb2.GetModelRequest, context: object) -> model_pb2.GetModelResponse:  # noqa: ARG002, N802
         return model_pb2.GetModelResponse(
-            model=_message(self._registry.visible_to(current_caller()).leading(request.model))
+            model=self._message(self._registry.visible_to(current_caller()).leading(request.model))
         )
 
     async def GetLoad(self, request: load_pb2.GetLoadRequest, context: object) -> load_pb2.GetLoadResponse:  # noqa: ARG002, N802
@@ -54,7 +57,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
 
     async def LoadModel(self, request: model_pb2.LoadModelRequest, context: object) -> model_pb2.LoadModelResponse:  # noqa: ARG002, N802
         served = await self._changes.load_model(to_loaded_model(request), current_caller())
-        return model_pb2.LoadModelResponse(model=_message(served))
+        return model_pb2.LoadModelResponse(model=self._message(served))
 
     async def UnloadModel(  # noqa: N802
         self,
@@ -72,6 +75,6 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         await self._changes.wake(request.model, current_caller())
         return model_pb2.WakeModelResponse()
 
-
-def _message(model: ServedModel) -> model_pb2.Model:
-    return model_message(model.description, is_asleep=model.engine.is_asleep)
+    def _message(self, model: ServedModel) -> model_pb2.Model:
+        """Return the message that describes a model with its state."""
+        return model_message(model.description, self._residency.state_of(model))

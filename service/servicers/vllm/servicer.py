@@ -22,8 +22,10 @@ from service.calls.errors import Starting
 from service.contract.vllm.answers import TokenAnswers
 from service.contract.vllm.descriptions import loads_message, model_message, server_message, tokenizer_chunks
 from service.contract.vllm.requests import naming_fields, to_completion, to_embedding
+from service.deployment.residency.residency import Residency
 from service.generation.errors import InvalidRequest, UnsupportedTask
 from service.observability.health import Health, ServingPhase
+from service.registry.description import ModelState
 from service.registry.models import ServedCrossEncoder, ServedEncoder, ServedGenerator
 from service.registry.registry import Registry
 from service.servicers.vllm.running import Aborted, RunningRequests
@@ -35,10 +37,19 @@ _RETRY_AFTER_S: Final = 1.0
 class VllmServicer(engine_pb2_grpc.VllmEngineServicer):
     """Implements VllmEngine."""
 
-    def __init__(self, answering: Answering, embeddings: Embeddings, *, registry: Registry, health: Health) -> None:
+    def __init__(
+        self,
+        answering: Answering,
+        embeddings: Embeddings,
+        *,
+        registry: Registry,
+        residency: Residency,
+        health: Health,
+    ) -> None:
         self._answering = answering
         self._embeddings = embeddings
         self._registry = registry
+        self._residency = residency
         self._health = health
         self._running = RunningRequests()
         self._began = time.monotonic()
@@ -117,8 +128,9 @@ class VllmServicer(engine_pb2_grpc.VllmEngineServicer):
         request: engine_pb2.GetServerInfoRequest,  # noqa: ARG002
         context: Context,
     ) -> engine_pb2.GetServerInfoResponse:
-        engine = self._model(context).engine
-        is_paused = engine.is_asleep or not self._health.is_serving
+        model = self._model(context)
+        engine = model.engine
+        is_paused = self._residency.state_of(model) is ModelState.ASLEEP or not self._health.is_serving
         return server_message(engine.stats(), engine.num_open, time.monotonic() - self._began, is_paused=is_paused)
 
     async def GetLoads(  # noqa: N802

@@ -41,6 +41,10 @@ class UnknownItem(Exception):  # noqa: N818  the name says what happened
     """A conversation has no item of that id."""
 
 
+class MetadataChanged(Exception):  # noqa: N818  the name says what happened
+    """A conversation has other metadata than expected."""
+
+
 @dataclass(frozen=True, slots=True)
 class ItemRecord:
     """One item of a conversation, as bytes, which the store does not interpret."""
@@ -184,8 +188,11 @@ class ConversationStore(Protocol):
     def get(self, owner: str, conversation_id: str) -> ConversationRecord | None:
         """Return a conversation, or None."""
 
-    def update(self, conversation: ConversationRecord) -> bool:
-        """Replace the metadata. Return False if there is no such conversation. Raise StoreLimit."""
+    def update(self, conversation: ConversationRecord, known: bytes | None = None) -> bool:
+        """Replace the metadata. Return False if there is no such conversation.
+
+        Raise StoreLimit, and MetadataChanged if `known` is given and the stored metadata is another.
+        """
 
     def delete(self, owner: str, conversation_id: str) -> bool:
         """Delete a conversation and leave nothing of it in the store's files. Return whether there was one."""

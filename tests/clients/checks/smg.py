@@ -79,13 +79,24 @@ def check_model_and_tokenizer_are_described(url: str, _: str) -> None:
         assert {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"} <= set(archive.namelist())
 
 
-def check_embedding_and_abort(url: str, _: str) -> None:
-    """The encoder embeds tokens; aborts of unknown requests succeed, and wrong requests name their field."""
+def check_abort_ends_a_request(url: str, _: str) -> None:
+    """A request of another call ends with the reason `abort`; unknown ids are ignored."""
+    stub = stub_of(url)
+    params = engine.SamplingParams(max_tokens=1900, ignore_eos=True)
+    call = stub.Generate(
+        engine.GenerateRequest(request_id="long", text="Hello", stream=True, sampling_params=params), timeout=240
+    )
+    assert next(call).chunk.token_ids
+    stub.Abort(engine.AbortRequest(request_ids=["nobody's", "long"]), timeout=240)
+    assert list(call)[-1].complete.finish_reason == "abort"
+
+
+def check_embedding_and_errors(url: str, _: str) -> None:
+    """The encoder embeds tokens, and wrong requests name their field."""
     stub = stub_of(url)
     prompt = engine.TokenizedInput(input_ids=[101, 2009, 102])
     vector = stub.Embed(engine.EmbedRequest(request_id="1", tokenized=prompt), timeout=240)
     assert len(vector.embedding) == vector.embedding_dim > 0
-    stub.Abort(engine.AbortRequest(request_ids=["nobody's"]), timeout=240)
     wrong = engine.GenerateRequest(text="a", sampling_params=engine.SamplingParams(temperature=3.0))
     try:
         list(stub.Generate(wrong, timeout=240))

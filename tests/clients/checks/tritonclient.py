@@ -70,6 +70,8 @@ def check_server_and_models_are_described(url: str, _: str) -> None:
         metadata = client.get_model_metadata(MODEL, as_json=True)
         assert {"text_input", "messages"} <= {each["name"] for each in metadata["inputs"]}
         assert client.get_model_config(MODEL).config.model_transaction_policy.decoupled
+        (statistics,) = client.get_inference_statistics(MODEL).model_stats
+        assert statistics.name == MODEL
         index = client.get_model_repository_index(as_json=True)
         assert {MODEL, ENCODER} <= {each["name"] for each in index["models"]}
 

@@ -34,7 +34,12 @@ def test_metrics_pages_have_every_documented_metric(stack: Stack) -> None:
     httpx.post(f"{stack.url}/v1/chat/completions", json=BODY, timeout=GUARD_S).raise_for_status()
     httpx.post(f"{stack.url}/v1/responses", json=STORED, timeout=GUARD_S).raise_for_status()
     page = shown(f"http://127.0.0.1:{stack.ports['service_metrics']}/metrics")
-    with_keys_and_limits = {"sluice_quota_refusals_total"}
-    assert names("Service metrics") - with_keys_and_limits <= page
+    with_settings = {  # with keys and limits, and with models on demand
+        "sluice_quota_refusals_total",
+        "sluice_model_loads_total",
+        "sluice_model_unloads_total",
+        "sluice_model_load_wait_seconds",
+    }
+    assert names("Service metrics") - with_settings <= page
     assert {row.vllm + ("_total" if row.kind == "counter" else "") for row in TABLE} <= page
     assert names("Gateway metrics") | {"sluice_build_info"} <= shown(f"{stack.gateway}/metrics")

@@ -29,13 +29,14 @@ def rows(num_columns: int) -> list[list[str]]:
 
 
 OVER_GRPC, OVER_HTTP = rows(4), rows(7)
-# of RPCs that change what is loaded, which no REST path calls
+# of RPCs that change what is loaded, which no REST path calls, and of a field that no REST request has
 WITHOUT_REST = {
     "ADAPTER_EXISTS",
     "ADAPTER_NOT_FOUND",
     "ADAPTER_REFUSED",
     "CANNOT_SLEEP",
     "CHANGES_UNAVAILABLE",
+    "CONVERSATION_CHANGED",
     "LOADING_OFF",
     "MODEL_EXISTS",
     "MODEL_REFUSED",

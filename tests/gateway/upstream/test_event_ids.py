@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sluice.v1 import chat_pb2, usage_pb2
+from sluice.v1 import chat_pb2, serving_pb2, usage_pb2
 
 from gateway.dialects.openai_family.chat.encoder import ChatEncoder
 from gateway.dialects.openai_family.parameters.stream_options import StreamedUsage
@@ -48,6 +48,18 @@ def test_every_event_has_its_own_id() -> None:
     stream = sent(ASKED, messages())
     assert stream.count(b"\n\n") == len(ids_of(stream)) == len(set(ids_of(stream))) == 6
     assert stream.startswith(b"id: ")
+
+
+@pytest.mark.parametrize("index", [1, 2])
+def test_stream_resumes_after_the_progress_of_a_prompt(index: int) -> None:
+    """A chunk with progress has the position before it; resumed streams have none, and lack nothing else."""
+    plain = messages()
+    progress = chat_pb2.StreamChatResponse(prompt_progress=serving_pb2.PromptProgress(total_tokens=9))
+    progress.sequence_number, progress.position = plain[index - 1].sequence_number, plain[index - 1].position
+    stream = sent(ASKED, [*plain[:index], progress, *plain[index:]])
+    before, chunk, rest = stream.partition(next(each for each in stream.split(b"\n\n") if b"prompt_progress" in each))
+    assert before + rest.removeprefix(b"\n\n") == sent(ASKED, plain)
+    assert sent({"last-event-id": ids_of(chunk + b"\n")[0]}, plain) == rest.removeprefix(b"\n\n")
 
 
 def test_stream_resumes_after_any_event_id() -> None:

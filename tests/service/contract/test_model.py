@@ -12,7 +12,7 @@ from service.contract.models.endpoint_json import EndpointJson
 from service.contract.models.model import endpoint_message, model_message
 from service.deployment.endpoint_document import EndpointDocument
 from service.generation.service_level import ServiceLevel
-from service.registry.description import Endpoint, ModelDescription, ServedEntity, Task
+from service.registry.description import Endpoint, ModelDescription, ModelState, ServedEntity, Task
 
 ENTITIES = (ServedEntity("a", "small", 90), ServedEntity("b", "large", 10))
 ENDPOINT = Endpoint("e", Task.CHAT, ENTITIES, 1_500_000_000, 2_500_000_000, config_version=3)
@@ -37,7 +37,8 @@ MODEL = ModelDescription(
 
 def test_model_is_converted_completely() -> None:
     """Every field of the contract has the description's value."""
-    message = model_message(MODEL, is_asleep=True)
+    message = model_message(MODEL, ModelState.ASLEEP)
+    assert message.state == model_pb2.MODEL_STATE_ASLEEP
     assert {field.name for field, _ in message.ListFields()} == {field.name for field in message.DESCRIPTOR.fields}
     assert list(message.tasks) == [model_pb2.TASK_CHAT, model_pb2.TASK_COMPLETION]
     assert (message.created.seconds, message.created.nanos) == (1, 500_000_000)

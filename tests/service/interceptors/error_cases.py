@@ -7,6 +7,7 @@ import grpc
 from service.answering.errors import (
     BatchExpired,
     BatchNotFound,
+    ConversationChanged,
     ConversationNotFound,
     FileNotFound,
     ResponseNotFound,
@@ -176,6 +177,7 @@ CASES = [
     Case(ModelNotLoaded("bad"), Code.UNAVAILABLE, "MODEL_NOT_LOADED", retry_after_s=1.0, values={"model": "bad"}),
     Case(generation_errors.AdapterLost("it"), Code.UNAVAILABLE, "ADAPTER_LOST", retry_after_s=1.0),
     Case(generation_errors.CannotResume("another request"), Code.FAILED_PRECONDITION, "CANNOT_RESUME"),
+    Case(ConversationChanged(), Code.ABORTED, "CONVERSATION_CHANGED"),
     Case(EndpointChanged("x", 3, 2), Code.ABORTED, "ENDPOINT_CHANGED", values={"endpoint": "x"}),
     Case(EndpointsUnavailable(1.0), Code.UNAVAILABLE, "ENDPOINTS_UNAVAILABLE", retry_after_s=1.0),
     Case(ChangesUnavailable(1.0), Code.UNAVAILABLE, "CHANGES_UNAVAILABLE", retry_after_s=1.0),

@@ -18,10 +18,11 @@ OF_PROCESSES = {
     "sluice_engine_process_open_files",
     "sluice_engine_process_threads",
 }
-# With limits, with engine processes, and with a store.
+# With limits, with engine processes, with a store, and with models on demand.
 ELSEWHERE = {
     "sluice_quota_refusals_total", "sluice_event_loop_tasks", "sluice_store_responses_total",
-    "sluice_batch_requests_total",
+    "sluice_batch_requests_total", "sluice_model_loads_total", "sluice_model_unloads_total",
+    "sluice_model_load_wait_seconds",
 }  # fmt: skip
 
 

@@ -149,6 +149,14 @@ def test_otel_endpoint_variable_has_the_lowest_precedence(monkeypatch: pytest.Mo
         (["--models=[{}]"], "models.0.name: "),
         (["--models=[{"], "models"),
         (["--model=a=/a", '--models=[{"name": "a", "path": "/b"}]'], "models: duplicate name 'a'"),
+        (
+            ["--model=a=/a", "--max-loaded-models=1", '--models=[{"name": "b", "path": "/b", "pinned": true}]'],
+            "max_loaded_models: must be at least 2: 1 of 2 models are pinned",
+        ),
+        (
+            ["--model=a=/a", "--idle-unload-s=60", "--engine.worker=thread"],
+            "models: a: loading on demand needs engine.worker process, which can release memory",
+        ),
         (["--nonsense=1"], "--nonsense"),
         (["--engine=1"], "engine: must be a mapping of settings by name"),
     ],

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from service.storage.responses.port import ChainTooLong, ResponseRecord, StoreFailed, StoreLimit, StoreLimits
+from service.storage.responses.port import (
+    ChainTooLong,
+    ConversationRecord,
+    MetadataChanged,
+    ResponseRecord,
+    StoreFailed,
+    StoreLimit,
+    StoreLimits,
+)
 from service.storage.responses.sql.store import SqlStore
 from service.storage.responses.sqlite.sqlite_store import SqliteStore
 from tests.service.storage.store_locations import SqliteLocation, StoreLocation
@@ -192,6 +200,19 @@ def test_deletion_during_a_read_fails(tmp_path: Path) -> None:
     opened.store.delete("a", "r1")
     assert opened.traces(b"<a/r1>") == []
     opened.store.close()
+
+
+def test_metadata_is_replaced_only_if_it_is_the_known(opened: Opened) -> None:
+    """The comparison is part of the transaction; without it any metadata is replaced."""
+    store = opened.store.conversations
+    record = ConversationRecord("a", "c", 0, b"old")
+    store.create(record, [])
+    with pytest.raises(MetadataChanged):
+        store.update(replace(record, metadata=b"new"), known=b"other")
+    assert store.get("a", "c") == record
+    assert store.update(replace(record, metadata=b"new"), known=b"old")
+    assert store.update(replace(record, metadata=b"newer"))
+    assert store.get("a", "c") == replace(record, metadata=b"newer")
 
 
 def corrupted(path: Path) -> None:

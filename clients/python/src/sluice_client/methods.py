@@ -117,6 +117,9 @@ CANCEL_RESPONSE: Final = _method(
 DELETE_RESPONSE: Final = _method(
     "DeleteResponse", stored_response_pb2.DeleteResponseRequest, stored_response_pb2.DeleteResponseResponse
 )
+REPLAY_RESPONSE: Final = _method(
+    "ReplayResponse", stored_response_pb2.ReplayResponseRequest, stored_response_pb2.ReplayResponseResponse
+)
 LIST_INPUT_ITEMS: Final = _method(
     "ListInputItems", stored_response_pb2.ListInputItemsRequest, stored_response_pb2.ListInputItemsResponse
 )

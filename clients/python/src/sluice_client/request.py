@@ -112,6 +112,7 @@ class ChatOptions(StoppingOptions, AnswerOptions, total=False):
     add_generation_prompt: bool
     chat_template_kwargs: Mapping[str, Any]
     skip_special_tokens: bool
+    report_progress: bool  # of ServingOptions, for streams
 
 
 class CompletionOptions(StoppingOptions, total=False):
@@ -123,6 +124,7 @@ class CompletionOptions(StoppingOptions, total=False):
     use_raw_prompt: bool
     prompt_only: bool
     skip_special_tokens: bool
+    report_progress: bool  # of ServingOptions, for streams
 
 
 class ResponseOptions(Options, AnswerOptions, total=False):

@@ -76,8 +76,7 @@ class Turns:
     def limit(self, key: KeyQueue, sequence: Sequence, num_left: int) -> int:
         """Return how many of `num_left` tokens a sequence of the key may compute in this turn."""
         if sequence.progress_due is not None:
-            num_part = self._step_times.num_prompt_tokens_within(_REPORTED_PART_S, num_left)
-            num_left = min(num_left, max(num_part // _MIN_REPORTED_PART, 1) * _MIN_REPORTED_PART)
+            num_left = min(num_left, self._reported_part(num_left))
         half = num_left // 2
         if half < _MIN_HALF or sequence.due < math.inf:
             return num_left
@@ -89,6 +88,13 @@ class Turns:
             if each is not sequence
         )
         return half if has_shorter else num_left
+
+    def _reported_part(self, num_left: int) -> int:
+        """Return the number of tokens of a part whose progress is reported; the least until the speed is known."""
+        if not self._step_times.prompt_token_s:
+            return _MIN_REPORTED_PART
+        num_part = self._step_times.num_prompt_tokens_within(_REPORTED_PART_S, num_left)
+        return max(num_part // _MIN_REPORTED_PART, 1) * _MIN_REPORTED_PART
 
     def end(self, key: KeyQueue) -> None:
         """End the key's turns: no request overtakes its first one; otherwise a large one could wait forever."""

@@ -10,6 +10,7 @@ from service.storage.responses.port import (
     ConversationRecord,
     ConversationStore,
     ItemRecord,
+    MetadataChanged,
     UnknownItem,
 )
 from service.storage.responses.sql.database import Execute, SqlDatabase
@@ -51,12 +52,14 @@ class SqlConversations(ConversationStore):
         metadata = self._database.opened(row[1], f"{owner}\0{conversation_id}\0metadata")
         return ConversationRecord(owner, conversation_id, row[0], metadata)
 
-    def update(self, conversation: ConversationRecord) -> bool:
+    def update(self, conversation: ConversationRecord, known: bytes | None = None) -> bool:
         owner, conversation_id = conversation.owner, conversation.id
         num_bytes = len(conversation_id) + len(conversation.metadata)
         with self._database.transaction() as execute:
-            if not self._exists(owner, conversation_id):
+            if (found := self.get(owner, conversation_id)) is None:
                 return False
+            if known is not None and found.metadata != known:
+                raise MetadataChanged
             self._records.make_room(execute, owner, "", num_bytes, f"the conversation has {num_bytes} bytes")
             sealed = self._database.sealed(conversation.metadata, f"{owner}\0{conversation_id}\0metadata")
             execute(

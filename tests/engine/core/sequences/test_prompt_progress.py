@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.step import Step
 from service.generation.errors import SequenceError
@@ -42,9 +44,13 @@ def counts(progress: list[PrefillProgress]) -> list[int]:
     return [each.num_computed_tokens for each in progress]
 
 
-def test_each_part_of_a_prompt_is_reported() -> None:
-    """The counts are those of the parts; the last is the prompt's length, and is reported before the first token."""
-    bench = Bench(config_of(max_batch_tokens=8, max_batch_sequences=4))
+@pytest.mark.parametrize("num_states", [0, 8])
+def test_each_part_of_a_prompt_is_reported(num_states: int) -> None:
+    """The counts are those of the parts; the last is the prompt's length, and is reported before the first token.
+
+    It is the same for a model with recurrent states.
+    """
+    bench = Bench(config_of(max_batch_tokens=8, max_batch_sequences=4), num_states=num_states)
     bench.add(asked(n=2))
     found = progress_of(bench, INTERVAL_S)[0]
     assert counts(found) == [8, 16, 20]
@@ -83,27 +89,37 @@ def test_progress_of_a_preempted_prompt_goes_back() -> None:
 
 
 class TimedRunner(PagedRunner):
-    """Takes a hundredth of a second per token."""
+    """Takes a fixed number of seconds per token."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, token_s: float) -> None:
         super().__init__()
-        self._clock = clock
+        self._clock, self._token_s = clock, token_s
 
     def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
-        self._clock.now += 0.01 * step.num_tokens
+        self._clock.now += self._token_s * step.num_tokens
         return super().run(step)
 
 
-def test_prompt_with_progress_is_computed_in_parts_of_half_a_second() -> None:
-    """Once the speed is known, a part has no more tokens than take half a second, but 128; others are not divided."""
+@pytest.mark.parametrize(
+    ("token_s", "known", "unknown"),
+    [(0.01, [128, 128, 128, 128, 88], [128, 128, 128, 128, 88]), (0.00125, [384, 216], [128, 384, 88])],
+)
+def test_prompt_with_progress_is_computed_in_parts_of_half_a_second(
+    token_s: float, known: list[int], unknown: list[int]
+) -> None:
+    """A part has at least 128 tokens, and just these until the speed is known. Other prompts are not divided."""
     clock = Clock()
     sizes = {"max_batch_tokens": 1024, "max_prefill_chunk": 1024, "max_model_len": 2048, "num_blocks": 1024}
-    bench = Bench(config_of(**sizes, max_batch_sequences=4), clock=clock, runner=TimedRunner(clock))
-    for wanted in (request("a" * 600, max_tokens=1), asked("b" * 600, max_tokens=1)):
-        bench.add(wanted)
+    for is_first, expected in ((False, known), (True, unknown)):
+        bench = Bench(config_of(**sizes, max_batch_sequences=4), clock=clock, runner=TimedRunner(clock, token_s))
+        if not is_first:
+            bench.add(request("a" * 600, max_tokens=1))
+            bench.run()
+            assert bench.runner.steps == [[(0, 600)]]
+        bench.add(asked("b" * 600, max_tokens=1))
         found = progress_of(bench, 0)
-    assert counts(found[1]) == [128, 256, 384, 512, 600]
-    assert bench.runner.steps == [[(0, 600)], *([(1, num)] for num in (128, 128, 128, 128, 88))]
+        assert [num for step in bench.runner.steps[not is_first :] for _, num in step] == expected
+        assert counts(found[0 if is_first else 1])[-1] == 600
 
 
 def test_nothing_is_reported_without_a_request_for_it() -> None:

@@ -248,7 +248,8 @@ def test_models() -> None:
         "quantization_level": "Q8_0",
     }  # fmt: skip
     assert listed[1]["details"]["parameter_size"] == "500"
-    assert [each["name"] for each in json.loads(to_ps([model, encoder]))["models"]] == ["org/qwen:latest"]
+    unloaded = model_pb2.Model(name="u", state=model_pb2.MODEL_STATE_UNLOADED)
+    assert [each["name"] for each in json.loads(to_ps([model, encoder, unloaded]))["models"]] == ["org/qwen:latest"]
     shown = json.loads(to_show(model_pb2.GetModelResponse(model=model)))
     assert shown["model_info"]["qwen3.context_length"] == 4096
     assert shown["capabilities"] == ["completion", "tools", "thinking", "vision"]

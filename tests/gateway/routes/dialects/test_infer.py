@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
-from sluice.inference import inference_pb2, inference_pb2_grpc, model_config_pb2
+from sluice.inference import inference_pb2, inference_pb2_grpc, model_config_pb2, model_statistics_pb2
 
 from tests.gateway import fakes
 from tests.gateway.conftest import Gateway
@@ -68,6 +68,16 @@ class FakeInferenceService(fakes.FakeService, inference_pb2_grpc.GRPCInferenceSe
         config.input.add(name="text_input", data_type=model_config_pb2.TYPE_STRING, dims=[-1], optional=True)
         config.output.add(name="embeddings", data_type=model_config_pb2.TYPE_FP32, dims=[-1, 384])
         return inference_pb2.ModelConfigResponse(config=config)
+
+    async def ModelStatistics(  # noqa: N802  the protocol's name
+        self, request: model_statistics_pb2.ModelStatisticsRequest, context: Any
+    ) -> model_statistics_pb2.ModelStatisticsResponse:
+        """Return the statistics of `org/b`."""
+        self._note(context)
+        response = model_statistics_pb2.ModelStatisticsResponse()
+        found = {"success": {"count": 2, "ns": 2**60}}
+        response.model_stats.add(name=request.name, version="2", inference_count=2, inference_stats=found)
+        return response
 
     async def RepositoryIndex(  # noqa: N802  the protocol's name
         self, request: inference_pb2.RepositoryIndexRequest, context: Any
@@ -235,6 +245,10 @@ async def test_model_is_described_as_by_the_service(gateway: Gateway, path: str)
     assert config["input"] == [{"name": "text_input", "data_type": "TYPE_STRING", "dims": [-1], "optional": True}]
     assert config["output"][0]["dims"] == [-1, 384]
     assert config["max_batch_size"] == 0
+    (statistics,) = (await gateway.http.get(f"{path}/stats")).json()["model_stats"]
+    assert (statistics["inference_count"], statistics["last_inference"]) == (2, 0)
+    assert statistics["inference_stats"]["success"] == {"count": 2, "ns": 2**60}
+    assert statistics["inference_stats"]["queue"] == {"count": 0, "ns": 0}
     index = await gateway.http.post("/v2/repository/index")
     assert index.json() == [{"name": "org/b", "version": "2", "state": "READY"}]
 
@@ -244,10 +258,3 @@ async def test_unknown_model_or_version_gets_404(gateway: Gateway, path: str) ->
     """The error has the dialect's format."""
     answer = await gateway.http.get(path)
     assert (answer.status_code, answer.json()["error_type"]) == (404, "not_found")
-
-
-async def test_path_of_a_model_that_is_not_served_is_named(gateway: Gateway) -> None:
-    """Triton's statistics get an error about the path, not about an unknown model."""
-    answer = await gateway.http.get("/v2/models/org/b/stats")
-    assert (answer.status_code, answer.json()["error_type"]) == (404, "not_found")
-    assert answer.json()["error"] == "the path /v2/models/{model}/stats is not served"

@@ -80,6 +80,7 @@ BY_NAME: list[tuple[str, Any]] = [
     ("AdapterService/ListAdapters", lambda name: {"model": name}),
     ("GRPCInferenceService/ModelMetadata", lambda name: {"name": name}),
     ("GRPCInferenceService/ModelConfig", lambda name: {"name": name}),
+    ("GRPCInferenceService/ModelStatistics", lambda name: {"name": name}),
     ("GRPCInferenceService/ModelInfer", lambda name: {"modelName": name, "inputs": [{"name": "text_input"}]}),
     ("GRPCInferenceService/RepositoryModelUnload", lambda name: {"modelName": name}),
     ("EndpointService/GetEndpoint", lambda name: {"name": name}),

@@ -54,6 +54,24 @@ async def texts_in(run: Running, conversation_id: str) -> list[str]:
     return [each.item.message.content[0].text for each in found.items]
 
 
+async def test_update_with_an_outdated_etag_changes_nothing(tmp_path: Path) -> None:
+    """Of two clients that have read the same metadata only one changes it; without an etag the later one holds."""
+    async with running(**storing(tmp_path)) as run:
+        read = await create(run, "a", topic="x")
+        assert read.etag == (await get(run, read.id)).etag
+
+        def update(topic: str, **fields: Any) -> Any:
+            request = conversation_pb2.UpdateConversationRequest(id=read.id, metadata={"topic": topic}, **fields)
+            return conversations(run).UpdateConversation(request)
+
+        first = (await update("first", etag=read.etag)).conversation
+        rejection = await rejection_of(update("second", etag=read.etag))
+        assert (rejection.code, rejection.info.reason) == (Code.ABORTED, "CONVERSATION_CHANGED")
+        assert await get(run, read.id) == first
+        assert first.etag != read.etag
+        assert (await update("third")).conversation.metadata["topic"] == "third"
+
+
 async def test_conversation_survives_a_restart(tmp_path: Path) -> None:
     """Metadata and items are read back in order, also by another service; new metadata replaces the old."""
     async with running(**storing(tmp_path)) as run:

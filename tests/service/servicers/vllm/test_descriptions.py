@@ -18,9 +18,11 @@ from service.generation.stats import EngineStats
 from service.observability.health import ServingPhase
 from service.registry.model_files import ModelFiles, TokenFacts
 from tests.engine.fakes import until
+from tests.service.auth.key_files import write
 from tests.service.encoder_fakes import ENCODER, embed, running_encoder
 from tests.service.endpoint_fakes import serving
 from tests.service.fakes import MODEL, ScriptedRunner, rejection_of, running
+from tests.service.interceptors.guarded import bearing
 
 
 def files_of(folder: Path, **files: Any) -> ModelFiles:
@@ -95,6 +97,31 @@ async def test_one_of_several_models_must_be_named() -> None:
         assert unknown.code is grpc.StatusCode.NOT_FOUND
         messages = [each async for each in stub.Generate(request, metadata=[("x-sluice-model", "second")])]
     assert bytes(messages[-1].complete.output_ids[:-1]) == b"second"
+
+
+async def test_model_of_another_key_is_like_none(tmp_path: Path) -> None:
+    """A key that may use one of several models needs no name; a hidden name is rejected like an unknown one."""
+    keys = write(tmp_path / "keys.yaml", team={"scopes": ["generate", "embed"], "models": ["seen1"]})
+    auth = {"keys_file": tmp_path / "keys.yaml"}
+    async with serving("seen1", "hidn1", auth=auth) as run, aio.insecure_channel(f"127.0.0.1:{run.port}") as channel:
+        stub: Any = engine_pb2_grpc.VllmEngineStub(channel)
+        found = await stub.GetModelInfo(engine_pb2.GetModelInfoRequest(), metadata=bearing(keys["team"]))
+        calls = {
+            stub.Generate: engine_pb2.GenerateRequest(tokenized={"input_ids": [97]}),
+            stub.Embed: engine_pb2.EmbedRequest(tokenized={"input_ids": [97]}),
+            stub.GetModelInfo: engine_pb2.GetModelInfoRequest(),
+            stub.GetServerInfo: engine_pb2.GetServerInfoRequest(),
+            stub.GetTokenizer: engine_pb2.GetTokenizerRequest(),
+        }
+        for method, request in calls.items():
+            errors = []
+            for name in ("hidn1", "nobd1"):
+                metadata = [*bearing(keys["team"]), ("x-sluice-model", name)]
+                rejection = await rejection_of(method(request, metadata=metadata))
+                assert rejection.code is grpc.StatusCode.NOT_FOUND
+                errors.append(rejection.text.replace(name, "NAME"))
+            assert errors[0] == errors[1]
+    assert found.served_model_name == "seen1"
 
 
 def test_archive_has_the_tokenizer_and_no_weights(tmp_path: Path) -> None:

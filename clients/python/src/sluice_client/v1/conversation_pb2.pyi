@@ -50,8 +50,11 @@ class Conversation(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     CREATED_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The unique id of the conversation."""
+    etag: _builtins.str
+    """Identifies the metadata: it changes when they change. For UpdateConversationRequest."""
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
         """The time of its creation."""
@@ -66,10 +69,11 @@ class Conversation(_message.Message):
         id: _builtins.str = ...,
         created: _timestamp_pb2.Timestamp | None = ...,
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "id", b"id", "metadata", b"metadata"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "etag", b"etag", "id", b"id", "metadata", b"metadata"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -225,8 +229,13 @@ class UpdateConversationRequest(_message.Message):
 
     ID_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The id of the conversation, 1 to 256 characters. Required."""
+    etag: _builtins.str
+    """The expected `etag`, at most 64 characters: if the conversation has another one, nothing is changed and the call fails
+    with ABORTED. Default: empty, any.
+    """
     @_builtins.property
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Metadata that the conversation returns unchanged: at most 16 pairs with keys of 1 to 64 and values of at most 512
@@ -238,10 +247,11 @@ class UpdateConversationRequest(_message.Message):
         *,
         id: _builtins.str = ...,
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        etag: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "metadata", b"metadata"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "id", b"id", "metadata", b"metadata"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

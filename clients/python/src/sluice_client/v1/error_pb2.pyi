@@ -225,6 +225,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """DEADLINE_EXCEEDED. The completion window of the batch ended before the request was answered. Send the request in
     another batch.
     """
+    ERROR_REASON_CONVERSATION_CHANGED: _ErrorReason.ValueType  # 67
+    """ABORTED. The conversation's `etag` differs from the one in the request; nothing was changed. Read the conversation,
+    then retry with its etag.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The reason of a failed call, finer than its gRPC status. A status carries it as the `reason` of its
@@ -435,5 +439,9 @@ another key's. Upload a file.
 ERROR_REASON_BATCH_EXPIRED: ErrorReason.ValueType  # 66
 """DEADLINE_EXCEEDED. The completion window of the batch ended before the request was answered. Send the request in
 another batch.
+"""
+ERROR_REASON_CONVERSATION_CHANGED: ErrorReason.ValueType  # 67
+"""ABORTED. The conversation's `etag` differs from the one in the request; nothing was changed. Read the conversation,
+then retry with its etag.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -76,6 +76,34 @@ MODALITY_IMAGE: Modality.ValueType  # 2
 """Images, in chats and responses."""
 Global___Modality: _TypeAlias = Modality  # noqa: Y015
 
+class _ModelState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ModelStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ModelState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MODEL_STATE_UNSPECIFIED: _ModelState.ValueType  # 0
+    """Not set: the service is older than this field."""
+    MODEL_STATE_LOADED: _ModelState.ValueType  # 1
+    """In memory: requests begin at once."""
+    MODEL_STATE_UNLOADED: _ModelState.ValueType  # 2
+    """Not in memory, or being loaded: the next request loads it and waits for that, within its deadline."""
+    MODEL_STATE_ASLEEP: _ModelState.ValueType  # 3
+    """Put to sleep by an operator: requests fail with UNAVAILABLE until it is woken."""
+
+class ModelState(_ModelState, metaclass=_ModelStateEnumTypeWrapper):
+    """Whether a model is in memory."""
+
+MODEL_STATE_UNSPECIFIED: ModelState.ValueType  # 0
+"""Not set: the service is older than this field."""
+MODEL_STATE_LOADED: ModelState.ValueType  # 1
+"""In memory: requests begin at once."""
+MODEL_STATE_UNLOADED: ModelState.ValueType  # 2
+"""Not in memory, or being loaded: the next request loads it and waits for that, within its deadline."""
+MODEL_STATE_ASLEEP: ModelState.ValueType  # 3
+"""Put to sleep by an operator: requests fail with UNAVAILABLE until it is woken."""
+Global___ModelState: _TypeAlias = ModelState  # noqa: Y015
+
 @_typing.final
 class ListModelsRequest(_message.Message):
     """A request for the list of models."""
@@ -233,6 +261,7 @@ class Model(_message.Message):
     PARENT_FIELD_NUMBER: _builtins.int
     IS_ASLEEP_FIELD_NUMBER: _builtins.int
     INPUT_MODALITIES_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name that requests use."""
     architecture: _builtins.str
@@ -261,6 +290,8 @@ class Model(_message.Message):
     """For an adapter: the name of the base model. Otherwise empty."""
     is_asleep: _builtins.bool
     """Whether the model sleeps: requests for it fail with UNAVAILABLE until it is woken."""
+    state: Global___ModelState.ValueType
+    """Whether the model is in memory."""
     @_builtins.property
     def created(self) -> _timestamp_pb2.Timestamp:
         """The time at which the service loaded the model."""
@@ -293,10 +324,11 @@ class Model(_message.Message):
         parent: _builtins.str = ...,
         is_asleep: _builtins.bool = ...,
         input_modalities: _abc.Iterable[Global___Modality.ValueType] | None = ...,
+        state: Global___ModelState.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "created", b"created", "dtype", b"dtype", "embedding_dimensions", b"embedding_dimensions", "input_modalities", b"input_modalities", "is_asleep", b"is_asleep", "max_model_len", b"max_model_len", "name", b"name", "num_parameters", b"num_parameters", "parent", b"parent", "supports_reasoning", b"supports_reasoning", "supports_resume", b"supports_resume", "supports_tools", b"supports_tools", "system_fingerprint", b"system_fingerprint", "tasks", b"tasks", "version", b"version", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "created", b"created", "dtype", b"dtype", "embedding_dimensions", b"embedding_dimensions", "input_modalities", b"input_modalities", "is_asleep", b"is_asleep", "max_model_len", b"max_model_len", "name", b"name", "num_parameters", b"num_parameters", "parent", b"parent", "state", b"state", "supports_reasoning", b"supports_reasoning", "supports_resume", b"supports_resume", "supports_tools", b"supports_tools", "system_fingerprint", b"system_fingerprint", "tasks", b"tasks", "version", b"version", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

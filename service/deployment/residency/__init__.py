@@ -1,0 +1,1 @@
+"""Models on demand: which models are in memory, and the requests that wait for one that isn't."""
