@@ -14,7 +14,7 @@ run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TL
 	@{ tools/install.sh run native-host || tools/install.sh run; } && exec $(PY) -m runner $(if $(TLS),--tls=$(TLS))
 test:  ## run all tests except those that take minutes each, in 12 to 16 minutes
 	@tools/install.sh $(TEST_PARTS) && $(PY) -m tools.docs.docs_site && $(PY) -m pytest -n 4 --dist loadgroup --no-loadscope-reorder
-test-fast:  ## run the tests that need no npm, browser or running product, in 90 seconds
+test-fast:  ## run the tests that need no npm, browser or running product, in less than two minutes
 	@tools/install.sh dev native && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal
 test-slow:  ## run the tests that take minutes
 	@tools/install.sh $(TEST_PARTS) && $(PY) -m tools.docs.docs_site && $(PY) -m pytest -m long -n 3 --dist loadfile
