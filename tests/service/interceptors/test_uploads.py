@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 import pytest
@@ -20,23 +20,20 @@ from tests.waiting import GUARD_S
 CHAT = "/sluice.v1.ChatService/Chat"
 STREAM, HEALTH = "/sluice.v1.ChatService/StreamChat", "/grpc.health.v1.Health/Check"
 
+Metadata: TypeAlias = tuple[tuple[str, str], ...]
 
-def marked(address: str, key: str | None = None) -> tuple[tuple[str, str], ...]:
+
+def marked(address: str, key: str | None = None) -> Metadata:
     """Return the metadata of a call that Envoy marks as large."""
     return (("x-sluice-upload", address), *((("authorization", f"Bearer {key}"),) if key else ()))
 
 
-@contextlib.asynccontextmanager
-async def paused(run: Running, metadata: tuple[tuple[str, str], ...]) -> AsyncIterator[Any]:
+def paused(run: Running, metadata: Metadata) -> Any:
     """Begin a call without its message."""
-    call: Any = run.channel.stream_stream(CHAT)(metadata=metadata)
-    try:
-        yield call
-    finally:
-        call.cancel()
+    return run.channel.stream_stream(CHAT)(metadata=metadata)
 
 
-async def is_answered(run: Running, metadata: tuple[tuple[str, str], ...]) -> bool:
+async def is_answered(run: Running, metadata: Metadata) -> bool:
     """Return True if a complete call is answered, False if too many uploads of its caller are incomplete."""
     try:
         return bool((await run.chat.Chat(request(), metadata=metadata, timeout=GUARD_S)).choices)
@@ -46,11 +43,32 @@ async def is_answered(run: Running, metadata: tuple[tuple[str, str], ...]) -> bo
         return False
 
 
-async def until_answered(run: Running, metadata: tuple[tuple[str, str], ...], *, answered: bool = True) -> None:
-    """Return when a complete call is answered, or rejected."""
+async def until_answered(run: Running, metadata: Metadata) -> None:
+    """Return when a complete call is answered."""
     async with asyncio.timeout(GUARD_S):
-        while await is_answered(run, metadata) != answered:  # noqa: ASYNC110  the service reports no event
+        while not await is_answered(run, metadata):  # noqa: ASYNC110  the service reports no event
             await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def full(run: Running, callers: Sequence[Metadata], checked: Metadata) -> AsyncIterator[None]:
+    """Hold a paused call of each caller for the block, which begins when a complete call of `checked` is rejected.
+
+    A complete call that arrives before one of them takes its slot for a moment; a call that was rejected meanwhile is
+    begun again.
+    """
+    calls = [paused(run, caller) for caller in callers]
+    try:
+        async with asyncio.timeout(GUARD_S):
+            while await is_answered(run, checked):
+                calls = [
+                    paused(run, caller) if call.done() else call for caller, call in zip(callers, calls, strict=True)
+                ]
+                await asyncio.sleep(0.01)
+        yield
+    finally:
+        for call in calls:
+            call.cancel()
 
 
 async def test_one_keys_uploads_use_at_most_half_of_the_slots(tmp_path: Path) -> None:
@@ -58,24 +76,21 @@ async def test_one_keys_uploads_use_at_most_half_of_the_slots(tmp_path: Path) ->
     path = tmp_path / "keys.yaml"
     keys = write(path, first={}, other={})
     first = marked("10.0.0.9", keys["first"])
-    async with running(auth={"keys_file": path}, max_uploads=8) as run, contextlib.AsyncExitStack() as held:
-        for number in range(4):
-            await held.enter_async_context(paused(run, marked(f"10.0.0.{number}", keys["first"])))
-        await until_answered(run, first, answered=False)  # the paused calls have arrived
-        async with paused(run, first) as fifth:
-            assert await fifth.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        rejection = await rejection_of(run.chat.Chat(request(), metadata=first))
-        assert (rejection.info.reason, rejection.info.metadata["limit"]) == ("CONCURRENCY_LIMITED", "4")
-        assert await is_answered(run, marked("10.0.0.1", keys["other"]))
-        assert await is_answered(run, (("authorization", f"Bearer {keys['first']}"),))  # not large
-        await held.aclose()
+    callers = [marked(f"10.0.0.{number}", keys["first"]) for number in range(4)]
+    async with running(auth={"keys_file": path}, max_uploads=8) as run:
+        async with full(run, callers, first):
+            assert await paused(run, first).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            rejection = await rejection_of(run.chat.Chat(request(), metadata=first))
+            assert (rejection.info.reason, rejection.info.metadata["limit"]) == ("CONCURRENCY_LIMITED", "4")
+            assert await is_answered(run, marked("10.0.0.1", keys["other"]))
+            assert await is_answered(run, (("authorization", f"Bearer {keys['first']}"),))  # not large
         await until_answered(run, first)
 
 
 async def test_callers_without_a_key_are_distinguished_by_address() -> None:
     """Without keys, the uploads of one address leave some for others."""
-    async with running(max_uploads=4) as run, paused(run, marked("10.0.0.1")), paused(run, marked("10.0.0.1")):
-        await until_answered(run, marked("10.0.0.1"), answered=False)
+    one = marked("10.0.0.1")
+    async with running(max_uploads=4) as run, full(run, [one, one], one):
         assert await is_answered(run, marked("10.0.0.2"))
 
 
