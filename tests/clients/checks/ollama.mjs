@@ -42,7 +42,8 @@ const checks = {
   },
   async check_node_abort() {
     const own = new Ollama({ host: url });
-    const stream = await own.chat({ model, messages, stream: true });
+    const format = { type: "array", minItems: 400, items: { type: "string" } }; // so that the answer is long
+    const stream = await own.chat({ model, messages, format, stream: true });
     await assert.rejects(async () => {
       for await (const _ of stream) stream.abort();
     }, { name: "AbortError" });
