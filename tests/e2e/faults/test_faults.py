@@ -65,7 +65,7 @@ def status_of(stack: Stack, path: str, timeout_s: float) -> int:
 
 def until_status(stack: Stack, status: int, path: str = "/readyz") -> None:
     """Return when a path has the status. Each request gets more time, because one to a stopped process hangs."""
-    timeouts_s = (2.0**exponent for exponent in itertools.count())
+    timeouts_s = (min(2.0**exponent, GUARD_S) for exponent in itertools.count())
     wait_until(lambda: status_of(stack, path, next(timeouts_s)) == status)
 
 
