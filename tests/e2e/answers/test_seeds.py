@@ -172,8 +172,12 @@ READERS: tuple[Reader, ...] = (Clients.rest, Clients.sse, Clients.grpc, Clients.
 
 
 def message_of(body: dict[str, Any]) -> chat_pb2.ChatRequest:
-    """Return the gateway's message for a body, always with logprobs, because they contain the token ids."""
-    request = OpenAITranslator().parse(HttpRequest(json.dumps(body).encode())).request
+    """Return the gateway's message for a body, always with logprobs, because they contain the token ids.
+
+    The body has the bytes that httpx sends: a schema is a part of the prompt as it was written.
+    """
+    sent = httpx.Request("POST", "http://gateway", json=body)
+    request = OpenAITranslator().parse(HttpRequest(sent.content)).request
     if not request.HasField("logprobs"):
         request.logprobs.CopyFrom(logprobs_pb2.LogprobsOptions())
     return request
