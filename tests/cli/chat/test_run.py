@@ -35,9 +35,9 @@ def test_a_conversation_ends_with_its_server() -> None:
     """Ctrl-C ends an answer and not the server; Ctrl-D ends both."""
     with Terminal("run", "demo/model", *GREEDY, env={}) as terminal:
         terminal.until("/help lists commands, Ctrl-D exits")
+        terminal.until("> ")  # before, Ctrl-C would end the command
         (server,) = children_of(terminal.process.pid)
-        terminal.type("\x03")
-        terminal.until("Ctrl-D or /exit exits")
+        terminal.interrupt_until("Ctrl-D or /exit exits")
         terminal.type(f"{QUESTION}\n")
         terminal.until(ANSWER)
         terminal.type("\x04")
