@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.chat.test_chat import ANSWER, GREEDY, QUESTION
-from tests.cli.terminal import Terminal
 from tests.e2e.stack import ROOT
-from tests.waiting import GUARD_S, wait_until
+from tests.waiting import GUARD_S
 
 pytestmark = pytest.mark.long
 
@@ -29,20 +28,6 @@ def test_a_piped_question_is_answered_and_the_server_stops() -> None:
         cwd=ROOT, input=QUESTION, capture_output=True, text=True, timeout=GUARD_S, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, f"{ANSWER}\n"), done.stderr
-
-
-def test_a_conversation_ends_with_its_server() -> None:
-    """Ctrl-C ends an answer and not the server; Ctrl-D ends both."""
-    with Terminal("run", "demo/model", *GREEDY, env={}) as terminal:
-        terminal.until("/help lists commands, Ctrl-D exits")
-        terminal.until("> ")  # before, Ctrl-C would end the command
-        (server,) = children_of(terminal.process.pid)
-        terminal.interrupt_until("Ctrl-D or /exit exits")
-        terminal.type(f"{QUESTION}\n")
-        terminal.until(ANSWER)
-        terminal.type("\x04")
-        assert terminal.end() == 0
-        wait_until(lambda: not Path(f"/proc/{server}").exists())
 
 
 def test_a_model_that_does_not_exist_ends_the_command() -> None:
