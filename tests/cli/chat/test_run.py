@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,12 +12,6 @@ from tests.e2e.stack import ROOT
 from tests.waiting import GUARD_S
 
 pytestmark = pytest.mark.long
-
-
-def children_of(pid: int) -> list[int]:
-    """Return the processes that a process has started."""
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(each) for each in text.split()]
 
 
 def test_a_piped_question_is_answered_and_the_server_stops() -> None:
