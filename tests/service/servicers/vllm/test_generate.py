@@ -43,8 +43,12 @@ async def answers(run: Running, request: engine_pb2.GenerateRequest, **call: Any
 async def test_streamed_chunks_add_up_to_the_tokens() -> None:
     """The end has the reason and the counts, and no tokens of its own; the token that ends the text is among them."""
     async with running() as run:
-        chunks, (end,) = await answers(run, request_of())
-    assert len(chunks) > 1
+        with run.runner.paused(after=1):
+            messages = aiter(stub_of(run).Generate(request_of()))
+            first = (await anext(messages)).chunk  # while the other tokens are not computed yet
+        *rest, last = [each async for each in messages]
+    chunks, end = [first, *(each.chunk for each in rest)], last.complete
+    assert list(first.token_ids) == HELLO[:1]
     assert [token_id for each in chunks for token_id in each.token_ids] == HELLO
     assert all(each.completion_tokens == len(each.token_ids) for each in chunks)
     assert {each.prompt_tokens for each in chunks} == {len(PROMPT)}
