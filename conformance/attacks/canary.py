@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from types import TracebackType
@@ -47,10 +48,11 @@ class Canary:
                 return
             with connection:
                 connection.settimeout(1)
-                try:
-                    line = connection.recv(4096).split(b"\r\n")[0].decode("latin-1")
-                    head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(CONTENT)}\r\nconnection: close\r\n\r\n"
+                line = b""
+                with contextlib.suppress(OSError):
+                    line = connection.recv(4096).split(b"\r\n")[0]
+                # Before the answer: the server may answer the attack as soon as it has this one.
+                self._visits.append(line.decode("latin-1") or "a connection without a request")
+                head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(CONTENT)}\r\nconnection: close\r\n\r\n"
+                with contextlib.suppress(OSError):
                     connection.sendall(head.encode() + CONTENT)
-                except OSError:
-                    line = ""
-            self._visits.append(line or "a connection without a request")
