@@ -4,8 +4,9 @@
 // `x-sluice-limit: ID;SUSTAINED;BURST;IS_OVERLOADED`.
 // Above BURST, or if the service says so, the filter detects an overload, which lasts until two seconds after the last
 // rejection; meanwhile only SUSTAINED requests may be in flight. A caller that uses less than half of the mean of all
-// callers, and has no more than its share of SUSTAINED in flight, is admitted up to BURST. Callers are distinguished by
-// credential, or else by address. A caller that is rejected more often in a second than all callers are admitted, and more
+// callers, and has no more than its share of SUSTAINED in flight, is admitted up to BURST. While there are at most
+// SUSTAINED callers, each may always have one request in flight. Callers are distinguished by credential, or else by
+// address. A caller that is rejected more often in a second than all callers are admitted, and more
 // than twenty times, ignores `retry-after`: it gets all further rejections a second late, until it had none for ten
 // seconds. docs/security/fairness.md describes the rules.
 //
@@ -95,8 +96,9 @@ static uint32_t may_pass(struct Caller *caller, uint64_t now) {
     if (num_in_flight < (overload_until > now ? sustained : burst)) return 1;
     uint32_t others = num_active + (caller->used < 0.05f), reserve = burst / 8 > MIN_RESERVE ? burst / 8 : MIN_RESERVE;
     uint32_t is_below = used_by(caller, now) * 2 * (float)others < total_used;
-    is_below &= caller->in_flight * others < sustained + others;
-    if (is_below && caller->is_known && num_in_flight < burst + reserve) return 1;
+    is_below &= caller->in_flight * others < sustained + others && num_in_flight < burst + reserve;
+    uint32_t is_idle = caller->in_flight == 0 && others <= sustained;
+    if (caller->is_known && (is_below || is_idle)) return 1;
     overload_until = now + overload_ms;
     return 0;
 }

@@ -74,7 +74,7 @@ async def test_overload_by_one_key_does_not_block_another_key(shared: Shared) ->
         await asyncio.wait(flood, return_when=asyncio.FIRST_COMPLETED)  # the first 429: the queue is full
         polite = [await shared.chat(client, "polite", f"Hello {index}", max_tokens=8) for index in range(10)]
         answers = await asyncio.gather(*flood)
-    assert [answer.status_code for answer in polite] == [200] * 10
+    assert [(answer.status_code, answer.text) for answer in polite if answer.status_code != 200] == []
     assert {answer.status_code for answer in answers} == {200, 429}
     for answer in answers:
         if answer.status_code == 429:
