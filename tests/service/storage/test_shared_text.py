@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 def test_write_after_an_unread_change_is_rejected(redis: RedisServer) -> None:
     """Of two writers that have read the same text, the second is rejected until it reads again."""
-    one, other = SharedText(redis.url, "x"), SharedText(redis.url, "x")
+    one, other = SharedText(redis.url, "x", GUARD_S), SharedText(redis.url, "x", GUARD_S)
     assert (one.read(), other.read()) == (None, None)
     one.write("first")
     assert (one.is_newer(), other.is_newer()) == (False, True)
@@ -33,7 +33,7 @@ def test_write_after_an_unread_change_is_rejected(redis: RedisServer) -> None:
 
 def test_texts_are_independent(redis: RedisServer) -> None:
     """Texts with different names are independent."""
-    one, other = SharedText(redis.url, "x"), SharedText(redis.url, "y")
+    one, other = SharedText(redis.url, "x", GUARD_S), SharedText(redis.url, "y", GUARD_S)
     one.write("first")
     assert (other.is_newer(), other.read()) == (False, None)
     one.close()
@@ -73,7 +73,7 @@ def test_unreachable_or_hanging_server_counts_as_lost(fault: str, redis: RedisSe
 
 def test_a_restored_older_state_is_replaced_by_the_newest(redis: RedisServer) -> None:
     """A client that missed the last change restores its older state, which the newest one then replaces."""
-    newest, behind = SharedText(redis.url, "x"), SharedText(redis.url, "x")
+    newest, behind = SharedText(redis.url, "x", GUARD_S), SharedText(redis.url, "x", GUARD_S)
     newest.write("first")
     assert behind.read() == "first"
     newest.write("second")
@@ -89,7 +89,7 @@ def test_a_restored_older_state_is_replaced_by_the_newest(redis: RedisServer) ->
 
 def test_changes_of_one_state_are_distinguished(redis: RedisServer) -> None:
     """Two changes that a server without its memory accepted have the same number, and are still distinguished."""
-    one, other = SharedText(redis.url, "x"), SharedText(redis.url, "x")
+    one, other = SharedText(redis.url, "x", GUARD_S), SharedText(redis.url, "x", GUARD_S)
     one.write("first")
     redis.kill()
     redis.start()
@@ -101,7 +101,7 @@ def test_changes_of_one_state_are_distinguished(redis: RedisServer) -> None:
 
 def test_invalid_content_counts_as_a_loss(redis: RedisServer) -> None:
     """Any other content of the key is reported as a loss."""
-    text = SharedText(redis.url, "x")
+    text = SharedText(redis.url, "x", GUARD_S)
     with Redis.from_url(redis.url) as server:
         server.hset("sluice:x", mapping={"revision": "latest", "text": "t"})
     with pytest.raises(SharedTextLost):
