@@ -12,7 +12,7 @@ help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
 	@{ tools/install.sh run native-host || tools/install.sh run; } && exec $(PY) -m runner $(if $(TLS),--tls=$(TLS))
-test:  ## run all tests except those that take minutes each, in 12 to 16 minutes
+test:  ## run all tests except those that take minutes each, in about 12 minutes on two idle cores
 	@tools/install.sh $(TEST_PARTS) && $(PY) -m tools.docs.docs_site && $(PY) -m pytest -n 4 --dist loadgroup --no-loadscope-reorder
 test-fast:  ## run the tests that need no npm, browser or running product, in less than two minutes
 	@tools/install.sh dev native && $(PY) -m pytest -m "not slow" -n 2 --dist worksteal
