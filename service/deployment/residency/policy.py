@@ -91,12 +91,13 @@ class ResidencyPolicy:
         """The names of the models in memory."""
         return [name for name, model in self._models.items() if model.is_loaded]
 
-    def add(self, name: str, num_bytes: int, *, is_pinned: bool) -> None:
-        """Add a model that was loaded, or update it. The requests that wait for it run from now on."""
+    def add(self, name: str, num_bytes: int, *, is_pinned: bool, is_loaded: bool = True) -> None:
+        """Add or update a model. If it was loaded, the requests that wait for it run from now on."""
         if (model := self._models.get(name)) is None:
             model = self._models[name] = _Model(num_bytes, is_pinned)
         model.num_bytes, model.is_pinned = num_bytes, is_pinned
-        self.record_loaded(name)
+        if is_loaded:
+            self.record_loaded(name)
 
     def remove(self, name: str) -> None:
         """Remove a model with its requests."""

@@ -94,10 +94,10 @@ class Residency:
             return ModelState.LOADED
         return ModelState.UNLOADED if self._is_managed(self._own_name(model.name)) else ModelState.ASLEEP
 
-    def add(self, name: str, num_bytes: int, *, is_pinned: bool) -> None:
-        """Add a model that was loaded."""
+    def add(self, name: str, num_bytes: int, *, is_pinned: bool, is_loaded: bool = True) -> None:
+        """Add a model that was loaded, or that its first request loads."""
         if self.is_on:
-            self._policy.add(name, num_bytes, is_pinned=is_pinned)
+            self._policy.add(name, num_bytes, is_pinned=is_pinned, is_loaded=is_loaded)
             self._settle()
 
     def remove(self, name: str) -> None:
