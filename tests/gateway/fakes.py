@@ -171,6 +171,12 @@ class FakeService(
             await abort(context, Status(grpc.StatusCode.NOT_FOUND, words, error_info("MODEL_NOT_FOUND")))
         return model_pb2.GetModelResponse(model=model(request.model))
 
+    async def KeepModel(  # noqa: N802  the contract's name
+        self, request: model_pb2.KeepModelRequest, context: Any
+    ) -> model_pb2.KeepModelResponse:
+        self._note(context)
+        return model_pb2.KeepModelResponse(model=model(request.model))
+
     async def GetLoad(  # noqa: N802  the contract's name
         self, request: load_pb2.GetLoadRequest, context: Any
     ) -> load_pb2.GetLoadResponse:

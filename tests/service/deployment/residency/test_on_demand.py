@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 from grpc import aio
-from sluice.v1 import chat_pb2, chat_pb2_grpc, model_pb2, model_pb2_grpc
+from sluice.v1 import chat_pb2, chat_pb2_grpc, model_pb2, model_pb2_grpc, serving_pb2
 
 from service.engine.client.generator import GeneratorClient
 from service.engine.core.generator_core import GeneratorCore
@@ -169,6 +169,32 @@ async def test_a_pinned_model_stays_and_the_others_take_turns() -> None:
             assert await service.ask(name) == f"I am {name}"
             assert service.loaded == {"a", name}
         assert service.links["a"].num_relaunches == 0
+
+
+async def test_keep_model_loads_and_unloads_a_model_without_a_request_for_text() -> None:
+    """An unload is that of the key's own wish; the answer and ListModels have the time at which a model expires."""
+    async with scene(idle_unload_s=3600) as service:
+        keep = service.models.KeepModel
+        kept: model_pb2.KeepModelResponse = await keep(model_pb2.KeepModelRequest(model="b", keep_alive_seconds=600))
+        assert (kept.model.state, kept.model.HasField("expire_time")) == (model_pb2.MODEL_STATE_LOADED, True)
+        longest: model_pb2.KeepModelResponse = await keep(model_pb2.KeepModelRequest(model="b", keep_alive_seconds=-1))
+        later_s = longest.model.expire_time.seconds - kept.model.expire_time.seconds
+        assert 2990 < later_s < 3060, "the operator's hour, not the client's ten minutes"
+        await keep(model_pb2.KeepModelRequest(model="b", keep_alive_seconds=0))
+        await until(lambda: "b" not in service.loaded)
+        left: model_pb2.KeepModelResponse = await keep(model_pb2.KeepModelRequest(model="b", keep_alive_seconds=0))
+        assert (left.model.state, left.model.HasField("expire_time")) == (model_pb2.MODEL_STATE_UNLOADED, False)
+        assert service.links["b"].num_relaunches == 1
+        await service.models.SleepModel(model_pb2.SleepModelRequest(model="b"))
+        rejected = await rejection_of(keep(model_pb2.KeepModelRequest(model="b")))
+        assert rejected.info.reason == "MODEL_ASLEEP"
+
+
+async def test_a_request_says_how_long_its_model_stays() -> None:
+    async with scene() as service:
+        await service.chat.Chat(request(model="b", serving=serving_pb2.ServingOptions(keep_alive_seconds=0)))
+        await until(lambda: "b" not in service.loaded)
+        assert await service.ask("b") == "I am b"
 
 
 async def test_the_stop_ends_requests_that_wait_for_a_load() -> None:
