@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from service.deployment.residency.resident_model import CLAIM_S, Claim, Hold, ResidentModel
+from service.deployment.residency.resident_model import CLAIM_S, Hold, ResidentModel
 
 PATIENCE_S: Final = 5.0  # the wait after which a model in use takes no new requests
 FAILURE_S: Final = 10.0  # how long requests are rejected after a load has failed
@@ -109,7 +109,7 @@ class ResidencyPolicy:
     def let_go(self, name: str, key: str) -> None:
         """Record that a key needs a model no longer."""
         if (model := self._models[name]).is_loaded:
-            model.claims[key] = Claim(self._clock(), 0.0)
+            model.claim(key, self._clock(), 0.0)
 
     def expires_in_s(self, name: str) -> float | None:
         """Return the seconds after which a loaded model is unloaded if no request arrives; None if there is no time."""

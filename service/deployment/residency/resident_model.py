@@ -24,7 +24,7 @@ class Claim:
     """The use of a model by a key."""
 
     used_at: float
-    keep_s: float | None = None  # how long the model stays without requests; None: the key has not asked for a time
+    keep_s: float | None = None  # how long the model stays without requests; None: the key has not requested a time
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class ResidentModel:
     used_at: float = -math.inf  # by its last request; one that was never used is unloaded first
     idle_since: float = 0.0  # its last request, or its load
     failed_until: float = -math.inf
-    claims: dict[str, Claim] = field(default_factory=dict)  # by key: its last request since the load
+    claims: dict[str, Claim] = field(default_factory=dict)  # by key: its last request since the load; newest last
     holds: list[Hold] = field(default_factory=list)  # oldest first
 
     @property
@@ -47,6 +47,7 @@ class ResidentModel:
     def claim(self, key: str, now: float, keep_s: float | None) -> None:
         """Record that a key uses the model now."""
         self.used_at = self.idle_since = now
+        self.claims.pop(key, None)
         self.claims[key] = Claim(now, keep_s)
 
     def admit(self) -> None:
@@ -57,14 +58,14 @@ class ResidentModel:
     def expires_at(self, idle_s: float | None) -> float:
         """Return when the model, which is loaded, is unloaded if it has no requests until then: never is infinite.
 
-        That is when the time of each of its keys is over: that which the key's newest request has asked for, at most
-        `idle_s`. A key that has asked for none has `idle_s`; without that limit it has no end if the key is the last
-        that used the model, and `CLAIM_S` if it isn't.
+        That is when the time of each of its keys is over: that of the key's newest request, at most `idle_s`. A key
+        that has requested no time has `idle_s`. Without that limit it has no end if it is the last key that used the
+        model, and `CLAIM_S` if it isn't.
         """
         longest = math.inf if idle_s is None else idle_s
         if not self.claims:
             return self.idle_since + longest
-        newest = max(self.claims.values(), key=lambda claim: claim.used_at)
+        newest = next(reversed(self.claims.values()))
 
         def end(claim: Claim) -> float:
             if claim.keep_s is not None:

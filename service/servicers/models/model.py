@@ -66,7 +66,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
                 self._residency.let_go(model.name, caller)
             else:
                 async with self._residency.held(model.name, caller, deadline_of(context), keep_s):
-                    model = visible.leading(request.model)  # it is described anew if its files have changed
+                    model = visible.leading(request.model)  # a new one if its files have changed
                     if model.engine.is_asleep:
                         raise EngineAsleep("the model is asleep until it is woken", _RETRY_S)
         return model_pb2.KeepModelResponse(model=self._message(model))

@@ -40,6 +40,7 @@ OVER_GRPC_ALONE = {
     "LoadModel", "UnloadModel", "SleepModel", "WakeModel", "RepositoryModelLoad", "RepositoryModelUnload",
     "ModelStreamInfer",
 }  # fmt: skip
+ALSO_RUNNING_MODELS = {"ModelInfer", "KeepModel"}
 
 OF_STORED_RESPONSES = {
     "GetResponse",
@@ -76,7 +77,9 @@ async def test_every_rpc_is_in_the_method_table() -> None:
                 rows = table.upload if rpc.client_streaming else rows
                 method = rows[Default().GetSymbol(rpc.input_type.full_name)]
                 assert method.name == f"{service.full_name}/{rpc.name}"
-                runs_model = (module in GENERATING and rpc.name not in OF_STORED_RESPONSES) or rpc.name == "ModelInfer"
+                runs_model = (
+                    module in GENERATING and rpc.name not in OF_STORED_RESPONSES
+                ) or rpc.name in ALSO_RUNNING_MODELS
                 assert method.needs_capacity == runs_model
                 is_long = runs_model or rpc.server_streaming or rpc.client_streaming
                 assert method.deadline_s == (settings.request_deadline_s if is_long else settings.lookup_deadline_s)

@@ -214,7 +214,7 @@ def test_an_unload_is_reported_only_if_there_will_be_one() -> None:
         answer = json.loads(parsed.encoder.whole(model_pb2.KeepModelResponse(model=model)))
         assert (answer["done"], answer["done_reason"], answer["response"]) == (True, reason, "")
     assert [each["expires_at"] for each in json.loads(to_ps([models["load"], expires]))["models"]] == [
-        "2318-01-01T00:00:00Z", "2026-09-21T14:13:20Z",
+        "2318-01-01T00:00:00Z", "2026-09-21T14:13:20.000000Z",
     ]  # fmt: skip
 
 

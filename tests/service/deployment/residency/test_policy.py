@@ -290,12 +290,13 @@ def test_a_model_stays_as_long_as_its_keys_want_and_the_operator_allows(
 def test_a_wish_neither_ends_requests_nor_moves_a_pinned_model() -> None:
     scene = Loaded(FIVE, ["a", "pinned"])
     scene.policy.pin("pinned")
-    for name in ("a", "pinned"):
-        running = scene.policy.hold(name, "k")
-        scene.policy.let_go(name, "k")
-        assert scene.policy.next_step() is None
-        scene.policy.let_go(name, "other")
-        scene.policy.release(running)
+    running = [scene.policy.hold(name, "k") for name in ("a", "pinned")]
+    for hold in running:
+        scene.policy.let_go(hold.model, "k")
+        scene.policy.let_go(hold.model, "other")
+    assert scene.policy.next_step() is None
+    for hold in running:
+        scene.policy.release(hold)
     assert scene.policy.expires_in_s("pinned") is None
     assert scene.policy.next_step() == ResidencyStep("a", is_load=False)
     scene.policy.record_unloaded("a")

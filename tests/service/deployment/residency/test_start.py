@@ -76,7 +76,7 @@ async def start(models: Sequence[dict[str, Any]], **settings: Any) -> AsyncItera
 
 async def test_the_start_loads_only_pinned_models_and_describes_the_others_completely() -> None:
     """A loaded model's description is that of before; requests for both kinds of models are answered."""
-    models = [
+    models: list[dict[str, Any]] = [
         {"name": "writer", "path": str(DEMO_FOLDER), "pinned": True},
         *({"name": f"coder{index}", "path": str(DEMO_FOLDER)} for index in range(3)),
         {"name": "vectors", "path": str(embedding_folder())},
@@ -112,7 +112,7 @@ async def test_a_broken_folder_ends_the_start_although_no_weights_are_read(tmp_p
             pass
 
 
-async def test_a_model_whose_files_change_before_its_first_load_is_described_anew(tmp_path: Path) -> None:
+async def test_a_model_whose_files_change_before_its_first_load_is_described_again(tmp_path: Path) -> None:
     shutil.copytree(DEMO_FOLDER, tmp_path / "model")
     async with start([{"name": "model", "path": str(tmp_path / "model")}]) as service:
         before = service.description("model").fingerprint
