@@ -65,6 +65,7 @@ async def test_overload_by_one_key_does_not_block_another_key(shared: Shared) ->
     A rejected request gets 429 with Retry-After before any output.
     """
     async with httpx.AsyncClient(timeout=GUARD_S, limits=httpx.Limits(max_connections=None)) as client:
+        await shared.chat(client, "polite", "Hello", max_tokens=1)  # Envoy prefers keys that it knows
         flood = [
             asyncio.create_task(
                 shared.chat(client, "flooder", f"Tell {index}", max_tokens=1500, priority=-100, ignore_eos=True)
