@@ -184,11 +184,13 @@ def test_models_names_lack_the_default_tag() -> None:
 )  # fmt: skip
 def test_keep_alive_is_a_number_or_a_duration(given: float | str, seconds: float) -> None:
     """It is the same for each kind of request, with and without something to answer."""
-    chat = OllamaChatTranslator().parse(http(messages=[USER], keep_alive=given)).request
-    raw = OllamaGenerateTranslator().parse(http(prompt="a", raw=True, keep_alive=given)).request
-    embedding = OllamaEmbedTranslator().parse(http(input="a", keep_alive=given)).request
-    older = OllamaEmbeddingTranslator().parse(http(prompt="a", keep_alive=given)).request
-    for request in (chat, raw, embedding, older):
+    requests: list[Any] = [
+        chat(keep_alive=given).request,
+        generate(prompt="a", raw=True, keep_alive=given).request,
+        OllamaEmbedTranslator().parse(http(input="a", keep_alive=given)).request,
+        OllamaEmbeddingTranslator().parse(http(prompt="a", keep_alive=given)).request,
+    ]
+    for request in requests:
         assert request.serving.keep_alive_seconds == pytest.approx(seconds)
     for empty in (OllamaChatTranslator(), OllamaGenerateTranslator(), OllamaEmbedTranslator()):
         load = empty.parse(http(keep_alive=given)).request
