@@ -200,7 +200,8 @@ class FakeService(
 
 def model(name: str) -> model_pb2.Model:
     """Return a model of this name."""
-    return model_pb2.Model(name=name, created=CREATED, max_model_len=2048)
+    state = model_pb2.MODEL_STATE_UNLOADED if name == "a" else model_pb2.MODEL_STATE_LOADED
+    return model_pb2.Model(name=name, created=CREATED, max_model_len=2048, state=state)
 
 
 _SERVICES: list[tuple[type, Callable[[Any, grpc.aio.Server], None]]] = [
