@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 from grpc import aio
+from sluice.inference import inference_pb2, inference_pb2_grpc
 from sluice.v1 import chat_pb2, chat_pb2_grpc, model_pb2, model_pb2_grpc, serving_pb2
 
 from service.engine.client.generator import GeneratorClient
@@ -26,6 +27,7 @@ from tests.service.deployment.residency.relaunched_link import RelaunchedLink
 from tests.service.fakes import ScriptedRunner, rejection_of, request, rest_of, served, settings_of
 from tests.service.plain_preparation import PlainPreparation
 
+UNLOADED = "the next request loads the model"
 MODELS = dict.fromkeys(("a", "b", "c"), "nowhere")
 
 
@@ -37,6 +39,7 @@ class Scene:
     telemetry: Telemetry
     chat: Any
     models: Any
+    channel: aio.Channel
     links: dict[str, RelaunchedLink]
     runners: dict[str, ScriptedRunner]
 
@@ -83,7 +86,7 @@ async def scene(**settings: Any) -> AsyncIterator[Scene]:
     try:
         async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             chat, models = chat_pb2_grpc.ChatServiceStub(channel), model_pb2_grpc.ModelServiceStub(channel)
-            yield Scene(server, telemetry, chat, models, links, runners)
+            yield Scene(server, telemetry, chat, models, channel, links, runners)
     finally:
         for link in links.values():
             link.gate.set()
@@ -188,6 +191,22 @@ async def test_keep_model_loads_and_unloads_a_model_without_a_request_for_text()
         await service.models.SleepModel(model_pb2.SleepModelRequest(model="b"))
         rejected = await rejection_of(keep(model_pb2.KeepModelRequest(model="b")))
         assert rejected.info.reason == "MODEL_ASLEEP"
+
+
+async def test_the_repository_index_has_unloaded_models_as_ready_and_a_load_loads_them() -> None:
+    """Clients of KServe's protocol send requests only to models that are ready."""
+    async with scene() as service:
+        stub: Any = inference_pb2_grpc.GRPCInferenceServiceStub(service.channel)
+
+        async def index() -> dict[str, tuple[str, str]]:
+            found = await stub.RepositoryIndex(inference_pb2.RepositoryIndexRequest(ready=True))
+            return {each.name: (each.state, each.reason) for each in found.models}
+
+        assert await index() == dict.fromkeys("ac", ("READY", "")) | {"b": ("READY", UNLOADED)}
+        await stub.RepositoryModelLoad(inference_pb2.RepositoryModelLoadRequest(model_name="b"))
+        assert "b" in service.loaded
+        await service.models.SleepModel(model_pb2.SleepModelRequest(model="b"))
+        assert "b" not in await index()
 
 
 async def test_a_request_says_how_long_its_model_stays() -> None:

@@ -63,6 +63,7 @@ async def test_models_are_loaded_and_unloaded_by_name(tmp_path: Path) -> None:
 
         async def names() -> list[str]:
             index = await stub.RepositoryIndex(inference_pb2.RepositoryIndexRequest(ready=True))
+            assert {each.state for each in index.models} == {"READY"}
             return [each.name for each in index.models]
 
         await load("new")
