@@ -178,7 +178,7 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         visible = self._registry.visible_to(caller)
         shows_reasons = Scope.ADMIN in caller.scopes  # they contain paths and messages of libraries
         models = [(model, self._residency.state_of(model)) for model in visible]
-        loading = [name for name in visible.failed if visible.is_loading(name)]
+        loading = [name for name in visible.failed if self._registry.is_loading(name)]
         return index_message(models, visible.failed, loading, only_ready=request.ready, shows_reasons=shows_reasons)
 
     async def RepositoryModelLoad(  # noqa: N802
