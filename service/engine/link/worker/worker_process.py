@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from service.engine.interface.running_load import LoadedBytes, running_load
 from service.engine.link.engine_spec import EngineSpec
 from service.engine.link.worker import wire
 from service.engine.link.worker.launch import Died, Launch, LoadFailed, Ready
@@ -66,10 +67,14 @@ class WorkerProcess:
             self.socket.sendall(wire.pack(launch))
 
     def until_ready(self) -> Ready:
-        """Wait for the load. Raise ModelLoadError if the model cannot be loaded, WorkerDied if the process ends."""
+        """Wait for the load. Raise ModelLoadError if the model cannot be loaded, WorkerDied if the process ends.
+
+        Raise LoadCancelled if the running load is cancelled, which ends the process and learns its progress.
+        """
         _loading.add(self)
         try:
-            return self._until_ready()
+            with running_load().interruptible(self.process.kill):
+                return self._until_ready()
         except BaseException:
             self.kill()
             raise
@@ -92,6 +97,9 @@ class WorkerProcess:
                 return message
             if isinstance(message, LoadFailed):
                 raise message.error
+            if isinstance(message, LoadedBytes):
+                running_load().report(message)
+                continue
             handle_message(message)
         raise WorkerDied("the worker closed its connection")
 

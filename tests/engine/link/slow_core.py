@@ -1,0 +1,17 @@
+"""A core whose load never ends, for tests that cancel it. It imports no model code."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import NoReturn
+
+from service.engine.interface.running_load import LoadedBytes, running_load
+
+
+def load(folder: Path) -> NoReturn:
+    """Report progress, write the file `began`, and wait."""
+    running_load().report(LoadedBytes(3, 10))
+    (folder / "began").touch()
+    threading.Event().wait()
+    raise AssertionError
