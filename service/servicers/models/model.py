@@ -10,8 +10,10 @@ from sluice.v1 import load_pb2, model_pb2, model_pb2_grpc
 from service.calls.call import current_caller
 from service.contract.models.load import load_message
 from service.contract.models.model import model_message, to_loaded_model
+from service.contract.models.operation import Describe, operation_message
 from service.contract.parts.page import page_of
 from service.deployment.model_changes import ModelChanges
+from service.deployment.operations import Operations
 from service.deployment.residency.residency import Residency
 from service.generation.caller import Scope
 from service.observability.telemetry import Telemetry
@@ -22,10 +24,21 @@ from service.registry.registry import Registry
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     """Lists models and their load, and changes which are served."""
 
-    def __init__(self, registry: Registry, changes: ModelChanges, telemetry: Telemetry, residency: Residency) -> None:
+    def __init__(  # noqa: PLR0917
+        self,
+        registry: Registry,
+        changes: ModelChanges,
+        operations: Operations,
+        describe: Describe,
+        telemetry: Telemetry,
+        residency: Residency,
+    ) -> None:
+        """`describe` describes the errors of operations."""
         self._registry = registry
         self._residency = residency
         self._changes = changes
+        self._operations = operations
+        self._describe = describe
         self._telemetry = telemetry
         self._started_ns = time.time_ns()
 
@@ -56,7 +69,11 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         return load_message(self._started_ns, stats, entities, samples)
 
     async def LoadModel(self, request: model_pb2.LoadModelRequest, context: object) -> model_pb2.LoadModelResponse:  # noqa: ARG002, N802
-        served = await self._changes.load_model(to_loaded_model(request), current_caller())
+        entry, caller = to_loaded_model(request), current_caller()
+        if request.background:
+            operation = await self._operations.load(entry, caller)
+            return model_pb2.LoadModelResponse(operation=operation_message(operation, self._describe))
+        served = await self._changes.load_model(entry, caller)
         return model_pb2.LoadModelResponse(model=self._message(served))
 
     async def UnloadModel(  # noqa: N802
@@ -72,6 +89,9 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         return model_pb2.SleepModelResponse()
 
     async def WakeModel(self, request: model_pb2.WakeModelRequest, context: object) -> model_pb2.WakeModelResponse:  # noqa: ARG002, N802
+        if request.background:
+            operation = self._operations.wake(request.model, current_caller())
+            return model_pb2.WakeModelResponse(operation=operation_message(operation, self._describe))
         await self._changes.wake(request.model, current_caller())
         return model_pb2.WakeModelResponse()
 
