@@ -15,8 +15,7 @@ using Orders = std::unordered_map<const Matrix*, std::vector<int32_t>>;
 // Return the order of the inputs of a tensor's matrix, which is the same for all of the matrix' tensors; empty: none.
 const std::vector<int32_t>& order_of(const Destination& to, Orders& orders) {
   const auto [found, is_new] = orders.try_emplace(to.matrix);
-  const bool can_have_one = to.product == kQkv || to.product == kOutput || to.product == kGateUp || to.product == kDown;
-  if (!is_new || !can_have_one || one_in(2)) return found->second;
+  if (!is_new || !can_have_order(to.product) || one_in(2)) return found->second;
   found->second.resize(static_cast<size_t>(to.matrix->cols));
   std::iota(found->second.begin(), found->second.end(), 0);
   std::shuffle(found->second.begin(), found->second.end(), random_bits);

@@ -24,6 +24,11 @@ enum Product : int {
   kLatentUp
 };
 
+// Whether the columns of a product's matrix may have the inputs in another order.
+inline bool can_have_order(Product product) {
+  return product == kQkv || product == kOutput || product == kGateUp || product == kDown || product == kRecurrentOutput;
+}
+
 // An adapter's addition to one product y = x · weightᵀ, which is x · downᵀ · upᵀ. If the adapter changes several of the
 // modules that make up the product, their downs are stacked, each starting at a new group.
 struct LowRank {

@@ -38,9 +38,9 @@ void Model::set_order(const Destination& to, const std::string& name, const int3
     if (num_inputs != static_cast<size_t>(matrix.cols))
       throw BadArgument("order: " + name + " has " + std::to_string(matrix.cols) + " inputs, not " +
                         std::to_string(num_inputs));
-    const Product product = to.product;
-    if (product != kQkv && product != kOutput && product != kGateUp && product != kDown)
-      throw BadArgument("order: " + name + " can have none; matrices of attention and of dense parts can");
+    if (!can_have_order(to.product))
+      throw BadArgument("order: " + name +
+                        " can have none; matrices of attention and of dense parts, and outputs of recurrent parts can");
     given.assign(order, order + num_inputs);
     std::vector<bool> is_met(num_inputs);
     for (const int32_t input : given) {

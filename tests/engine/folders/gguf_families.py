@@ -146,6 +146,23 @@ FAMILIES = {
         more=metadata.delta_net,
         convert=tensors.tiled,
     ),
+    "qwen3_5_text, a layer that predicts": GgufFamily(
+        arch=MODEL_ARCH.QWEN35,
+        norm_addend=1.0,
+        plain_norms=("linear_attn.norm.weight",),
+        more=metadata.delta_net_with_predictor,
+        convert=tensors.tiled,
+        written_by_more=("block_count",),
+        options={"layer_types": ["full_attention", "linear_attention", "linear_attention", "full_attention"]},
+    ),
+    "qwen3_5_moe_text": GgufFamily(
+        arch=MODEL_ARCH.QWEN35MOE,
+        norm_addend=1.0,
+        plain_norms=("linear_attn.norm.weight",),
+        more=metadata.delta_net,
+        convert=tensors.tiled,
+        keys=_SHARED,
+    ),
     "qwen3_next": GgufFamily(
         arch=MODEL_ARCH.QWEN3NEXT,
         norm_addend=1.0,

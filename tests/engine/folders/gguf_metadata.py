@@ -77,10 +77,15 @@ def glm_moe_with_predictor(writer: gguf.GGUFWriter, config: Any) -> None:
     routed(writer, config)
     rotated(writer, config)
     writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    add_predictor(writer, config)
+
+
+def add_predictor(writer: gguf.GGUFWriter, config: Any) -> None:
+    """Add a layer that predicts further tokens, which isn't computed."""
     writer.add_block_count(config.num_hidden_layers + 1)
     writer.add_nextn_predict_layers(1)
-    for name, shape in (("enorm", (7,)), ("eh_proj", (7, 14))):  # of a layer that isn't computed
-        writer.add_tensor(f"blk.{config.num_hidden_layers}.nextn.{name}.weight", np.ones(shape, np.float32))
+    for name, shape in (("nextn.enorm", (7,)), ("nextn.eh_proj", (7, 14)), ("attn_k", (3, 7))):
+        writer.add_tensor(f"blk.{config.num_hidden_layers}.{name}.weight", np.ones(shape, np.float32))
 
 
 def deepseek(writer: gguf.GGUFWriter, config: Any) -> None:
@@ -154,9 +159,21 @@ def falcon_h1(writer: gguf.GGUFWriter, config: Any) -> None:
     )
 
 
-def delta_net(writer: gguf.GGUFWriter, config: Any) -> None:
+def _delta_net(writer: gguf.GGUFWriter, config: Any) -> None:
     heads = config.linear_num_value_heads
     inner = config.linear_value_head_dim * heads
     ssm(writer, config.linear_conv_kernel_dim, config.linear_key_head_dim, config.linear_num_key_heads, heads, inner)
-    writer.add_full_attention_interval(config.layer_types.index("full_attention") + 1)
     rotated(writer, config)
+
+
+def delta_net(writer: gguf.GGUFWriter, config: Any) -> None:
+    _delta_net(writer, config)
+    writer.add_full_attention_interval(config.layer_types.index("full_attention") + 1)
+
+
+def delta_net_with_predictor(writer: gguf.GGUFWriter, config: Any) -> None:
+    """Write the kinds of layers as a list, and a layer that isn't computed."""
+    _delta_net(writer, config)
+    recurs = [kind == "linear_attention" for kind in config.layer_types]
+    writer.add_array(f"{writer.arch}.attention.recurrent_layers", [*recurs, False])
+    add_predictor(writer, config)

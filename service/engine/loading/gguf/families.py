@@ -280,6 +280,7 @@ FAMILIES: Final[dict[str, GgufFamily]] = {
     "qwen2moe": GgufFamily("qwen2_moe", "Qwen2MoeForCausalLM", _qwen2_moe),
     "qwen3": GgufFamily("qwen3", "Qwen3ForCausalLM"),
     "qwen35": GgufFamily("qwen3_5_text", "Qwen3_5ForCausalLM", qwen35, rotates_parts=True),
+    "qwen35moe": GgufFamily("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", qwen3_next, rotates_parts=True),
     "qwen3moe": GgufFamily("qwen3_moe", "Qwen3MoeForCausalLM", _qwen3_moe),
     "qwen3next": GgufFamily("qwen3_next", "Qwen3NextForCausalLM", qwen3_next, rotates_parts=True),
     "seed_oss": GgufFamily("seed_oss", "SeedOssForCausalLM", _seed_oss),

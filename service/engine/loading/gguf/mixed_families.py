@@ -139,15 +139,23 @@ def falcon_h1(metadata: GgufMetadata) -> Fields:
     }
 
 
+def _mixer_kinds(metadata: GgufMetadata) -> list[str]:
+    """Return the kind of each layer's mixer: by the file's list, or attention in each layer of an interval."""
+    recurs = metadata.layers("attention.recurrent_layers")
+    if recurs is None:
+        interval = metadata.size("full_attention_interval", _INTERVAL)
+        recurs = [(layer + 1) % interval for layer in range(metadata.size("block_count"))]
+    return ["linear_attention" if each else "full_attention" for each in recurs[: _num_layers(metadata)]]
+
+
 def qwen35(metadata: GgufMetadata) -> Fields:
     """Return the fields of Qwen3.5."""
-    num_layers, num_heads = _num_layers(metadata), metadata.size("ssm.time_step_rank")
-    interval, inner = metadata.size("full_attention_interval", _INTERVAL), metadata.size("ssm.inner_size")
+    num_heads, inner = metadata.size("ssm.time_step_rank"), metadata.size("ssm.inner_size")
     if inner % num_heads:
         raise ModelLoadError(f"{metadata.file}: {metadata.kind}.ssm.inner_size must be a multiple of {num_heads}")
-    kinds = ["linear_attention" if (i + 1) % interval else "full_attention" for i in range(num_layers)]
+    kinds = _mixer_kinds(metadata)
     return {
-        "num_hidden_layers": num_layers,
+        "num_hidden_layers": len(kinds),
         "layer_types": kinds,
         "linear_conv_kernel_dim": metadata.size("ssm.conv_kernel"),
         "linear_key_head_dim": metadata.size("ssm.state_size"),
@@ -160,11 +168,12 @@ def qwen35(metadata: GgufMetadata) -> Fields:
 
 
 def qwen3_next(metadata: GgufMetadata) -> Fields:
-    """Return the fields of Qwen3-Next."""
+    """Return the fields of Qwen3-Next, and of Qwen3.5 with experts."""
     return qwen35(metadata) | {
         "num_experts": metadata.size("expert_count"),
         "num_experts_per_tok": metadata.size("expert_used_count"),
         "moe_intermediate_size": metadata.width(_DOWN_EXPERTS),
         "shared_expert_intermediate_size": metadata.width("blk.*.ffn_down_shexp.weight"),
+        "intermediate_size": metadata.size("feed_forward_length", metadata.width(_DOWN_EXPERTS)),  # of no layer
         "norm_topk_prob": True,
     }

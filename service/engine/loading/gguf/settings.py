@@ -47,7 +47,6 @@ class GgufSettings:
             "architectures": [self._family.model_class],
             "vocab_size": metadata.vocab_size,
             "hidden_size": metadata.size("embedding_length"),
-            "intermediate_size": metadata.size("feed_forward_length"),
             "num_hidden_layers": metadata.size("block_count"),
             "num_attention_heads": num_heads,
             "head_dim": head_dim,
@@ -62,6 +61,8 @@ class GgufSettings:
         own = self._family.fields(metadata)
         if "num_key_value_heads" not in own:
             config["num_key_value_heads"] = metadata.size("attention.head_count_kv", num_heads)
+        if "intermediate_size" not in own:
+            config["intermediate_size"] = metadata.size("feed_forward_length")
         if not own.keys() & {"layer_norm_eps", "norm_eps", "norm_epsilon"}:
             config["rms_norm_eps"] = metadata.number(_RMS_EPSILON)
         if (scaling := rope_scaling(metadata, base, head_dim)) is not None:

@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint, TensorSlice
 from service.engine.models.plans.expert_sources import is_expert_tensor, stored_name
-from service.engine.models.plans.plan import AttentionPlan, DecoderPlan, DensePlan
+from service.engine.models.plans.plan import AttentionPlan, DecoderPlan, DensePlan, LayerPlan
 from service.engine.models.plans.sources import Tensors, origin_of
 
-# The modules of each product of a layer: of attention, and of a dense part.
-_PRODUCTS: Final = (
+# The modules of each product whose columns may have an order.
+_ATTENTION: Final = (
     ("self_attn.q_proj", "self_attn.gate_proj", "self_attn.k_proj", "self_attn.v_proj"),
     ("self_attn.o_proj",),
-    ("mlp.gate_proj", "mlp.up_proj"),
-    ("mlp.down_proj",),
 )
+_RECURRENT: Final = (("recurrent.out_proj",),)
+_DENSE: Final = (("mlp.gate_proj", "mlp.up_proj"), ("mlp.down_proj",))
 # The modules of latents and of recurrent layers whose weights are matrices of the step.
 _MIXERS: Final = (
     *(f"self_attn.{name}" for name in ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa")),
@@ -60,7 +60,7 @@ def has_blocks(checkpoint: Checkpoint, plan: DecoderPlan, tensors: Tensors) -> b
     """Return whether a model can be computed in the checkpoint's blocks, whose rows must be those of the step.
 
     Those of decoders with inputs of layers or several residuals are not, nor those of latents and of recurrent layers
-    that a file has in another order.
+    that a file has in parts.
     """
     experts = tensors.experts
     is_turned = experts is not None and experts.is_fused and experts.is_transposed
@@ -84,20 +84,30 @@ def _mixers_fit(checkpoint: Checkpoint, plan: DecoderPlan, tensors: Tensors) -> 
 def _orders_fit(checkpoint: Checkpoint, plan: DecoderPlan, tensors: Tensors) -> bool:
     """Return whether the step can take inputs in the orders of the checkpoint's columns.
 
-    Only matrices of attention and of dense parts can have an order, and those that are one product have the same.
+    Only matrices of attention and of dense parts and outputs of recurrent parts can have an order, and those that are
+    one product have the same.
     """
     orders = checkpoint.input_orders
     if not orders:
         return True
     free = set(orders)
     for index, layer in enumerate(plan.layers):
-        for modules in _PRODUCTS if isinstance(layer.feed_forward, DensePlan) else _PRODUCTS[:2]:
+        for modules in _products(layer):
             names = [origin_of(f"model.layers.{index}.{each}.weight", plan, tensors).name for each in modules]
             found = [orders.get(name) for name in names if name in checkpoint]
             if not all(_is_same(each, found[0]) for each in found):
                 return False
             free -= set(names)
     return not free
+
+
+def _products(layer: LayerPlan) -> tuple[tuple[str, ...], ...]:
+    """Return the modules of each of a layer's products whose columns may have an order."""
+    return (
+        *(_ATTENTION if layer.attention is not None else ()),
+        *(_RECURRENT if layer.recurrent is not None else ()),
+        *(_DENSE if isinstance(layer.feed_forward, DensePlan) else ()),
+    )
 
 
 def _is_same(one: NDArray[np.int32] | None, other: NDArray[np.int32] | None) -> bool:

@@ -47,7 +47,7 @@ class Family:
     def tensors_in(self, has_tensor: Callable[[str], bool], plan: DecoderPlan) -> Tensors:
         """Return the names that a checkpoint uses; `has_tensor` returns whether it has a tensor of a name."""
         for tensors in self.alternatives:
-            if tensors.experts is None:
+            if tensors.sign or tensors.experts is None:
                 is_used = has_tensor(tensors.sign or f"{tensors.modules['model.embed_tokens'].module}.weight")
             else:
                 is_used = tensors.experts.are_in(has_tensor, plan, tensors.layers)

@@ -58,14 +58,20 @@ class Widened(GgufCheckpoint):
     block_type = None
 
 
-# Layers with short convolutions, with attention and Mamba-2, and with latents.
-@pytest.mark.parametrize("name", ["lfm2", "falcon_h1, multipliers", "deepseek_v2, groups", "deepseek_v3, yarn"])
+# Layers with short convolutions, with attention and Mamba-2, with latents, and with delta nets.
+MIXERS = (
+    *("lfm2", "falcon_h1, multipliers", "deepseek_v2, groups", "deepseek_v3, yarn"),
+    *("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"),
+)
+
+
+@pytest.mark.parametrize("name", MIXERS)
 def test_mixers_are_multiplied_in_blocks(name: str, tmp_path: Path) -> None:
-    """Logits are those of the widened weights."""
+    """Logits are those of the widened weights; states of delta nets amplify the rounding of inputs."""
     file, token_ids = tmp_path / "tiny.gguf", some_tokens(0, LENGTH)
     write_family(name, model_of(name), file, gguf.GGMLQuantizationType.Q8_0)
     packed, widened = (logits_of(file, tmp_path, kind, token_ids) for kind in (GgufCheckpoint, Widened))
-    np.testing.assert_allclose(packed, widened, rtol=0, atol=2e-3)
+    np.testing.assert_allclose(packed, widened, rtol=0, atol=2e-2 if "qwen" in name else 2e-3)
     assert (packed != widened).any(), "both are widened"
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 _OUTSIDE: Final = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 _LAYER: Final = {
@@ -124,6 +124,11 @@ class Architecture:
 
 
 _PLAIN: Final = Architecture()
+_QWEN35: Final[dict[str, Any]] = {
+    "layer": _EXPERTS | _DELTA_NET | _LATER_NORM | _PREDICTORS,
+    "norm_addend": 1.0,
+    "vectors": _DELTA_NET_VECTORS,
+}
 _WITH_EXPERTS: Final = Architecture(layer=_EXPERTS)
 _INTERLEAVED: Final = Architecture(is_interleaved=True)
 MIXTRAL: Final = "llama with experts"  # the files themselves say llama
@@ -173,11 +178,10 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "qwen2": _PLAIN,
     "qwen2moe": _WITH_EXPERTS,
     "qwen3": _PLAIN,
-    "qwen35": Architecture(
-        layer=_DELTA_NET | _LATER_NORM | _PREDICTORS, norm_addend=1.0, vectors=_DELTA_NET_VECTORS, tiles_values=True
-    ),
+    "qwen35": Architecture(**_QWEN35, tiles_values=True),
+    "qwen35moe": Architecture(**_QWEN35, tiles_values=True),
     "qwen3moe": _WITH_EXPERTS,
-    "qwen3next": Architecture(layer=_EXPERTS | _DELTA_NET | _LATER_NORM, norm_addend=1.0, vectors=_DELTA_NET_VECTORS),
+    "qwen3next": Architecture(**_QWEN35),
     "seed_oss": Architecture(layer=_LATER_NORM),
     "smollm3": _INTERLEAVED,
     "stablelm": _PLAIN,

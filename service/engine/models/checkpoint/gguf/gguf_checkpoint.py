@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,8 +23,8 @@ from service.engine.models.checkpoint.gguf.restored import (
     as_stored,
     assembled_from,
     curves,
-    restored_heads,
     restored_rates,
+    stored_order,
     value_heads,
 )
 from service.generation.errors import ModelLoadError
@@ -33,6 +33,7 @@ REFERENCE: Final = "gguf.json"  # in a model's folder: the files that hold its w
 _NUMBERS: Final = {"float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
 _COMPUTED: Final = frozenset({"float32", "bfloat16"})  # the types whose files are computed like other checkpoints
 _NORM: Final = "norm.weight"  # the end of a norm's name
+_OUTPUT: Final = ".linear_attn.out_proj.weight"  # the end of the name of the matrix whose columns are value heads
 _PLAIN_NORMS: Final = ("linear_attn.norm.weight",)  # norms without an addend in any file
 
 
@@ -97,9 +98,15 @@ class GgufCheckpoint(Checkpoint):
             sizes[tensor.type.kind] += math.prod(tensor.shape)
         return sizes.most_common(1)[0][0] if sizes.keys() - _COMPUTED else None
 
+    @property
+    def input_orders(self) -> Mapping[str, npt.NDArray[np.int32]]:
+        """The inputs of the columns of `take_blocks`, by the names of matrices whose columns are in another order."""
+        orders = ((name, self._stored_order(name)) for name in self._tensors if name.endswith(_OUTPUT))
+        return {name: np.argsort(order).astype(np.int32) for name, order in orders if order is not None}
+
     def stores_rows(self, name: str) -> bool:
-        """Return whether a matrix is stored as the rows of the checkpoint's tensor, not in parts or by value heads."""
-        return name in self._tensors and not self._architecture.tiles_values
+        """Return whether a matrix is stored as the rows of the checkpoint's tensor, in any order, not in parts."""
+        return name in self._tensors
 
     def kind(self, name: str) -> str:
         """Return the native step's name of a tensor's type. Raise ModelLoadError for a missing tensor."""
@@ -110,15 +117,17 @@ class GgufCheckpoint(Checkpoint):
         tensor = self._checked(name, shape)
         if len(tensor.shape) == 1:
             return self.take(name, shape, part)
-        if part is not None and part.axis != 0:
-            raise ModelLoadError(f"{tensor.file}: {tensor.name} can't be read in parts of its columns")
+        order = None if name.endswith(_OUTPUT) else self._stored_order(name)
+        if part is not None and (part.axis != 0 or order is not None):
+            raise ModelLoadError(f"{tensor.file}: {tensor.name} can't be read in parts")
         first, end = (part.start, part.end) if part is not None else (0, tensor.shape[0])
         rows_each = math.prod(tensor.shape[1:-1])
         blocks = _read(tensor, first * rows_each, end * rows_each)
         self._taken.add(name)
         if self.on_read is not None:
             self.on_read(blocks.nbytes)
-        return in_halves(self._architecture, name, blocks.reshape(end - first, *tensor.shape[1:-1], -1), *self._heads)
+        rows = blocks.reshape(end - first, *tensor.shape[1:-1], -1)
+        return in_halves(self._architecture, name, rows if order is None else rows[order], *self._heads)
 
     def take(self, name: str, shape: Sequence[int], part: TensorSlice | None = None) -> npt.NDArray[Any]:
         """Read one tensor, or a slice of it, as float32; bfloat16 is returned as its bits, uint16."""
@@ -140,8 +149,8 @@ class GgufCheckpoint(Checkpoint):
             numbers = numbers - np.float32(addend)
         if not is_bf16:
             numbers = restored_rates(name, numbers)
-        if self._architecture.tiles_values and self._value_heads is not None:
-            numbers = restored_heads(name, numbers, self._value_heads)
+        if (order := self._stored_order(name)) is not None:
+            numbers = np.ascontiguousarray(numbers.take(order, axis=1 if name.endswith(_OUTPUT) else 0))
         if part is None:
             return numbers
         return np.ascontiguousarray(numbers[(slice(None),) * part.axis + (slice(part.start, part.end),)])
@@ -171,6 +180,13 @@ class GgufCheckpoint(Checkpoint):
     def digest(self) -> str:
         """Return a hash of names, shapes, types and samples of each file."""
         return hashlib.sha256(f"{super().digest()} {self._name}".encode()).hexdigest()
+
+    def _stored_order(self, name: str) -> npt.NDArray[np.intp] | None:
+        """Return where the file has the rows of a tensor, or its columns if it is an output; None: in their places."""
+        heads = self._value_heads
+        if not self._architecture.tiles_values or heads is None or heads.group == 1:
+            return None
+        return stored_order(name, heads)
 
     def _found(self, name: str) -> GgufTensor:
         if name not in self._tensors:

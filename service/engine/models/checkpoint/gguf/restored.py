@@ -91,24 +91,22 @@ def restored_rates(name: str, numbers: Array) -> Array:
     return np.log(-numbers) if name.endswith(_RATES) else numbers
 
 
-def restored_heads(name: str, numbers: Array, heads: ValueHeads) -> Array:
-    """Return a tensor of a delta net with its value heads in the order of their key heads.
+def stored_order(name: str, heads: ValueHeads) -> npt.NDArray[np.intp] | None:
+    """Return where a file has the rows of a tensor of a delta net, or the columns of its output; None: in their places.
 
-    Files that have the first value head of each key head, then the second one of each, and so on.
+    The file has the first value head of each key head, then the second one of each, and so on.
     """
     module = name.partition(".linear_attn.")[2].removesuffix(".weight")
     order = np.arange(heads.num_values).reshape(heads.group, heads.num_keys).T.reshape(-1)
-    rows = (order[:, None] * heads.value_dim + np.arange(heads.value_dim)).reshape(-1)
     if module in {"in_proj_b", "in_proj_a", "A_log", "dt_bias"}:
-        return numbers.take(order, axis=0)
-    if module == "in_proj_z":
-        return numbers.take(rows, axis=0)
-    if module == "out_proj":
-        return np.ascontiguousarray(numbers[:, rows])
+        return order
+    rows = (order[:, None] * heads.value_dim + np.arange(heads.value_dim)).reshape(-1)
+    if module in {"in_proj_z", "out_proj"}:
+        return rows
     if module in {"in_proj_qkv", "conv1d"}:
         num_others = 2 * heads.num_keys * heads.key_dim
-        return numbers.take(np.concatenate([np.arange(num_others), num_others + rows]), axis=0)
-    return numbers
+        return np.concatenate([np.arange(num_others), num_others + rows])
+    return None
 
 
 def assembled_from(tensors: Mapping[str, GgufTensor], heads: ValueHeads | None) -> Iterator[tuple[str, Assembled]]:

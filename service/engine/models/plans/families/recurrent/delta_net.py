@@ -131,18 +131,30 @@ _QWEN3_5: Final = _COMMON | {
     "recurrent.beta_proj": Source("linear_attn.in_proj_b"),
     "recurrent.decay_proj": Source("linear_attn.in_proj_a"),
 }
-_PREDICTORS: Final = ("mtp.",)
+# GGUF files of Qwen3-Next have queries, keys and values apart from gates.
+_QWEN3_NEXT_APART: Final = _QWEN3_NEXT | {
+    name: _QWEN3_5[name] for name in ("recurrent.qkv_proj", "recurrent.gate_proj")
+}
+_PREDICTORS: Final = ("mtp.", "model.layers.{}.")  # of checkpoints, and of GGUF files
 
 
-def _with_experts(modules: dict[str, Source]) -> dict[str, Any]:
-    return {
-        "tensors": Tensors(modules=modules, experts=ExpertTensors(), predictors=_PREDICTORS),
-        "alternatives": (Tensors(modules=modules, experts=FUSED, predictors=_PREDICTORS),),
-    }
+def _tensors(modules: dict[str, Source], experts: ExpertTensors, sign: str = "") -> Tensors:
+    return Tensors(modules=modules, experts=experts, sign=sign, predictors=_PREDICTORS)
 
 
+_APART: Final = _tensors(_QWEN3_NEXT_APART, ExpertTensors(), sign="model.layers.0.linear_attn.in_proj_qkv.weight")
 FAMILIES: Final = (
-    Family(types=("qwen3_next",), plan=_qwen3_next, **_with_experts(_QWEN3_NEXT)),
+    Family(
+        types=("qwen3_next",),
+        plan=_qwen3_next,
+        tensors=_tensors(_QWEN3_NEXT, ExpertTensors()),
+        alternatives=(_APART, _tensors(_QWEN3_NEXT, FUSED)),
+    ),
     Family(types=("qwen3_5_text",), plan=_qwen3_5, tensors=Tensors(modules=_QWEN3_5, predictors=_PREDICTORS)),
-    Family(types=("qwen3_5_moe_text",), plan=_qwen3_5_moe, **_with_experts(_QWEN3_5)),
+    Family(
+        types=("qwen3_5_moe_text",),
+        plan=_qwen3_5_moe,
+        tensors=_tensors(_QWEN3_5, ExpertTensors()),
+        alternatives=(_tensors(_QWEN3_5, FUSED),),
+    ),
 )
