@@ -1,4 +1,4 @@
-"""A core whose load never ends, for tests that cancel it. It imports no model code."""
+"""Loads that never end, or fail, for tests of links. They import no model code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from service.engine.interface.running_load import LoadedBytes, running_load
+from service.generation.errors import ModelLoadError
 
 
 def load(folder: Path) -> NoReturn:
@@ -15,3 +16,8 @@ def load(folder: Path) -> NoReturn:
     (folder / "began").touch()
     threading.Event().wait()
     raise AssertionError
+
+
+def fail() -> NoReturn:
+    """Fail to load."""
+    raise ModelLoadError("broken")
