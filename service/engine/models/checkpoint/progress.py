@@ -46,8 +46,8 @@ class _ByteCount:
         show(num)
 
     def complete(self) -> None:
-        """Report that all bytes were read."""
-        self._load.report(LoadedBytes(self._num, self._total, is_complete=True))
+        """Report that all bytes that are needed were read."""
+        self._load.report(LoadedBytes(self._total, self._total, is_complete=True))
 
 
 @contextmanager

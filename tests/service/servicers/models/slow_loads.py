@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from grpc import aio
-from sluice.v1 import model_pb2, operation_pb2, operation_pb2_grpc
+from sluice.v1 import model_pb2, model_pb2_grpc, operation_pb2, operation_pb2_grpc
 
 from service.engine.client.generator import GeneratorClient
 from service.engine.interface.port import StepObserver
@@ -30,11 +30,12 @@ class SlowLoad:
 
     load: RunningLoad
     gate: asyncio.Future[None]
-    is_interrupted: bool = False
+    interrupted: asyncio.Event = field(default_factory=asyncio.Event)
+    ends_at_once: bool = True  # when it is interrupted
 
     def interrupt(self) -> None:
-        self.is_interrupted = True
-        if not self.gate.done():
+        self.interrupted.set()
+        if self.ends_at_once and not self.gate.done():
             self.gate.set_exception(ModelLoadError("the process died"))
 
 
@@ -66,6 +67,14 @@ class SlowLoads:
         answer = await self.run.models.LoadModel(request, timeout=GUARD_S, **options)
         assert not answer.HasField("model")
         operation_id: str = answer.operation.id
+        return operation_id
+
+    async def begin_and_leave(self) -> str:
+        """Begin an operation by a client that disconnects, and return its id."""
+        request = model_pb2.LoadModelRequest(name="new", path="new", background=True)
+        async with aio.insecure_channel(f"127.0.0.1:{self.run.port}") as channel:
+            stub: Any = model_pb2_grpc.ModelServiceStub(channel)
+            operation_id: str = (await stub.LoadModel(request)).operation.id
         return operation_id
 
     async def get(self, operation_id: str, **options: Any) -> operation_pb2.Operation:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from grpc import aio
 from sluice.v1 import error_pb2, model_pb2, operation_pb2
 
 from service.deployment.operations import KEPT_S, MAX_RUNNING
@@ -18,6 +18,7 @@ from tests.engine.started_engine import generate
 from tests.service.auth.key_files import write
 from tests.service.fakes import rejection_of
 from tests.service.servicers.models.slow_loads import SlowLoads, slow_loads
+from tests.waiting import GUARD_S
 
 SUCCEEDED = operation_pb2.OPERATION_STATE_SUCCEEDED
 RUNNING = operation_pb2.OPERATION_STATE_RUNNING
@@ -53,7 +54,7 @@ async def test_a_cancelled_load_releases_its_engine_and_keeps_what_was_served(tm
         began = await loads.begin()
         load = await loads.next()
         operation = await loads.cancel(began)
-        assert (operation.state, load.is_interrupted, loads.engines) == (CANCELLED, True, [])
+        assert (operation.state, load.interrupted.is_set(), loads.engines) == (CANCELLED, True, [])
         assert not operation.HasField("error")
         assert operation == await loads.cancel(began)
         assert await loads.names() == ["a", "encoder"]
@@ -105,17 +106,33 @@ async def test_of_two_loads_of_a_name_the_second_fails_unless_the_first_is_cance
 
 
 async def test_an_operation_continues_without_its_client(tmp_path: Path) -> None:
-    """Calls that wait or cancel may end; the operation and its cancellation go on."""
     async with slow_loads(tmp_path) as loads:
-        async with aio.insecure_channel(f"127.0.0.1:{loads.run.port}"):
-            began = await loads.begin()
+        began = await loads.begin_and_leave()
         load = await loads.next()
         waiting = loads.operations.WaitOperation(operation_pb2.WaitOperationRequest(id=began))
         await loads.get(began)
         waiting.cancel()
         assert (await loads.get(began)).state == RUNNING
         load.gate.set_result(None)
-        assert (await loads.wait(began)).state == SUCCEEDED
+        operation = await loads.wait(began)
+        assert operation.state == SUCCEEDED
+        assert await loads.cancel(began) == operation
+        assert "new" in await loads.names()
+
+
+async def test_a_cancellation_continues_without_its_client(tmp_path: Path) -> None:
+    async with slow_loads(tmp_path) as loads:
+        began = await loads.begin()
+        load = await loads.next()
+        load.ends_at_once = False
+        cancelling = loads.operations.CancelOperation(operation_pb2.CancelOperationRequest(id=began))
+        async with asyncio.timeout(GUARD_S):
+            await load.interrupted.wait()
+        cancelling.cancel()
+        assert (await loads.get(began)).state == RUNNING
+        load.gate.set_result(None)
+        assert (await loads.wait(began)).state == CANCELLED
+        assert await loads.names() == ["a", "encoder"]
 
 
 async def test_a_failed_load_has_the_error_of_the_call(tmp_path: Path) -> None:
@@ -180,9 +197,10 @@ async def test_operations_are_listed_in_pages_and_limited(tmp_path: Path) -> Non
 
 async def test_another_keys_operation_is_like_an_unknown_one(tmp_path: Path) -> None:
     keys = write(tmp_path / "keys.yaml", one={"scopes": ["admin"]}, other={"scopes": ["admin"]}, user={"scopes": []})
-    one, other, user = (
+    options: list[dict[str, Any]] = [
         {"metadata": (("authorization", f"Bearer {key}"), ("x-request-id", "r"))} for key in keys.values()
-    )
+    ]
+    one, other, user = options
     async with slow_loads(tmp_path, auth={"keys_file": tmp_path / "keys.yaml"}) as loads:
         began = await loads.begin(**one)
         load = await loads.next()
@@ -207,6 +225,21 @@ def _by_id(loads: SlowLoads) -> list[tuple[Any, Any]]:
         (loads.operations.WaitOperation, operation_pb2.WaitOperationRequest),
         (loads.operations.CancelOperation, operation_pb2.CancelOperationRequest),
     ]
+
+
+async def test_the_example_of_the_docs_loads_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "models" / "loading.md").read_text()
+    (example,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    (tmp_path / "qwen3-4b").mkdir()
+    async with slow_loads(tmp_path) as loads:
+        code = compile(example.replace("127.0.0.1:8080", f"127.0.0.1:{loads.run.port}"), "example", "exec")
+        running = asyncio.create_task(asyncio.to_thread(exec, code, {}))
+        load = await loads.next()
+        loads.report(load, 4, 10)
+        load.gate.set_result(None)
+        await running
+        assert "writer" in await loads.names()
+    assert capsys.readouterr().out.splitlines()[-1].strip() == "OPERATION_STATE_SUCCEEDED"
 
 
 async def test_calls_that_wait_end_when_the_service_stops(tmp_path: Path) -> None:

@@ -126,9 +126,7 @@ class LoadProgress(_message.Message):
     phase: Global___LoadPhase.ValueType
     """The phase; that of the end, after it."""
     loaded_bytes: _builtins.int
-    """The bytes of weights that were read. Some weights may not be needed, so that the load ends with fewer than
-    `total_bytes`.
-    """
+    """The bytes of weights that were read. Weights that are not needed count when all others are read."""
     total_bytes: _builtins.int
     """The bytes of the weights' files; 0 until they are known."""
     def __init__(
