@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -24,6 +25,8 @@ _OPTIONS = {
     "full_page_writes": "off", "shared_buffers": "16MB", "max_connections": "30", "autovacuum": "off", "jit": "off",
     "listen_addresses": "127.0.0.1", "unix_socket_directories": "", "log_min_messages": "panic",
 }  # fmt: skip
+# A segment of the log fits, and the last page of a file does not, which is how a full disk looks to the server.
+_FULL_SIZE = (1 << 20) + 4096
 
 
 def _programs() -> Path:
@@ -48,7 +51,14 @@ class PostgresServer:
             self._prefix = ["setpriv", *ids, "--clear-groups"]
         (self.port,) = free_ports(1)
         self._data = self._folder / "data"
-        options = ("--no-sync", "--no-instructions", "--encoding=UTF8", "--locale=C", f"--username={USER}")
+        options = (
+            "--no-sync",
+            "--no-instructions",
+            "--encoding=UTF8",
+            "--locale=C",
+            f"--username={USER}",
+            "--wal-segsize=1",
+        )
         password = self._folder / "password"
         password.write_text(PASSWORD)
         password.chmod(0o644)
@@ -117,6 +127,21 @@ class PostgresServer:
         """Resume the server."""
         for pid in self.pids():
             os.kill(pid, signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """Let no file grow beyond a size, at which the server reports a full disk, until the end of the block."""
+        self._limit_files(str(_FULL_SIZE))
+        try:
+            yield
+        finally:
+            self._limit_files("unlimited")
+
+    def _limit_files(self, size: str) -> None:
+        """Limit the size of files of all processes, also of those that the first one starts later."""
+        for pid in reversed(self.pids()):  # the first one first
+            command = [*self._prefix, "prlimit", f"--pid={pid}", f"--fsize={size}:"]  # as the server's user
+            subprocess.run(command, check=True, timeout=GUARD_S)
 
     def close(self) -> None:
         """Stop the server for good, and delete its data."""
