@@ -129,6 +129,14 @@ class PostgresServer:
             os.kill(pid, signal.SIGCONT)
 
     @contextlib.contextmanager
+    def full_log(self) -> Iterator[None]:
+        """Let the server write nothing to its log, at which it ends as on a full disk, and restart it at the end."""
+        self._limit_files("1")
+        yield
+        self._process.wait(GUARD_S)
+        self.start()
+
+    @contextlib.contextmanager
     def full_disk(self) -> Iterator[None]:
         """Let no file grow beyond a size, at which the server reports a full disk, until the end of the block."""
         self._limit_files(str(_FULL_SIZE))
