@@ -121,7 +121,9 @@ def add_services(
     batch_pb2_grpc.add_BatchServiceServicer_to_server(BatchServicer(batches), server)
     embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(embedding, server)
     endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry, endpoints), server)
-    model_pb2_grpc.add_ModelServiceServicer_to_server(ModelServicer(registry, models, telemetry, residency), server)
+    model_pb2_grpc.add_ModelServiceServicer_to_server(
+        ModelServicer(registry, models, telemetry, residency, quota), server
+    )
     quota_pb2_grpc.add_QuotaServiceServicer_to_server(QuotaServicer(quota), server)
     rank_pb2_grpc.add_RankServiceServicer_to_server(rank, server)
     receipt_pb2_grpc.add_ReceiptServiceServicer_to_server(ReceiptServicer(receipt_key), server)
