@@ -1,9 +1,16 @@
-"""`sluice store import`: every row of a file arrives in the database, all or nothing, and its work is continued."""
+"""`sluice store import`: every row of a file arrives in the database, all or nothing, and its work is continued.
+
+IMPORT_KILLS is the number of random instants at which PostgreSQL is killed; `make fuzz` tries 200.
+"""
 
 from __future__ import annotations
 
+import os
+import random
+import shutil
 import sqlite3
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -34,6 +41,7 @@ from tests.waiting import GUARD_S
 
 LIMITS = StoreLimits(1e6, 1 << 20, 1 << 20)
 KEY = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+KILLS = int(os.environ.get("IMPORT_KILLS", "3"))
 OF_PROCESSES = {"holder", "lease_ns"}  # columns of a process that is gone
 
 
@@ -166,6 +174,59 @@ def test_services_that_use_the_database_see_what_is_imported(path: Path, postgre
         assert len(claimed) == 6
         assert {num_claims for *_, num_claims in claimed} == {1, 2}
         assert len(store.batches.claim("new", 60, 99)) == 3
+
+
+def test_owner_with_a_character_that_the_database_lacks_is_imported(path: Path, postgres: PostgresServer) -> None:
+    """A caller whose id has a zero character, as in a token of any issuer, finds its content."""
+    with closing(SqliteStore(path, LIMITS)) as store:
+        store.put(record("a\0", "r1"))
+    assert run(path, postgres.url) == 0
+    with closing(PostgresStore(postgres.url, LIMITS)) as store:
+        found = store.get("a\0", "r1")
+        assert found is not None
+        assert found.response == b"answer\t"
+    assert run(path, postgres.url) == 1
+
+
+def test_file_of_a_killed_service_is_imported_with_its_log(
+    path: Path, tmp_path: Path, postgres: PostgresServer
+) -> None:
+    """What was committed, but not yet written from the log into the file, is imported, and stays in the file."""
+    killed = tmp_path / "killed" / path.name
+    killed.parent.mkdir()
+    with closing(SqliteStore(path, LIMITS)) as store:
+        store.put(record("a", "r1"))
+        for ending in ("", "-wal"):
+            shutil.copy(f"{path}{ending}", f"{killed}{ending}")
+    assert b"answer" not in killed.read_bytes()
+    assert run(killed, postgres.url) == 0
+    tables = tables_of(killed)
+    found = rows_of(killed, tables)
+    assert len(found["responses"]) == 1
+    assert rows_of(postgres, tables) == found
+
+
+@pytest.mark.timeout(120 + 20 * KILLS)
+def test_killed_server_has_everything_or_nothing(path: Path, postgres: PostgresServer) -> None:
+    """If PostgreSQL is killed during an import, the exit code says whether everything is there, or nothing."""
+    draw = random.Random(13)
+    tables = tables_of(made(path))
+    del tables["clock"]  # the stores below note their time
+    expected = rows_of(path, tables)
+    began = time.monotonic()
+    assert run(path, postgres.url) == 0
+    took = time.monotonic() - began
+    for _ in range(KILLS):
+        postgres.reset()
+        PostgresStore(postgres.url, LIMITS).close()
+        with ThreadPoolExecutor(1) as pool:
+            code = pool.submit(run, path, postgres.url)
+            time.sleep(draw.random() * took)
+            postgres.kill()
+            postgres.start()
+            is_imported = code.result(GUARD_S) == 0
+        PostgresStore(postgres.url, LIMITS).close()
+        assert rows_of(postgres, tables) == (expected if is_imported else {name: [] for name in tables})
 
 
 def test_conflicts_are_named_and_nothing_is_imported(
