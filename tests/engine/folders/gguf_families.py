@@ -241,7 +241,9 @@ def write_file(family: GgufFamily, model: Any, file: Path, quantized: gguf.GGMLQ
     family.more(writer, config)
     family.write_model(writer, model)
     writer.add_tokenizer_model("gpt2")
-    writer.add_token_list([f"t{index}" for index in range(config.vocab_size)])
+    writer.add_token_list(["t", "0", *(f"t{index}" for index in range(config.vocab_size - 2))])
+    writer.add_token_merges(["t 0"])
+    writer.add_tokenizer_pre("gpt-2")
     names = gguf.get_tensor_name_map(family.arch, config.num_hidden_layers)
     for stored, array in _tensors(model, family):
         found = names.get_name(stored, try_suffixes=(".weight", ".bias"))
