@@ -15,6 +15,7 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 
 from service.generation.errors import ModelLoadError
 
+_ASIAN: Final = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
 _MERGED: Final = "gpt2"  # the kind of tokenizer that has a word splitter
 
 
@@ -35,8 +36,13 @@ def _split(*patterns: str, digits: bool = False) -> Any:
     return pre_tokenizers.Sequence([*steps, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
+def _deepseek_llm() -> Any:
+    marks = "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+"
+    return _split(r"[\r\n]", r"\s?[\p{Lu}\p{Ll}\p{Lt}]+", marks, r"\s+$", _ASIAN, digits=True)
+
+
 def _deepseek_coder() -> Any:
-    return _split(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", digits=True)
+    return _split(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _ASIAN, digits=True)
 
 
 def _deepseek_v3() -> Any:
@@ -60,6 +66,7 @@ _OWN: Final[dict[str, Callable[[], Any]]] = {
     **dict.fromkeys(
         ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"), _single_digits
     ),
+    "deepseek-llm": _deepseek_llm,
     "deepseek-coder": _deepseek_coder,
     **dict.fromkeys(("deepseek-v3", "hunyuan-dense"), _deepseek_v3),
     "seed-coder": _seed_coder,
@@ -73,7 +80,7 @@ _WHOLE_WORDS: Final = frozenset(
         "tekken",
     }
 )
-_COMPOSED: Final = frozenset({"qwen2"})  # splitters after Unicode composition (NFC)
+_COMPOSED: Final = frozenset({"qwen2", "qwen35"})  # splitters after Unicode composition (NFC)
 
 
 def check_splitter(file: Path, kind: str, name: str) -> None:
