@@ -96,8 +96,23 @@ def test_pre_tokenizer_of_the_file_is_converted(words: str, tmp_path: Path) -> N
     write_gguf(random_model(MODELS["llama"]()), tmp_path / "tiny.gguf", words=words)
     tokenizer = tokenizers.Tokenizer.from_file(str(converted(tmp_path / "tiny.gguf") / "tokenizer.json"))
     assert [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str("it's 2026,\n thought")] == WORDS[words]
-    assert (tokenizer.encode("ought").tokens == ["ought"]) == (words in {"llama-bpe", "tekken"})
+    tokens = tokenizer.encode("ought", add_special_tokens=False).tokens
+    assert (tokens == ["ought"]) == (words in {"llama-bpe", "tekken"})
     assert (tokenizer.normalizer is not None) == (words in {"qwen2", "qwen35"})
+
+
+@pytest.mark.parametrize(
+    ("words", "adds_bos", "begins"),
+    [("llama-bpe", None, True), ("tekken", None, True), ("llama-bpe", False, False), ("qwen2", None, False)],
+)
+def test_texts_begin_with_the_token_that_the_pre_tokenizer_implies(
+    tmp_path: Path, words: str, *, adds_bos: bool | None, begins: bool
+) -> None:
+    """llama.cpp adds it for some pre-tokenizers unless the file says otherwise."""
+    write_gguf(random_model(MODELS["llama"]()), tmp_path / "tiny.gguf", words=words, adds_bos=adds_bos)
+    tokenizer = FastTokenizer.from_folder(converted(tmp_path / "tiny.gguf"))
+    found = tokenizer.encode("the", add_special_tokens=True)
+    assert found == [0] * begins + tokenizer.encode("the")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import tokenizers
-from tokenizers import Regex, normalizers, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers, processors
 
 from service.generation.errors import ModelLoadError
 
@@ -73,7 +73,8 @@ _OWN: Final[dict[str, Callable[[], Any]]] = {
 }
 # Splitters whose patterns are those of another one that transformers has.
 _ALIKE: Final = {"chatglm-bpe": "llama-bpe", "glm4": "llama-bpe", "hunyuan": "qwen2", "stablelm2": "qwen2"}
-# Splitters whose words are one token if the vocabulary has them, regardless of the merges.
+# Splitters whose words are one token if the vocabulary has them, regardless of the merges. Their texts begin with a
+# token unless the file says otherwise.
 _WHOLE_WORDS: Final = frozenset(
     {
         *("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"),
@@ -98,8 +99,11 @@ def check_splitter(file: Path, kind: str, name: str) -> None:
     raise ModelLoadError(f"{file}: unsupported pre-tokenizer {name!r} (tokenizer.ggml.pre); supported are {known}")
 
 
-def set_splitter(folder: Path, kind: str, name: str) -> None:
-    """Set the word splitter in the tokenizer.json that transformers wrote. `name` must have passed `check_splitter`."""
+def set_splitter(folder: Path, kind: str, name: str, first: tuple[str, int] | None = None) -> None:
+    """Set the word splitter in the tokenizer.json that transformers wrote. `name` must have passed `check_splitter`.
+
+    `first` are the text and the id of a token with which texts begin if the splitter implies it.
+    """
     if kind != _MERGED:
         return
     file = str(folder / "tokenizer.json")
@@ -108,6 +112,11 @@ def set_splitter(folder: Path, kind: str, name: str) -> None:
     tokenizer.pre_tokenizer = splitter() if splitter else _split(_of_transformers()[_ALIKE.get(name, name)])
     if name in _WHOLE_WORDS:
         tokenizer.model.ignore_merges = True
+        if first is not None:
+            text, _ = first
+            tokenizer.post_processor = processors.TemplateProcessing(
+                single=[text, "$A"], pair=[text, "$A", f"{text}:1", "$B:1"], special_tokens=[first]
+            )
     if name in _COMPOSED:
         tokenizer.normalizer = normalizers.NFC()
     tokenizer.save(file)
