@@ -116,6 +116,11 @@ FAMILIES = {
         options={"routed_scaling_factor": 1.5},
     ),
     "gpt_oss": GgufFamily(arch=MODEL_ARCH.GPT_OSS, keys=_WINDOW, more=metadata.yarn),
+    "gpt_oss, plain positions": GgufFamily(
+        arch=MODEL_ARCH.GPT_OSS,
+        keys=_WINDOW,
+        options={"rope_parameters": {"rope_type": "default", "rope_theta": 150_000.0}},
+    ),
     "granite": GgufFamily(arch=MODEL_ARCH.GRANITE, permutes=True, keys=_GRANITE),
     "granite, multipliers": GgufFamily(arch=MODEL_ARCH.GRANITE, permutes=True, keys=_GRANITE),
     "granitemoe": GgufFamily(arch=MODEL_ARCH.GRANITE_MOE, permutes=True, keys=_GRANITE),
