@@ -50,7 +50,7 @@ def convert(context: typer.Context) -> None:
 
 
 def store(context: typer.Context) -> None:
-    """Check, migrate or purge the file of stored responses and conversations."""
+    """Check, migrate, purge or import the file or database of stored responses and conversations."""
     _exec_module("service.commands.store", context.args)
 
 

@@ -1,4 +1,4 @@
-"""`sluice store`: check, migrate or purge the file or database of stored responses and conversations."""
+"""`sluice store`: check, migrate, purge or import the file or database of stored responses and conversations."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from typing import Final
 from service.settings.stored_response_settings import StoredResponseSettings
 from service.storage.responses.port import StoreFailed, StoreLimits
 from service.storage.responses.postgres import check as postgres_check
+from service.storage.responses.postgres.connection import Connection
+from service.storage.responses.postgres.database import PostgresDatabase
+from service.storage.responses.postgres.file_import import import_rows
 from service.storage.responses.postgres.postgres_store import PostgresStore
 from service.storage.responses.seal import Seal
 from service.storage.responses.sql.store import SqlStore
 from service.storage.responses.sqlite import check as sqlite_check
+from service.storage.responses.sqlite.locked_file import locked_file
 from service.storage.responses.sqlite.sqlite_store import SqliteStore
 
 _DEFAULTS: Final = StoredResponseSettings()
@@ -44,11 +48,29 @@ def _opened(options: argparse.Namespace, seal: Seal | None, max_age_s: float) ->
     return SqliteStore(file, limits, seal=seal)
 
 
+def _import(options: argparse.Namespace, seal: Seal | None) -> list[str]:
+    """Import the file into the database, and return what was imported. Raise StoreFailed."""
+    if not _is_url(options.store):
+        raise StoreFailed(f"{options.store} is not a URL of a PostgreSQL database")
+    with locked_file(options.file) as connection:
+        description = sqlite_check.checked(connection, options.file, seal)
+        if seal is not None and connection.execute("SELECT canary FROM seal").fetchone() == (b"",):
+            raise StoreFailed(f"{options.file} is not encrypted, although there is a key; import it without one")
+        database = PostgresDatabase(Connection(options.store, options.postgres_password_file, _CONNECT_S), seal)
+        try:
+            num_rows = import_rows(connection.execute, database)
+        finally:
+            database.close()
+    return [f"imported into {database.name}: {num_rows} rows", *description]
+
+
 def _run(options: argparse.Namespace) -> list[str]:
     """Run the command, and return its lines of output. Raise StoreFailed."""
     seal = None if options.encryption_key_file is None else Seal.from_file(options.encryption_key_file)
     if options.command == "check":
         return _check(options, seal)
+    if options.command == "import":
+        return _import(options, seal)
     store = _opened(options, seal, options.max_age_s if options.command == "purge" else _DEFAULTS.max_age_s)
     try:
         if options.command == "migrate":
@@ -68,8 +90,11 @@ def main(arguments: list[str] | None = None) -> int:
         ("check", "verify the store, its schema and each encrypted value; changes nothing"),
         ("migrate", "bring the store to this release's schema, as a start of the service does"),
         ("purge", "delete what has expired, or everything of one key"),
+        ("import", "copy everything from a file into a PostgreSQL database, all or nothing; the file is not changed"),
     ):
         command = commands.add_parser(name, help=text, description=text)
+        if name == "import":
+            command.add_argument("file", type=Path, help="the file, which no service may use")
         command.add_argument("store", help="the setting stored_responses.file or stored_responses.postgres_url")
         command.add_argument(
             "--postgres-password-file", type=Path, help="the setting of that name, if the URL has no password"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from service.engine.interface.port import Engine, StepObserver
+from service.engine.interface.running_load import LoadCancelled, running_load
 from service.generation.adapter import AdapterLoaded
 from service.generation.caller import ANONYMOUS
 from service.generation.errors import InvalidRequest
@@ -61,22 +62,37 @@ class Deployment:
         self._visible = registry.visible_to(ANONYMOUS)  # the reconciler may use everything
         self._monitor = monitor
         self._load: LoadModel | None = None
+        self._describe: LoadModel | None = None
         self._adapters: dict[str, ServedAdapter] = {}  # by MODEL:NAME
 
-    def load_by(self, load: LoadModel) -> None:
-        """Load models by `load` from now on."""
-        self._load = load
+    def load_by(self, load: LoadModel, describe: LoadModel | None = None) -> None:
+        """Load models by `load` from now on.
 
-    async def load_model(self, model: ModelSettings) -> ServedModel:
+        `describe` returns a model that sleeps and whose weights were never loaded; its first wake loads them.
+        """
+        self._load, self._describe = load, describe
+
+    def can_describe(self, model: ModelSettings) -> bool:
+        """Return whether a model can be served without a load: only an engine that runs can load adapters."""
+        return self._describe is not None and not model.adapters
+
+    async def load_model(self, model: ModelSettings, *, is_asleep: bool = False) -> ServedModel:
         """Load and serve a model, whose settings are filled in, with its adapters.
 
-        Raise ModelExists, ModelLoadError, and what `load_adapter` raises.
+        With `is_asleep`, which needs `can_describe`, its first wake loads the weights. Raise ModelExists,
+        ModelLoadError, LoadCancelled, and what `load_adapter` raises.
         """
         if self._registry.is_taken_for_load(model.name):
             raise ModelExists(model.name)
-        assert self._load is not None  # noqa: S101  it is set before the first load
-        served = await self._load(model, self._monitor.observer(model.name))
+        load = self._describe if is_asleep else self._load
+        assert load is not None  # noqa: S101  it is set before the first load
+        served = await load(model, self._monitor.observer(model.name))
         served.engine.start()
+        try:
+            running_load().commit()
+        except LoadCancelled:
+            await served.close()
+            raise
         self._registry.add(served)
         self._monitor.add(model.name, served.engine)
         try:
@@ -85,7 +101,9 @@ class Deployment:
         except BaseException:
             await self.unload_model(model.name)
             raise
-        _log.info("model is ready", extra={"fields": {"model": model.name}})
+        _log.info(
+            "model is loaded on demand" if is_asleep else "model is ready", extra={"fields": {"model": model.name}}
+        )
         return served
 
     async def load_client_model(self, model: ModelSettings) -> ServedModel:
@@ -93,12 +111,16 @@ class Deployment:
 
         Raise the errors of `load_model`, LoadingOff, and InvalidRequest for another folder.
         """
-        if (root := self._settings.models_root) is None:
-            raise LoadingOff("models", "models_root")
-        folder = await asyncio.to_thread(below, root, model.path)
+        folder = await self.client_folder(model.path)
         return await self.load_model(
             self._settings.filled_in(model.model_copy(update={"path": str(folder)}), _CACHE_SHARE)
         )
+
+    async def client_folder(self, path: str) -> Path:
+        """Return the folder of a model that a client requested. Raise LoadingOff or InvalidRequest."""
+        if (root := self._settings.models_root) is None:
+            raise LoadingOff("models", "models_root")
+        return await asyncio.to_thread(below, root, path)
 
     async def unload_model(self, name: str) -> None:
         """Stop serving a model and its adapters, and return when its memory is free. Raise ModelNotFound."""
@@ -117,9 +139,14 @@ class Deployment:
             _log.info("model sleeps", extra={"fields": {"model": name}})
 
     async def wake(self, name: str) -> None:
-        """Load a sleeping model again. Raise ModelNotFound or ModelLoadError."""
+        """Load a sleeping model again. Raise ModelNotFound, ModelLoadError or LoadCancelled; it then sleeps."""
         if (served := self._visible.own(name)).engine.is_asleep:
             await served.engine.wake()
+            try:
+                running_load().commit()
+            except LoadCancelled:
+                await served.engine.sleep(self._settings.drain_timeout_s)
+                raise
             _log.info("model is awake", extra={"fields": {"model": name}})
 
     async def load_adapter(self, model: str, name: str, folder: Path) -> None:

@@ -61,7 +61,7 @@ def test_null_fields_of_other_servers_are_ignored() -> None:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Other) as other:
-        threading.Thread(target=other.serve_forever).start()
+        threading.Thread(target=other.serve_forever, args=(0.01,)).start()
         done = sluice("chat", "Hello", "--model", "m", url=f"http://127.0.0.1:{other.server_port}")
         other.shutdown()
     assert (done.returncode, done.stdout, done.stderr) == (0, "Hi\n", "")

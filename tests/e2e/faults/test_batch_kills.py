@@ -1,4 +1,4 @@
-"""Batches whose service or engine is killed with SIGKILL: each request is answered once, with the same bytes.
+"""Batches whose service, engine or database is killed with SIGKILL: each request is answered once, with the same bytes.
 
 BATCH_KILLS is the number of random instants at which a process is killed; `make fuzz` tries 200.
 """
@@ -71,10 +71,14 @@ async def answers(service: Service, batch_id: str) -> list[str]:
     return list(map(str, results))
 
 
-async def test_killed_processes_answer_each_request_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+async def test_killed_processes_answer_each_request_once(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """The results of a batch through kills equal those of an undisturbed one, each request once."""
     draw = random.Random(11)
-    service = Service(tmp_path, None)
+    service = Service(tmp_path, request.getfixturevalue("postgres") if store == "postgres" else None)
+    victims = ["service", "engine", *(["database"] if store == "postgres" else [])]
     await service.start()
     try:
         first = await create(service, "undisturbed")
@@ -82,10 +86,10 @@ async def test_killed_processes_answer_each_request_once(tmp_path: Path) -> None
         expected = await answers(service, first)
         for kill in range(KILLS):
             creating = asyncio.create_task(create(service, f"killed {kill}"))
-            if kill % 3:  # else while the batch is being created
+            if draw.random() < 2 / 3:  # else while the batch is being created
                 await creating
             await asyncio.sleep(draw.random() * 0.4)
-            await service.kill("engine" if kill % 2 else "service")
+            await service.kill(victims[kill % len(victims)])
             batch = await ended(service, await creating)
             assert (batch.status, batch.num_succeeded, batch.num_failed) == (COMPLETED, NUM_LINES, 0)
             assert await answers(service, batch.id) == expected

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final, TypeVar
@@ -73,6 +73,14 @@ class PostgresDatabase(SqlDatabase):
                 raise
             finally:
                 self._is_in_transaction = False
+
+    def insert_all(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
+        """Insert rows, one after the other, as a part of the transaction, and return their number."""
+        with self._current().cursor() as cursor:
+            with cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(_without_nul(row))
+            return int(cursor.rowcount)
 
     def erase(self) -> None:
         # The rows are gone. Their bytes are the server's to overwrite (VACUUM), in its files and its log.
@@ -152,6 +160,8 @@ def _without_nul(values: Values) -> Values:
 
 
 def _text_without_nul(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_text_without_nul(each) for each in value]
     return value.replace("\0", "\ufffd") if isinstance(value, str) else value
 
 

@@ -72,6 +72,7 @@ BY_NAME: list[tuple[str, Any]] = [
     ("TokenService/CountTokens", lambda name: {"chat": message(name)}),
     ("WatermarkService/DetectWatermark", lambda name: {"model": name, "text": "a"}),
     ("ModelService/GetModel", lambda name: {"model": name}),
+    ("ModelService/KeepModel", lambda name: {"model": name}),
     ("ModelService/UnloadModel", lambda name: {"model": name}),
     ("ModelService/SleepModel", lambda name: {"model": name}),
     ("ModelService/WakeModel", lambda name: {"model": name}),
@@ -140,7 +141,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "keys.yaml"
 
 
-WITHOUT_MODELS = ("sluice.v1.ConversationService", "sluice.v1.FileService", "sluice.v1.BatchService")
+WITHOUT_MODELS = tuple(f"sluice.v1.{name}Service" for name in ("Conversation", "File", "Batch", "Operation"))
 
 
 def test_every_rpc_has_a_case() -> None:
