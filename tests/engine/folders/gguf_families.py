@@ -116,6 +116,11 @@ FAMILIES = {
         options={"routed_scaling_factor": 1.5},
     ),
     "gpt_oss": GgufFamily(arch=MODEL_ARCH.GPT_OSS, keys=_WINDOW, more=metadata.yarn),
+    "gpt_oss, plain positions": GgufFamily(
+        arch=MODEL_ARCH.GPT_OSS,
+        keys=_WINDOW,
+        options={"rope_parameters": {"rope_type": "default", "rope_theta": 150_000.0}},
+    ),
     "granite": GgufFamily(arch=MODEL_ARCH.GRANITE, permutes=True, keys=_GRANITE),
     "granite, multipliers": GgufFamily(arch=MODEL_ARCH.GRANITE, permutes=True, keys=_GRANITE),
     "granitemoe": GgufFamily(arch=MODEL_ARCH.GRANITE_MOE, permutes=True, keys=_GRANITE),
@@ -241,7 +246,9 @@ def write_file(family: GgufFamily, model: Any, file: Path, quantized: gguf.GGMLQ
     family.more(writer, config)
     family.write_model(writer, model)
     writer.add_tokenizer_model("gpt2")
-    writer.add_token_list([f"t{index}" for index in range(config.vocab_size)])
+    writer.add_token_list(["t", "0", *(f"t{index}" for index in range(config.vocab_size - 2))])
+    writer.add_token_merges(["t 0"])
+    writer.add_tokenizer_pre("gpt-2")
     names = gguf.get_tensor_name_map(family.arch, config.num_hidden_layers)
     for stored, array in _tensors(model, family):
         found = names.get_name(stored, try_suffixes=(".weight", ".bias"))
