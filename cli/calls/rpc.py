@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -24,7 +25,15 @@ class _Message(Protocol):
     def FromString(cls, data: bytes) -> Any: ...  # noqa: N802  protobuf's name
 
 
-def call(url: str, key: str, ca_file: str, method: str, request: _Message, answer: type[Answer]) -> Answer:
+def call(
+    url: str,
+    key: str,
+    ca_file: str,
+    method: str,
+    request: _Message,
+    answer: type[Answer],
+    metadata: Sequence[tuple[str, str]] = (),
+) -> Answer:
     """Call `method` ("package.Service/Method") of the server at `url` and return its response. Raise ServerError.
 
     Without a key, a server on this machine gets its operator token.
@@ -54,9 +63,8 @@ def call(url: str, key: str, ca_file: str, method: str, request: _Message, answe
     with channel:
         call = channel.unary_unary(f"/{method}", request.__class__.SerializeToString, answer.FromString)
         try:
-            found: Answer = call(
-                request, timeout=_LONGEST_S, metadata=(("authorization", f"Bearer {key}"),) if key else ()
-            )
+            credentials = (("authorization", f"Bearer {key}"),) if key else ()
+            found: Answer = call(request, timeout=_LONGEST_S, metadata=(*credentials, *metadata))
         except grpc.RpcError as error:
             raise ServerError(_reason(url, error)) from error
         except ValueError as error:  # a key with characters that metadata cannot have

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.calls.change import Urls, as_plain, change_all, no_options_before
+from cli.calls.operation import load as load_on
 from cli.calls.options import DEFAULT, AsJson, CaFile, Key, Url, connected, print_json, print_text
 from cli.calls.rpc import call
 
@@ -50,7 +51,7 @@ def load(
     key: Key = "",
     ca_file: CaFile = "",
 ) -> None:
-    """Load a model and serve it. Requires a key with the scope admin, and may take minutes."""
+    """Load a model and serve it. Requires a key with the scope admin, and may take minutes. Ctrl-C cancels it."""
     from sluice.v1 import model_pb2  # noqa: PLC0415  imported on use, for a fast start
 
     request = model_pb2.LoadModelRequest(
@@ -59,7 +60,11 @@ def load(
     )  # fmt: skip
 
     def change(server: str) -> dict[str, Any]:
-        answer = call(server, key, ca_file, "sluice.v1.ModelService/LoadModel", request, model_pb2.LoadModelResponse)
+        answer = load_on(server, key, ca_file, "LoadModel", request, model_pb2.LoadModelResponse)
+        if answer.HasField("operation"):
+            by_name = model_pb2.GetModelRequest(model=name)
+            method = "sluice.v1.ModelService/GetModel"
+            answer = call(server, key, ca_file, method, by_name, model_pb2.GetModelResponse)
         return as_plain(answer.model)
 
     def describe(model: dict[str, Any]) -> str:
@@ -82,7 +87,7 @@ def sleep(name: Name, as_json: AsJson = False, url: Urls = [DEFAULT], key: Key =
 
 @APP.command()
 def wake(name: Name, as_json: AsJson = False, url: Urls = [DEFAULT], key: Key = "", ca_file: CaFile = "") -> None:
-    """Load a sleeping model again."""
+    """Load a sleeping model again. Ctrl-C cancels it."""
     _change("Wake", name, "is awake", as_json, url, key, ca_file)
 
 
@@ -100,7 +105,10 @@ def _change(verb: str, name: str, outcome: str, as_json: bool, urls: list[str], 
     answer = getattr(model_pb2, f"{verb}ModelResponse")
 
     def change(server: str) -> dict[str, Any]:
-        call(server, key, ca_file, f"sluice.v1.ModelService/{verb}Model", request, answer)
+        if verb == "Wake":
+            load_on(server, key, ca_file, "WakeModel", request, answer)
+        else:
+            call(server, key, ca_file, f"sluice.v1.ModelService/{verb}Model", request, answer)
         return {"name": name}
 
     change_all(urls, change, lambda _: f"{name} {outcome}", as_json=as_json)

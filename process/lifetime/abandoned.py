@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import os
 import sys
@@ -18,7 +19,10 @@ _threads: list[threading.Thread] = []  # those that have not ended
 
 
 async def run_abandonable(name: str, work: Callable[[], _Result]) -> _Result:
-    """Run `work` on a separate thread and return its result. If the caller is cancelled, the work continues."""
+    """Run `work` on a separate thread, in a copy of the context, and return its result.
+
+    If the caller is cancelled, the work continues.
+    """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_Result] = loop.create_future()
 
@@ -35,7 +39,7 @@ async def run_abandonable(name: str, work: Callable[[], _Result]) -> _Result:
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(finish, outcome)
 
-    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name=name, daemon=True)
     _threads.append(thread)
     thread.start()
     return await done

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from service.engine.interface.port import Engine, StepObserver
+from service.engine.interface.running_load import LoadCancelled, running_load
 from service.generation.adapter import AdapterLoaded
 from service.generation.caller import ANONYMOUS
 from service.generation.errors import InvalidRequest
@@ -82,7 +83,7 @@ class Deployment:
         """Load and serve a model, whose settings are filled in, with its adapters.
 
         With `is_asleep`, which needs `can_describe`, its first wake loads the weights. Raise ModelExists,
-        ModelLoadError, and what `load_adapter` raises.
+        ModelLoadError, LoadCancelled, and what `load_adapter` raises.
         """
         if self._registry.is_taken_for_load(model.name):
             raise ModelExists(model.name)
@@ -90,6 +91,11 @@ class Deployment:
         assert load is not None  # noqa: S101  it is set before the first load
         served = await load(model, self._monitor.observer(model.name))
         served.engine.start()
+        try:
+            running_load().commit()
+        except LoadCancelled:
+            await served.close()
+            raise
         self._registry.add(served)
         self._monitor.add(model.name, served.engine)
         try:
@@ -108,12 +114,16 @@ class Deployment:
 
         Raise the errors of `load_model`, LoadingOff, and InvalidRequest for another folder.
         """
-        if (root := self._settings.models_root) is None:
-            raise LoadingOff("models", "models_root")
-        folder = await asyncio.to_thread(below, root, model.path)
+        folder = await self.client_folder(model.path)
         return await self.load_model(
             self._settings.filled_in(model.model_copy(update={"path": str(folder)}), _CACHE_SHARE)
         )
+
+    async def client_folder(self, path: str) -> Path:
+        """Return the folder of a model that a client requested. Raise LoadingOff or InvalidRequest."""
+        if (root := self._settings.models_root) is None:
+            raise LoadingOff("models", "models_root")
+        return await asyncio.to_thread(below, root, path)
 
     async def unload_model(self, name: str) -> None:
         """Stop serving a model and its adapters, and return when its memory is free. Raise ModelNotFound."""
@@ -132,9 +142,14 @@ class Deployment:
             _log.info("model sleeps", extra={"fields": {"model": name}})
 
     async def wake(self, name: str) -> None:
-        """Load a sleeping model again. Raise ModelNotFound or ModelLoadError."""
+        """Load a sleeping model again. Raise ModelNotFound, ModelLoadError or LoadCancelled; it then sleeps."""
         if (served := self._visible.own(name)).engine.is_asleep:
             await served.engine.wake()
+            try:
+                running_load().commit()
+            except LoadCancelled:
+                await served.engine.sleep(self._settings.drain_timeout_s)
+                raise
             if isinstance(served, ServedGenerator) and served.engine.max_model_len != served.description.max_model_len:
                 # It was described before its first load, which has chosen the size of its cache.
                 self._registry.add(served.with_length(served.engine.max_model_len))

@@ -12,11 +12,12 @@ from typing import TypeVar
 
 from service.deployment.changes import Changes, LoadedAdapter, LoadedModel
 from service.deployment.deployment import Deployment, ServedAdapter
+from service.deployment.operation import Operation
 from service.deployment.proposal import Proposal
 from service.deployment.reconciler import Reconciler
 from service.generation.caller import Caller
 from service.generation.errors import InvalidRequest
-from service.registry.errors import AdapterNotFound
+from service.registry.errors import AdapterNotFound, ModelExists
 from service.registry.models import ServedGenerator, ServedModel, adapted_name
 from service.registry.registry import Registry
 from service.settings.engine_settings import EngineSettings
@@ -43,8 +44,26 @@ class ModelChanges:
             visible.base(model)
         return [self._deployment.adapter(each.name) for each in visible.adapters(model)]
 
-    async def load_model(self, entry: LoadedModel, caller: Caller) -> ServedModel:
-        """Load and serve a model. Raise InvalidRequest, ModelExists, LoadingOff or ModelLoadError."""
+    async def load_model(self, entry: LoadedModel, caller: Caller, operation: Operation | None = None) -> ServedModel:
+        """Load and serve a model. Raise InvalidRequest, ModelExists, LoadingOff or ModelLoadError.
+
+        The progress is recorded in `operation`, by which the load may be cancelled: raise LoadCancelled then.
+        """
+        return await self._apply_on_all_replicas(self._load(entry, caller), operation)
+
+    async def check_load(self, entry: LoadedModel, caller: Caller) -> None:
+        """Raise the error of `load_model` if it is known before the load."""
+        proposal = self._load(entry, caller)
+        wanted = self._reconciler.wanted.newest
+        proposal.change(wanted)
+        proposal.check()
+        if self._registry.is_taken_for_load(entry.name):
+            raise ModelExists(entry.name)
+        if self._reconciler.configured.unloaded_model(entry, wanted) is None:
+            await self._deployment.client_folder(entry.path)
+
+    def _load(self, entry: LoadedModel, caller: Caller) -> Proposal[ServedModel]:
+        """Return the proposal to load a model. Raise InvalidRequest."""
         name = entry.name
         _check_name(name, caller)
 
@@ -64,7 +83,7 @@ class ModelChanges:
             return next(model for model in self._registry.loaded if model.name == name)
 
         step = partial(self._reconciler.steps.reconcile_model, name)
-        return await self._apply_on_all_replicas(Proposal(name, change, check, step, served))
+        return Proposal(name, change, check, step, served)
 
     async def unload_model(self, name: str, caller: Caller) -> None:
         """Stop serving a model and its adapters. Raise ModelNotFound."""
@@ -84,9 +103,13 @@ class ModelChanges:
         """Free a model's memory until it is woken. Raise ModelNotFound or CannotSleep."""
         await self._reconciler.apply(self._sleep(name, caller, is_asleep=True))
 
-    async def wake(self, name: str, caller: Caller) -> None:
-        """Load a sleeping model again. Raise ModelNotFound or ModelLoadError."""
-        await self._apply_on_all_replicas(self._sleep(name, caller, is_asleep=False))
+    async def wake(self, name: str, caller: Caller, operation: Operation | None = None) -> None:
+        """Load a sleeping model again. Raise ModelNotFound or ModelLoadError. `operation` is that of `load_model`."""
+        await self._apply_on_all_replicas(self._sleep(name, caller, is_asleep=False), operation)
+
+    def check_wake(self, name: str, caller: Caller) -> None:
+        """Raise the error of `wake` if it is known before."""
+        self._sleep(name, caller, is_asleep=False).check()
 
     async def load_adapter(self, entry: LoadedAdapter, caller: Caller) -> ServedAdapter:
         """Load and serve an adapter.
@@ -139,9 +162,15 @@ class ModelChanges:
 
         return Proposal(name, change, check, partial(self._reconciler.steps.reconcile_sleep, name), _nothing)
 
-    async def _apply_on_all_replicas(self, proposal: Proposal[_Result]) -> _Result:
+    async def _apply_on_all_replicas(self, proposal: Proposal[_Result], operation: Operation | None = None) -> _Result:
         """Apply a proposal, and return its result when all other replicas know the change."""
-        result = await self._reconciler.apply(proposal)
+        if operation is None:
+            result = await self._reconciler.apply(proposal)
+        else:
+            proposal.load, proposal.on_begin = operation.load, operation.set_begun
+            with operation.load.interruptible(proposal.withdraw):
+                result = await self._reconciler.apply(proposal)
+            operation.set_applied()
         await self._reconciler.wanted.until_known()
         return result
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from service.deployment.changes import Changes
+from service.engine.interface.running_load import LoadCancelled, RunningLoad
 
 Result = TypeVar("Result")
 
@@ -28,7 +29,23 @@ class Proposal(Generic[Result]):
     step: Step
     result: Callable[[], Result]  # called as soon as the change is applied
     is_applied_first: bool = True  # before it is stored; if False, it is stored first
+    load: RunningLoad = field(default_factory=RunningLoad)  # that the step carries out
+    on_begin: Callable[[], None] = lambda: None  # called when earlier proposals are settled
+    has_begun: bool = False
     outcome: asyncio.Future[Result] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def begin(self) -> bool:
+        """Begin to apply the change. Return False if it was withdrawn."""
+        if self.outcome.done():
+            return False
+        self.has_begun = True
+        self.on_begin()
+        return True
+
+    def withdraw(self) -> None:
+        """Raise LoadCancelled in the caller, and never apply the change, unless that has begun."""
+        if not self.has_begun:
+            self.fail(LoadCancelled())
 
     def succeed(self) -> None:
         """Return the result to the caller."""

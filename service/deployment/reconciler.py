@@ -153,9 +153,12 @@ class Reconciler:
             asyncio.get_running_loop().call_later(RETRY_S, self.request_pass)
 
     async def _settle(self, proposal: Proposal[Any]) -> None:
-        """Apply a proposal, and set its outcome."""
+        """Apply a proposal unless it was withdrawn, and set its outcome."""
+        if not proposal.begin():
+            return
         try:
-            await self._apply(proposal)
+            with proposal.load.running():
+                await self._apply(proposal)
             proposal.succeed()
         except asyncio.CancelledError:
             proposal.outcome.cancel()

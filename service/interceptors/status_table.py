@@ -70,7 +70,9 @@ from service.registry.errors import (
     ModelExists,
     ModelNotFound,
     ModelNotLoaded,
+    OperationNotFound,
     TooManyEndpoints,
+    TooManyOperations,
     VersionNotFound,
 )
 
@@ -136,6 +138,7 @@ TABLE = (
     Row(AdapterRejected, Code.INVALID_ARGUMENT, error_pb2.ERROR_REASON_ADAPTER_REFUSED),
     Row(AdapterNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_ADAPTER_NOT_FOUND),
     Row(AdapterExists, Code.ALREADY_EXISTS, error_pb2.ERROR_REASON_ADAPTER_EXISTS),
+    Row(OperationNotFound, Code.NOT_FOUND, error_pb2.ERROR_REASON_OPERATION_NOT_FOUND),
     Row(LoadingOff, Code.FAILED_PRECONDITION, error_pb2.ERROR_REASON_LOADING_OFF),
     Row(ModelExists, Code.ALREADY_EXISTS, error_pb2.ERROR_REASON_MODEL_EXISTS),
     Row(ModelLoadError, Code.FAILED_PRECONDITION, error_pb2.ERROR_REASON_MODEL_REFUSED),
@@ -146,6 +149,7 @@ TABLE = (
     Row(EngineOverloaded, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_QUEUE_FULL),
     Row(StoreFull, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_QUEUE_FULL),
     Row(TooManyInBackground, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_QUEUE_FULL),
+    Row(TooManyOperations, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_QUEUE_FULL),
     Row(TooManyCalls, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_QUEUE_FULL),
     Row(RateLimited, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_RATE_LIMITED),
     Row(TooManyUploads, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_CONCURRENCY_LIMITED),
@@ -169,6 +173,6 @@ def row_of(error: Exception) -> Row:
 
 
 def described(error: Exception) -> tuple[error_pb2.ErrorReason, str]:
-    """Return the reason and the public text of an error that ended a response in the background."""
+    """Return the reason and the public text of an error that ended something in the background."""
     row = row_of(error)
     return row.reason, str(error) if row.is_public else "internal error"

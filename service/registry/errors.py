@@ -193,6 +193,27 @@ class ModelExists(RegistryError):
         return {"model": self.model}
 
 
+class OperationNotFound(RegistryError):
+    """The caller has no operation of that id."""
+
+    def __init__(self) -> None:
+        super().__init__("there is no operation with this id")
+
+
+class TooManyOperations(RegistryError):
+    """The caller has its maximum number of operations that have not ended."""
+
+    retry_after_s = 5.0
+
+    def __init__(self, max_operations: int) -> None:
+        super().__init__(f"{max_operations} operations of this key have not ended; that is the limit")
+        self.max_operations = max_operations
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"limit": str(self.max_operations)}
+
+
 class LoadingOff(RegistryError):
     """The settings permit no loading of this kind."""
 

@@ -29,6 +29,7 @@ from service.contract.parts.rules import Rules
 from service.deployment.deployment import Deployment, LoadModel
 from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
+from service.deployment.operations import Operations
 from service.deployment.reconciler import Reconciler
 from service.deployment.residency.policy import ResidencyLimits
 from service.deployment.residency.residency import Residency
@@ -136,6 +137,7 @@ class Server:
         stored = StoredResponses(self._responses, settings.max_request_bytes, store_metrics)
         self._jobs: JobRunner | None = None
         self._batches: BatchRunner | None = None
+        embeddings = Embeddings(self.registry, telemetry, self.quota, self.residency)
         background: BackgroundResponses | None = None
         if self._responses is not None:
             self._jobs = job_runner(settings.stored_responses, self._responses, answering, stored)
@@ -147,10 +149,10 @@ class Server:
                 max_unfinished=settings.stored_responses.max_background_per_key,
                 metrics=store_metrics,
             )
-        embeddings = Embeddings(self.registry, telemetry, self.quota, self.residency)
-        if self._responses is not None:
             lines = LineAnswers(answering, embeddings, stored)
             self._batches = batch_runner(settings, self._responses, lines, telemetry)
+        changes = ModelChanges(self.reconciler, self.deployment, self.registry, settings.engine)
+        self._operations = Operations(changes)
         add_services(
             self._server,
             health=self.health,
@@ -163,7 +165,8 @@ class Server:
             batches=Batches(self._responses, self._batches, rules.check, described_line),
             embeddings=embeddings,
             registry=self.registry,
-            models=ModelChanges(self.reconciler, self.deployment, self.registry, settings.engine),
+            models=changes,
+            operations=self._operations,
             endpoints=self.endpoints,
             residency=self.residency,
             readers=self.readers,
@@ -258,8 +261,7 @@ class Server:
 
     async def watch(self) -> None:
         """Publish health from the engines' heartbeats. Raise EngineDied as soon as an engine has died."""
-        watch = EngineWatch(self.registry, self.health, self.reconciler, self._settings)
-        await watch.run()
+        await EngineWatch(self.registry, self.health, self.reconciler, self._settings).run()
 
     async def drain(self, delay_s: float | None = None) -> None:
         """Reject new calls, wait up to `drain_timeout_s` for running ones, then end them.
@@ -273,6 +275,7 @@ class Server:
             await self._jobs.close()
         if self._batches is not None:
             await self._batches.close()
+        self._operations.close()
         # Admitted calls may not have reached an engine yet, and a draining engine accepts none.
         await self._admission.until_idle(self._settings.drain_timeout_s)
         self.residency.close()
@@ -284,6 +287,7 @@ class Server:
         await asyncio.gather(*(served.engine.drain(0) for served in self.registry.loaded))
         await self._server.stop(_CLOSE_GRACE_S)
         await asyncio.gather(*(served.close() for served in self.registry.loaded))
+        self._operations.close()
         await self._calls.close()
         await self.quota.close()
         self.readers.close()

@@ -15,6 +15,7 @@ from sluice.v1 import (
     endpoint_pb2_grpc,
     file_pb2_grpc,
     model_pb2_grpc,
+    operation_pb2_grpc,
     quota_pb2_grpc,
     rank_pb2_grpc,
     receipt_pb2_grpc,
@@ -36,9 +37,11 @@ from service.answering.replays import Replays
 from service.answering.stored_responses import StoredResponses
 from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
+from service.deployment.operations import Operations
 from service.deployment.residency.residency import Residency
 from service.interceptors.errors import report_error
 from service.interceptors.rpcs import RPCS
+from service.interceptors.status_table import described
 from service.observability.health import Health
 from service.observability.telemetry import Telemetry
 from service.prompts.preparing.workers import Workers
@@ -55,6 +58,7 @@ from service.servicers.inference.servicer import InferenceServicer
 from service.servicers.models.adapter import AdapterServicer
 from service.servicers.models.endpoint import EndpointServicer
 from service.servicers.models.model import ModelServicer
+from service.servicers.models.operation import OperationServicer
 from service.servicers.quota import QuotaServicer
 from service.servicers.rank import RankServicer
 from service.servicers.receipt import ReceiptServicer
@@ -85,6 +89,7 @@ def add_services(
     embeddings: Embeddings,
     registry: Registry,
     models: ModelChanges,
+    operations: Operations,
     endpoints: EndpointChanges,
     residency: Residency,
     readers: Workers,
@@ -122,8 +127,9 @@ def add_services(
     embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(embedding, server)
     endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry, endpoints), server)
     model_pb2_grpc.add_ModelServiceServicer_to_server(
-        ModelServicer(registry, models, telemetry, residency, quota), server
+        ModelServicer(registry, models, operations, described, telemetry, residency, quota), server
     )
+    operation_pb2_grpc.add_OperationServiceServicer_to_server(OperationServicer(operations, described), server)
     quota_pb2_grpc.add_QuotaServiceServicer_to_server(QuotaServicer(quota), server)
     rank_pb2_grpc.add_RankServiceServicer_to_server(rank, server)
     receipt_pb2_grpc.add_ReceiptServiceServicer_to_server(ReceiptServicer(receipt_key), server)

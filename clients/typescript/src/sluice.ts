@@ -9,6 +9,7 @@ import { EmbeddingService } from "./gen/sluice/v1/embedding_pb.js";
 import { EndpointService } from "./gen/sluice/v1/endpoint_pb.js";
 import { FileService } from "./gen/sluice/v1/file_pb.js";
 import { ModelService } from "./gen/sluice/v1/model_pb.js";
+import { OperationService } from "./gen/sluice/v1/operation_pb.js";
 import { QuotaService } from "./gen/sluice/v1/quota_pb.js";
 import { RankService } from "./gen/sluice/v1/rank_pb.js";
 import { ReceiptService } from "./gen/sluice/v1/receipt_pb.js";
@@ -43,6 +44,7 @@ export interface Sluice {
   readonly ranks: Client<typeof RankService>;
   readonly tokens: Client<typeof TokenService>;
   readonly models: Client<typeof ModelService>;
+  readonly operations: Client<typeof OperationService>;
   readonly endpoints: Client<typeof EndpointService>;
   readonly quotas: Client<typeof QuotaService>;
   readonly receipts: Client<typeof ReceiptService>;
@@ -64,6 +66,7 @@ export function over(transport: Transport): Sluice {
     ranks: createClient(RankService, transport),
     tokens: createClient(TokenService, transport),
     models: createClient(ModelService, transport),
+    operations: createClient(OperationService, transport),
     endpoints: createClient(EndpointService, transport),
     quotas: createClient(QuotaService, transport),
     receipts: createClient(ReceiptService, transport),

@@ -3,6 +3,7 @@ import datetime
 from buf.validate import validate_pb2 as _validate_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from sluice.v1 import load_pb2 as _load_pb2
+from sluice.v1 import operation_pb2 as _operation_pb2
 from sluice.v1 import rpc_pb2 as _rpc_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -141,7 +142,7 @@ class Model(_message.Message):
     def __init__(self, name: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, str]]] = ..., architecture: _Optional[str] = ..., max_model_len: _Optional[int] = ..., vocab_size: _Optional[int] = ..., num_parameters: _Optional[int] = ..., dtype: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., supports_tools: _Optional[bool] = ..., supports_reasoning: _Optional[bool] = ..., version: _Optional[str] = ..., embedding_dimensions: _Optional[int] = ..., supports_resume: _Optional[bool] = ..., parent: _Optional[str] = ..., is_asleep: _Optional[bool] = ..., input_modalities: _Optional[_Iterable[_Union[Modality, str]]] = ..., state: _Optional[_Union[ModelState, str]] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class LoadModelRequest(_message.Message):
-    __slots__ = ("name", "path", "version", "dtype", "quantization", "backend", "device", "max_model_len", "cache_share")
+    __slots__ = ("name", "path", "version", "dtype", "quantization", "backend", "device", "max_model_len", "cache_share", "background")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -151,6 +152,7 @@ class LoadModelRequest(_message.Message):
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     MAX_MODEL_LEN_FIELD_NUMBER: _ClassVar[int]
     CACHE_SHARE_FIELD_NUMBER: _ClassVar[int]
+    BACKGROUND_FIELD_NUMBER: _ClassVar[int]
     name: str
     path: str
     version: str
@@ -160,13 +162,16 @@ class LoadModelRequest(_message.Message):
     device: str
     max_model_len: int
     cache_share: float
-    def __init__(self, name: _Optional[str] = ..., path: _Optional[str] = ..., version: _Optional[str] = ..., dtype: _Optional[str] = ..., quantization: _Optional[str] = ..., backend: _Optional[str] = ..., device: _Optional[str] = ..., max_model_len: _Optional[int] = ..., cache_share: _Optional[float] = ...) -> None: ...
+    background: bool
+    def __init__(self, name: _Optional[str] = ..., path: _Optional[str] = ..., version: _Optional[str] = ..., dtype: _Optional[str] = ..., quantization: _Optional[str] = ..., backend: _Optional[str] = ..., device: _Optional[str] = ..., max_model_len: _Optional[int] = ..., cache_share: _Optional[float] = ..., background: _Optional[bool] = ...) -> None: ...
 
 class LoadModelResponse(_message.Message):
-    __slots__ = ("model",)
+    __slots__ = ("model", "operation")
     MODEL_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
     model: Model
-    def __init__(self, model: _Optional[_Union[Model, _Mapping]] = ...) -> None: ...
+    operation: _operation_pb2.Operation
+    def __init__(self, model: _Optional[_Union[Model, _Mapping]] = ..., operation: _Optional[_Union[_operation_pb2.Operation, _Mapping]] = ...) -> None: ...
 
 class UnloadModelRequest(_message.Message):
     __slots__ = ("model",)
@@ -189,11 +194,15 @@ class SleepModelResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class WakeModelRequest(_message.Message):
-    __slots__ = ("model",)
+    __slots__ = ("model", "background")
     MODEL_FIELD_NUMBER: _ClassVar[int]
+    BACKGROUND_FIELD_NUMBER: _ClassVar[int]
     model: str
-    def __init__(self, model: _Optional[str] = ...) -> None: ...
+    background: bool
+    def __init__(self, model: _Optional[str] = ..., background: _Optional[bool] = ...) -> None: ...
 
 class WakeModelResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("operation",)
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    operation: _operation_pb2.Operation
+    def __init__(self, operation: _Optional[_Union[_operation_pb2.Operation, _Mapping]] = ...) -> None: ...

@@ -122,7 +122,7 @@ class ModelServiceServicer:
 
     def LoadModel(self, request, context):
         """Loads a model and serves it until it is unloaded or the service stops. Returns when requests can use it, which may
-        take minutes.
+        take minutes; with `background`, returns an operation at once, or QUEUE_FULL if the API key has too many.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -146,8 +146,8 @@ class ModelServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WakeModel(self, request, context):
-        """Loads a sleeping model and its adapters again. Returns when requests can use it. Does nothing if the model is
-        awake.
+        """Loads a sleeping model and its adapters again. Returns when requests can use it; with `background`, returns an
+        operation at once, or QUEUE_FULL if the API key has too many. Does nothing if the model is awake.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

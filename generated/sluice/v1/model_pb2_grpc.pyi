@@ -54,7 +54,7 @@ class ModelServiceStub:
     """Returns the load of the service."""
     LoadModel: _grpc.UnaryUnaryMultiCallable[_model_pb2.LoadModelRequest, _model_pb2.LoadModelResponse]
     """Loads a model and serves it until it is unloaded or the service stops. Returns when requests can use it, which may
-    take minutes.
+    take minutes; with `background`, returns an operation at once, or QUEUE_FULL if the API key has too many.
     """
     UnloadModel: _grpc.UnaryUnaryMultiCallable[_model_pb2.UnloadModelRequest, _model_pb2.UnloadModelResponse]
     """Stops serving a model and its adapters: new requests for them fail with NOT_FOUND. Returns when the memory is
@@ -66,8 +66,8 @@ class ModelServiceStub:
     is woken. Waits for running requests like UnloadModel. Does nothing if the model sleeps already.
     """
     WakeModel: _grpc.UnaryUnaryMultiCallable[_model_pb2.WakeModelRequest, _model_pb2.WakeModelResponse]
-    """Loads a sleeping model and its adapters again. Returns when requests can use it. Does nothing if the model is
-    awake.
+    """Loads a sleeping model and its adapters again. Returns when requests can use it; with `background`, returns an
+    operation at once, or QUEUE_FULL if the API key has too many. Does nothing if the model is awake.
     """
 
 @_typing.type_check_only
@@ -95,7 +95,7 @@ class ModelServiceAsyncStub(ModelServiceStub):
     """Returns the load of the service."""
     LoadModel: _aio.UnaryUnaryMultiCallable[_model_pb2.LoadModelRequest, _model_pb2.LoadModelResponse]  # type: ignore[assignment]
     """Loads a model and serves it until it is unloaded or the service stops. Returns when requests can use it, which may
-    take minutes.
+    take minutes; with `background`, returns an operation at once, or QUEUE_FULL if the API key has too many.
     """
     UnloadModel: _aio.UnaryUnaryMultiCallable[_model_pb2.UnloadModelRequest, _model_pb2.UnloadModelResponse]  # type: ignore[assignment]
     """Stops serving a model and its adapters: new requests for them fail with NOT_FOUND. Returns when the memory is
@@ -107,8 +107,8 @@ class ModelServiceAsyncStub(ModelServiceStub):
     is woken. Waits for running requests like UnloadModel. Does nothing if the model sleeps already.
     """
     WakeModel: _aio.UnaryUnaryMultiCallable[_model_pb2.WakeModelRequest, _model_pb2.WakeModelResponse]  # type: ignore[assignment]
-    """Loads a sleeping model and its adapters again. Returns when requests can use it. Does nothing if the model is
-    awake.
+    """Loads a sleeping model and its adapters again. Returns when requests can use it; with `background`, returns an
+    operation at once, or QUEUE_FULL if the API key has too many. Does nothing if the model is awake.
     """
 
 class ModelServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -163,7 +163,7 @@ class ModelServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_model_pb2.LoadModelResponse, _abc.Awaitable[_model_pb2.LoadModelResponse]]:
         """Loads a model and serves it until it is unloaded or the service stops. Returns when requests can use it, which may
-        take minutes.
+        take minutes; with `background`, returns an operation at once, or QUEUE_FULL if the API key has too many.
         """
 
     @_abc_1.abstractmethod
@@ -193,8 +193,8 @@ class ModelServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _model_pb2.WakeModelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_model_pb2.WakeModelResponse, _abc.Awaitable[_model_pb2.WakeModelResponse]]:
-        """Loads a sleeping model and its adapters again. Returns when requests can use it. Does nothing if the model is
-        awake.
+        """Loads a sleeping model and its adapters again. Returns when requests can use it; with `background`, returns an
+        operation at once, or QUEUE_FULL if the API key has too many. Does nothing if the model is awake.
         """
 
 def add_ModelServiceServicer_to_server(servicer: ModelServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

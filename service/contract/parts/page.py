@@ -28,15 +28,16 @@ class PageRequest(Protocol):
 
 
 def page_of(
-    items: Sequence[Item], name: Callable[[Item], str], request: PageRequest, list_name: str
+    items: Sequence[Item], name: Callable[[Item], str], request: PageRequest, list_name: str, *, default_size: int = 0
 ) -> tuple[Sequence[Item], str]:
     """Return a page, and the token of the next one, which is empty after the last page.
 
-    Without a size, the page has all items. `list_name` names the list with the parameters that select its items. Raise
-    InvalidRequest if the token is not of this list.
+    `default_size` is that of a request without a size; 0 for all items. `list_name` names the list with the parameters
+    that select its items. Raise InvalidRequest if the token is not of this list.
     """
     begin = _begin(items, name, request.page_token, list_name) if request.page_token else 0
-    end = begin + request.page_size if request.page_size else len(items)
+    size = request.page_size or default_size
+    end = begin + size if size else len(items)
     page = items[begin:end]
     if end >= len(items):
         return page, ""

@@ -94,6 +94,8 @@ class ProcessLink:
         try:
             ready = self._load(self._worker)
         except BaseException:
+            if self._cache_file is not None:  # an error's traceback may keep the link
+                self._cache_file.close()
             self._worker = None
             self._enter(LinkState.NEW)
             raise

@@ -12,9 +12,11 @@ from service.answering.admission import admitted
 from service.calls.call import Timed, current_caller, deadline_of
 from service.contract.models.load import load_message
 from service.contract.models.model import model_message, to_loaded_model
+from service.contract.models.operation import Describe, operation_message
 from service.contract.parts.answer import to_keep_s
 from service.contract.parts.page import page_of
 from service.deployment.model_changes import ModelChanges
+from service.deployment.operations import Operations
 from service.deployment.residency.residency import Residency
 from service.generation.caller import Scope
 from service.generation.errors import EngineAsleep
@@ -29,12 +31,22 @@ _RETRY_S: Final = 1.0
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     """Lists models and their load, and changes which are served."""
 
-    def __init__(
-        self, registry: Registry, changes: ModelChanges, telemetry: Telemetry, residency: Residency, quota: Quota
+    def __init__(  # noqa: PLR0917
+        self,
+        registry: Registry,
+        changes: ModelChanges,
+        operations: Operations,
+        describe: Describe,
+        telemetry: Telemetry,
+        residency: Residency,
+        quota: Quota,
     ) -> None:
+        """`describe` describes the errors of operations."""
         self._registry = registry
         self._residency = residency
         self._changes = changes
+        self._operations = operations
+        self._describe = describe
         self._telemetry = telemetry
         self._quota = quota
         self._started_ns = time.time_ns()
@@ -80,7 +92,11 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         return load_message(self._started_ns, stats, entities, samples)
 
     async def LoadModel(self, request: model_pb2.LoadModelRequest, context: object) -> model_pb2.LoadModelResponse:  # noqa: ARG002, N802
-        served = await self._changes.load_model(to_loaded_model(request), current_caller())
+        entry, caller = to_loaded_model(request), current_caller()
+        if request.background:
+            operation = await self._operations.load(entry, caller)
+            return model_pb2.LoadModelResponse(operation=operation_message(operation, self._describe))
+        served = await self._changes.load_model(entry, caller)
         return model_pb2.LoadModelResponse(model=self._message(served))
 
     async def UnloadModel(  # noqa: N802
@@ -96,6 +112,9 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         return model_pb2.SleepModelResponse()
 
     async def WakeModel(self, request: model_pb2.WakeModelRequest, context: object) -> model_pb2.WakeModelResponse:  # noqa: ARG002, N802
+        if request.background:
+            operation = self._operations.wake(request.model, current_caller())
+            return model_pb2.WakeModelResponse(operation=operation_message(operation, self._describe))
         await self._changes.wake(request.model, current_caller())
         return model_pb2.WakeModelResponse()
 

@@ -48,6 +48,7 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("ModelService", "KeepModel", {"model": MODEL}),
     ("ModelService", "GetLoad", {}),
     ("AdapterService", "ListAdapters", {}),
+    ("OperationService", "ListOperations", {}),
     ("QuotaService", "GetUsage", {}),
     ("ReceiptService", "ListReceiptKeys", {}),
     ("EndpointService", "CreateEndpoint", {"name": "from-node", "entities": ENTITIES}),
@@ -60,6 +61,7 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
 OF_ADMINISTRATORS = [
     *(f"ModelService.{name}" for name in ("LoadModel", "UnloadModel", "SleepModel", "WakeModel")),
     *(f"AdapterService.{name}" for name in ("LoadAdapter", "UnloadAdapter")),
+    *(f"OperationService.{name}Operation" for name in ("Get", "Wait", "Cancel")),
 ]
 STORED = [
     each for module in (conversation_pb2, file_pb2, batch_pb2) for each in module.DESCRIPTOR.services_by_name.values()

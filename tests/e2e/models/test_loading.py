@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +13,16 @@ from typing import Any, NamedTuple
 import grpc
 import httpx
 import pytest
-from sluice.v1 import completion_pb2, completion_pb2_grpc, model_pb2, model_pb2_grpc
+from sluice.v1 import (
+    completion_pb2,
+    completion_pb2_grpc,
+    model_pb2,
+    model_pb2_grpc,
+    operation_pb2,
+    operation_pb2_grpc,
+)
 
-from tests.e2e.stack import Stack, is_running
+from tests.e2e.stack import Stack, is_running, suspend
 from tests.waiting import GUARD_S, wait_until
 
 DEMO = Path("demo/model").resolve()
@@ -30,6 +38,15 @@ class Run(NamedTuple):
     @property
     def models(self) -> Any:
         return model_pb2_grpc.ModelServiceStub(self.channel)
+
+    @property
+    def operations(self) -> Any:
+        return operation_pb2_grpc.OperationServiceStub(self.channel)
+
+    def cancel(self, operation: operation_pb2.Operation) -> None:
+        """Cancel an operation that runs."""
+        answer = self.operations.CancelOperation(operation_pb2.CancelOperationRequest(id=operation.id))
+        assert answer.operation.state == operation_pb2.OPERATION_STATE_CANCELLED
 
     def load(self, name: str, path: str = "second", **fields: Any) -> model_pb2.Model:
         model: model_pb2.Model = self.models.LoadModel(model_pb2.LoadModelRequest(name=name, path=path, **fields)).model
@@ -146,11 +163,67 @@ def test_a_sleeping_model_can_be_unloaded(run: Run) -> None:
 
 
 def test_a_load_continues_without_its_client(run: Run) -> None:
-    call = run.models.LoadModel.future(model_pb2.LoadModelRequest(name="second", path="second"))
-    wait_until(lambda: len(run.stack.workers()) > 1)
-    assert call.cancel()
-    wait_until(lambda: "second" in run.listed())
-    run.unload("second")
+    is_cancelled = False
+    while not is_cancelled:  # a load that has returned before it is cancelled proves nothing
+        call = run.models.LoadModel.future(model_pb2.LoadModelRequest(name="second", path="second"))
+        wait_until(lambda: len(run.stack.workers()) > 1)
+        is_cancelled = call.cancel()
+        wait_until(lambda: "second" in run.listed())
+        run.unload("second")
+
+
+def cache_files(run: Run) -> int:
+    """Return the number of caches in memory that the service has open."""
+    links = Path(f"/proc/{run.stack.children()['service']}/fd").iterdir()
+    return sum("sluice-cache" in str(each.readlink()) for each in links)
+
+
+def held(run: Run, begin: Callable[[], operation_pb2.Operation], undo: Callable[[], None]) -> operation_pb2.Operation:
+    """Begin an operation, stop the process that loads, and return the operation.
+
+    If the load has ended before, undo it and try again.
+    """
+    before = set(run.stack.workers())
+    while True:
+        operation = begin()
+        wait_until(lambda: bool(set(run.stack.workers()) - before))
+        (worker,) = set(run.stack.workers()) - before
+        suspend(worker)
+        request = operation_pb2.WaitOperationRequest(id=operation.id, timeout={"seconds": 1})
+        if run.operations.WaitOperation(request).operation.state == operation_pb2.OPERATION_STATE_RUNNING:
+            return operation
+        os.kill(worker, signal.SIGCONT)
+        undo()
+
+
+def test_a_cancelled_load_leaves_no_process_and_no_file(run: Run) -> None:
+    before, files = run.stack.workers(), cache_files(run)
+    expected = run.text("demo")
+    request = model_pb2.LoadModelRequest(name="second", path="second", background=True)
+    operation = held(run, lambda: run.models.LoadModel(request).operation, lambda: run.unload("second"))
+    run.cancel(operation)
+    assert (run.stack.workers(), cache_files(run)) == (before, files)
+    assert list(run.listed()) == ["demo"]
+    assert run.text("demo") == expected
+    with run.loaded("second"):
+        assert run.text("second") == expected
+
+
+def test_a_cancelled_wake_leaves_the_model_asleep(run: Run) -> None:
+    def sleep() -> None:
+        run.models.SleepModel(model_pb2.SleepModelRequest(model="demo"))
+
+    expected = run.text("demo")
+    sleep()
+    request = model_pb2.WakeModelRequest(model="demo", background=True)
+    run.cancel(held(run, lambda: run.models.WakeModel(request).operation, sleep))
+    assert run.stack.workers() == []
+    assert run.listed()["demo"].is_asleep
+    operation = run.models.WakeModel(request).operation
+    ended = run.operations.WaitOperation(operation_pb2.WaitOperationRequest(id=operation.id)).operation
+    assert ended.state == operation_pb2.OPERATION_STATE_SUCCEEDED
+    assert ended.progress.loaded_bytes == ended.progress.total_bytes > 0
+    assert run.text("demo") == expected
 
 
 ERRORS: dict[str, tuple[Callable[[Run], object], grpc.StatusCode, str]] = {

@@ -40,6 +40,7 @@ WITHOUT_REST = {
     "LOADING_OFF",
     "MODEL_EXISTS",
     "MODEL_REFUSED",
+    "OPERATION_NOT_FOUND",
     "TOO_MANY_ADAPTERS",
 }
 # of calls whose client has left; a CANCELLED status without a reason comes from gRPC's library, to a client that waits

@@ -45,7 +45,9 @@ from service.registry.errors import (
     ModelExists,
     ModelNotFound,
     ModelNotLoaded,
+    OperationNotFound,
     TooManyEndpoints,
+    TooManyOperations,
     VersionNotFound,
 )
 
@@ -171,6 +173,8 @@ CASES = [
     Case(LoadingOff("adapters", "adapters_root"), Code.FAILED_PRECONDITION, "LOADING_OFF"),
     Case(ModelExists("m"), Code.ALREADY_EXISTS, "MODEL_EXISTS", values={"model": "m"}),
     Case(generation_errors.ModelLoadError("no config.json"), Code.FAILED_PRECONDITION, "MODEL_REFUSED"),
+    Case(OperationNotFound(), Code.NOT_FOUND, "OPERATION_NOT_FOUND"),
+    Case(TooManyOperations(16), Code.RESOURCE_EXHAUSTED, "QUEUE_FULL", retry_after_s=5.0, values={"limit": "16"}),
     Case(generation_errors.CannotSleep("a thread"), Code.FAILED_PRECONDITION, "CANNOT_SLEEP"),
     Case(generation_errors.EngineAsleep("zzz", 1.0), Code.UNAVAILABLE, "MODEL_ASLEEP", retry_after_s=1.0),
     Case(generation_errors.TooManyAdapters("2 of 2"), Code.FAILED_PRECONDITION, "TOO_MANY_ADAPTERS"),

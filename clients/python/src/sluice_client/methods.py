@@ -21,6 +21,7 @@ from sluice_client.v1 import (
     file_pb2,
     load_pb2,
     model_pb2,
+    operation_pb2,
     quota_pb2,
     rank_pb2,
     receipt_pb2,
@@ -67,6 +68,7 @@ def _declared() -> Iterator[tuple[str, MethodDescriptor]]:
         endpoint_pb2,
         file_pb2,
         model_pb2,
+        operation_pb2,
         quota_pb2,
         rank_pb2,
         receipt_pb2,
@@ -182,6 +184,16 @@ LOAD_MODEL: Final = _method("LoadModel", model_pb2.LoadModelRequest, model_pb2.L
 UNLOAD_MODEL: Final = _method("UnloadModel", model_pb2.UnloadModelRequest, model_pb2.UnloadModelResponse)
 SLEEP_MODEL: Final = _method("SleepModel", model_pb2.SleepModelRequest, model_pb2.SleepModelResponse)
 WAKE_MODEL: Final = _method("WakeModel", model_pb2.WakeModelRequest, model_pb2.WakeModelResponse)
+GET_OPERATION: Final = _method("GetOperation", operation_pb2.GetOperationRequest, operation_pb2.GetOperationResponse)
+LIST_OPERATIONS: Final = _method(
+    "ListOperations", operation_pb2.ListOperationsRequest, operation_pb2.ListOperationsResponse
+)
+WAIT_OPERATION: Final = _method(
+    "WaitOperation", operation_pb2.WaitOperationRequest, operation_pb2.WaitOperationResponse
+)
+CANCEL_OPERATION: Final = _method(
+    "CancelOperation", operation_pb2.CancelOperationRequest, operation_pb2.CancelOperationResponse
+)
 GET_LOAD: Final = _method("GetLoad", load_pb2.GetLoadRequest, load_pb2.GetLoadResponse)
 GET_USAGE: Final = _method("GetUsage", quota_pb2.GetUsageRequest, quota_pb2.GetUsageResponse)
 CREATE_ENDPOINT: Final = _method(

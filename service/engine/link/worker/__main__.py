@@ -17,17 +17,22 @@ import signal
 import socket
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from process.lifetime.scheduling import use_normal_policy
 from service.engine.interface.messages import Command, Report
+from service.engine.interface.running_load import LoadedBytes, RunningLoad
+from service.engine.link.engine_spec import BuiltCore, EngineSpec
 from service.engine.link.loop import CommandQueue, run
 from service.engine.link.process_memory import freeze_heap
 from service.engine.link.worker import wire
 from service.engine.link.worker.launch import Died, Examine, Examined, Launch, LoadFailed, Ready
 from service.engine.link.worker.send_buffer import SendBuffer
 from service.generation.errors import ModelLoadError, SequenceError
+
+_PROGRESS_INTERVAL_S: Final = 0.1  # between reports of a load's progress
 
 _log = logging.getLogger("service.engine.link.worker")  # this module's __name__ is __main__
 
@@ -54,7 +59,7 @@ class Worker:
             # The model is loaded on a separate thread: the core configures the thread that runs its steps, and the
             # pool that a library such as OpenMP starts for a thread keeps the configuration of its first use.
             with ThreadPoolExecutor(1, thread_name_prefix="load") as loader:
-                built = loader.submit(launch.engine_spec.make).result()
+                built = loader.submit(self._load, launch.engine_spec).result()
             freeze_heap()
             self._send_buffer.put(Ready(built.description, built.reload_arguments))
             if built.helpers is not None:
@@ -81,6 +86,11 @@ class Worker:
                 return message
             self._send_buffer.put(Examined(message.engine_spec.plan()))
 
+    def _load(self, engine_spec: EngineSpec) -> BuiltCore:
+        """Load the core, and report the progress to the parent. Raise ModelLoadError."""
+        with RunningLoad(_Pacer(self._send_buffer).put).running():
+            return engine_spec.make()
+
     def _fail(self, reason: str, error: BaseException | None = None) -> NoReturn:
         """Report the reason to the parent once, and end the process without waiting for its threads."""
         self._ending.acquire()  # never released: another thread that fails waits here until the process ends
@@ -106,6 +116,21 @@ class Worker:
             else:
                 _log.error("unknown kind of message: %s", type(message).__name__)
         os._exit(0)  # the parent has ended, so the result of the step in progress is not needed
+
+
+class _Pacer:
+    """Sends the progress of a load to the parent, at most every tenth of a second and at the end."""
+
+    def __init__(self, send_buffer: SendBuffer) -> None:
+        self._send_buffer = send_buffer
+        self._due = 0.0
+
+    def put(self, progress: LoadedBytes) -> None:
+        """Send the progress if it is due."""
+        now = time.monotonic()
+        if progress.is_complete or now >= self._due:
+            self._due = now + _PROGRESS_INTERVAL_S
+            self._send_buffer.put(progress)
 
 
 class _ToParent(logging.handlers.QueueHandler):

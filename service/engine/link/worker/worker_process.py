@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, TypeVar
 
+from service.engine.interface.running_load import LoadedBytes, running_load
 from service.engine.link.engine_spec import EngineSpec, Plan
 from service.engine.link.worker import wire
 from service.engine.link.worker.launch import Died, Examine, Examined, Launch, LoadFailed, Ready
@@ -66,7 +67,10 @@ class WorkerProcess:
         self._send(Launch(engine_spec, heartbeat_interval_s, logging.getLogger().getEffectiveLevel()))
 
     def until_ready(self) -> Ready:
-        """Wait for the load. Raise ModelLoadError if the model cannot be loaded, WorkerDied if the process ends."""
+        """Wait for the load. Raise ModelLoadError if the model cannot be loaded, WorkerDied if the process ends.
+
+        Raise LoadCancelled if the running load is cancelled, which ends the process and learns its progress.
+        """
         return self._until(Ready)
 
     def plan(self, engine_spec: EngineSpec) -> Plan:
@@ -95,7 +99,8 @@ class WorkerProcess:
         """Wait for a message of `kind`; after an error the process is killed."""
         _loading.add(self)
         try:
-            return self._receive(kind)
+            with running_load().interruptible(self.process.kill):
+                return self._receive(kind)
         except BaseException:
             self.kill()
             raise
@@ -108,6 +113,9 @@ class WorkerProcess:
                 return message
             if isinstance(message, LoadFailed):
                 raise message.error
+            if isinstance(message, LoadedBytes):
+                running_load().report(message)
+                continue
             handle_message(message)
         raise WorkerDied("the worker closed its connection")
 

@@ -141,7 +141,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "keys.yaml"
 
 
-WITHOUT_MODELS = ("sluice.v1.ConversationService", "sluice.v1.FileService", "sluice.v1.BatchService")
+WITHOUT_MODELS = tuple(f"sluice.v1.{name}Service" for name in ("Conversation", "File", "Batch", "Operation"))
 
 
 def test_every_rpc_has_a_case() -> None:

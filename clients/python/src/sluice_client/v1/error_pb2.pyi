@@ -229,6 +229,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ABORTED. The conversation's `etag` differs from the one in the request; nothing was changed. Read the conversation,
     then retry with its etag.
     """
+    ERROR_REASON_OPERATION_NOT_FOUND: _ErrorReason.ValueType  # 68
+    """NOT_FOUND. The client's API key has no operation with this id on this replica: it was never begun, was forgotten
+    after its end or a restart, or is another key's. Read the model's state from GetModel.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The reason of a failed call, finer than its gRPC status. A status carries it as the `reason` of its
@@ -443,5 +447,9 @@ another batch.
 ERROR_REASON_CONVERSATION_CHANGED: ErrorReason.ValueType  # 67
 """ABORTED. The conversation's `etag` differs from the one in the request; nothing was changed. Read the conversation,
 then retry with its etag.
+"""
+ERROR_REASON_OPERATION_NOT_FOUND: ErrorReason.ValueType  # 68
+"""NOT_FOUND. The client's API key has no operation with this id on this replica: it was never begun, was forgotten
+after its end or a restart, or is another key's. Read the model's state from GetModel.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from sluice_client.v1 import operation_pb2 as _operation_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -413,6 +414,7 @@ class LoadModelRequest(_message.Message):
     DEVICE_FIELD_NUMBER: _builtins.int
     MAX_MODEL_LEN_FIELD_NUMBER: _builtins.int
     CACHE_SHARE_FIELD_NUMBER: _builtins.int
+    BACKGROUND_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The model's new name, 1 to 256 characters, but not `.` or `..`. Required."""
     path: _builtins.str
@@ -433,6 +435,10 @@ class LoadModelRequest(_message.Message):
     """The maximum number of tokens of prompt and answer together. Range [2, 2^31 - 1]. Default: the model's own."""
     cache_share: _builtins.float
     """The fraction of free memory to use for the cache. Range (0, 1]. Default: 0.5."""
+    background: _builtins.bool
+    """Return an operation, which shows the progress and can be cancelled, in place of the loaded model. Errors that are
+    known at once are those of the call. Default: false.
+    """
     def __init__(
         self,
         *,
@@ -445,10 +451,11 @@ class LoadModelRequest(_message.Message):
         device: _builtins.str = ...,
         max_model_len: _builtins.int | None = ...,
         cache_share: _builtins.float | None = ...,
+        background: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cache_share", b"_cache_share", "_max_model_len", b"_max_model_len", "cache_share", b"cache_share", "max_model_len", b"max_model_len"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cache_share", b"_cache_share", "_max_model_len", b"_max_model_len", "backend", b"backend", "cache_share", b"cache_share", "device", b"device", "dtype", b"dtype", "max_model_len", b"max_model_len", "name", b"name", "path", b"path", "quantization", b"quantization", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cache_share", b"_cache_share", "_max_model_len", b"_max_model_len", "backend", b"backend", "background", b"background", "cache_share", b"cache_share", "device", b"device", "dtype", b"dtype", "max_model_len", b"max_model_len", "name", b"name", "path", b"path", "quantization", b"quantization", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cache_share: _TypeAlias = _typing.Literal["cache_share"]  # noqa: Y015
     _WhichOneofArgType__cache_share: _TypeAlias = _typing.Literal["_cache_share", b"_cache_share"]  # noqa: Y015
@@ -463,23 +470,29 @@ Global___LoadModelRequest: _TypeAlias = LoadModelRequest  # noqa: Y015
 
 @_typing.final
 class LoadModelResponse(_message.Message):
-    """The loaded model."""
+    """The loaded model, or the operation that loads it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     MODEL_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def model(self) -> Global___Model:
-        """The model."""
+        """The model; not set with `background`."""
+
+    @_builtins.property
+    def operation(self) -> _operation_pb2.Operation:
+        """The operation; set with `background`."""
 
     def __init__(
         self,
         *,
         model: Global___Model | None = ...,
+        operation: _operation_pb2.Operation | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "operation", b"operation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "operation", b"operation"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -570,16 +583,20 @@ class WakeModelRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MODEL_FIELD_NUMBER: _builtins.int
+    BACKGROUND_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The name, 1 to 256 characters. Required."""
+    background: _builtins.bool
+    """Return an operation, which shows the progress and can be cancelled, before the model is awake. Default: false."""
     def __init__(
         self,
         *,
         model: _builtins.str = ...,
+        background: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["background", b"background", "model", b"model"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -587,16 +604,23 @@ Global___WakeModelRequest: _TypeAlias = WakeModelRequest  # noqa: Y015
 
 @_typing.final
 class WakeModelResponse(_message.Message):
-    """An empty response: the model is awake."""
+    """The model is awake, or an operation wakes it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    OPERATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def operation(self) -> _operation_pb2.Operation:
+        """The operation; set with `background`."""
+
     def __init__(
         self,
+        *,
+        operation: _operation_pb2.Operation | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
