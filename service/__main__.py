@@ -51,6 +51,11 @@ async def load_from_folder(settings: ModelSettings, observer: StepObserver) -> S
     return served
 
 
+async def describe_from_folder(settings: ModelSettings, observer: StepObserver) -> ServedModel:
+    """Load all of a model but its weights, as `load_from_folder` does. Raise ModelLoadError."""
+    return await run_abandonable("load", partial(load_model, settings, observer, is_asleep=True))
+
+
 def main(load: LoadModel = load_from_folder) -> None:
     """Run the service until a signal stops it. `load` loads a model from its settings."""
     gc.enable()
@@ -63,8 +68,7 @@ def main(load: LoadModel = load_from_folder) -> None:
     require_address_space(PROGRAM, _LEAST_ADDRESS_SPACE)
     limit_primitive_cache()  # before engines start, because their processes inherit it
     if load is load_from_folder:
-        num_workers = sum(model.engine.worker == "process" for model in settings.served_models() if model.engine)
-        prestart_workers(min(num_workers, settings.max_loaded_models or num_workers))
+        prestart_workers(_num_first_workers(settings))
     try:
         uvloop.run(_run(settings, load))
     except (StartError, ModelLoadError, EngineDied) as error:
@@ -78,8 +82,19 @@ def main(load: LoadModel = load_from_folder) -> None:
     exit_if_abandoned(0)
 
 
+def _num_first_workers(settings: Settings) -> int:
+    """Return the number of worker processes that the start needs: on demand, one reads all models but the pinned."""
+    models = settings.served_models()
+    if settings.loads_on_demand:
+        num_pinned = sum(model.pinned for model in models)
+        return num_pinned + (num_pinned < len(models))
+    return sum(model.engine.worker == "process" for model in models if model.engine)
+
+
 async def _run(settings: Settings, load: LoadModel) -> None:
-    await serve(settings, load, StopSignal(), Reload(settings, partial(read_settings, Settings, sys.argv[1:])))
+    describe = describe_from_folder if load is load_from_folder else None
+    reload = Reload(settings, partial(read_settings, Settings, sys.argv[1:]))
+    await serve(settings, load, StopSignal(), reload, describe_model=describe)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,11 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no slow folder for a run without slow tests."""
+    return True if config.option.markexpr == "not slow" and collection_path in SLOW_FOLDERS else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
     """Collect garbage of tests only, and not look through what was imported again and again."""

@@ -28,7 +28,7 @@ def models(
         if as_json:
             print_json(server.get("/v1/models")["data"])
         else:
-            print_text("\n".join(server.models()))
+            print_text("\n".join(map(_line, server.get("/v1/models")["data"])))
 
 
 @APP.command()
@@ -89,6 +89,12 @@ def sleep(name: Name, as_json: AsJson = False, url: Urls = [DEFAULT], key: Key =
 def wake(name: Name, as_json: AsJson = False, url: Urls = [DEFAULT], key: Key = "", ca_file: CaFile = "") -> None:
     """Load a sleeping model again. Ctrl-C cancels it."""
     _change("Wake", name, "is awake", as_json, url, key, ca_file)
+
+
+def _line(model: dict[str, Any]) -> str:
+    """Return a model's name, with its state unless it is in memory."""
+    state = model.get("state", "loaded")
+    return model["id"] if state == "loaded" else f"{model['id']}  ({state})"
 
 
 def _change(verb: str, name: str, outcome: str, as_json: bool, urls: list[str], key: str, ca_file: str) -> None:  # noqa: FBT001  the options of the commands

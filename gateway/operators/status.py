@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 from sluice.v1 import load_pb2
 
 from gateway.dialects.seam.failure import Failure
+from gateway.dialects.seam.model_state import StateName, state_name
 from gateway.telemetry.telemetry import Telemetry
 from gateway.upstream.caller import Caller
 from gateway.upstream.client import ServiceClient
@@ -38,12 +39,14 @@ class StatusReader:
 
         Counts are totals since the start; rates are their differences over those of `time_s`.
         """
-        reason, (load, failure) = await asyncio.gather(self._unready_reason(), self._load(caller))
+        reason, (load, failure), states = await asyncio.gather(
+            self._unready_reason(), self._load(caller), self._states(caller)
+        )
         status = {
             "time_s": time.monotonic(),
             "unready": reason,
             "gateway": _own_counts(self._telemetry),
-            "service": None if load is None else _plain(load),
+            "service": None if load is None else _with_states(_plain(load), states),
             "problem": None if failure is None else failure.text,
         }
         return msgspec.json.encode(status), failure
@@ -54,6 +57,19 @@ class StatusReader:
             return await self._client.get_load(replace(caller, timeout_s=_LOAD_TIMEOUT_S)), None
         except Failure as failure:
             return None, failure
+
+    async def _states(self, caller: Caller) -> Mapping[str, StateName | None]:
+        """Return the state of each model by name; empty if the service doesn't answer."""
+        try:
+            models = await self._client.list_models(replace(caller, timeout_s=_LOAD_TIMEOUT_S))
+        except Failure:
+            return {}
+        return {model.name: state_name(model) for model in models}
+
+
+def _with_states(load: dict[str, Any], states: Mapping[str, StateName | None]) -> dict[str, Any]:
+    """Add the state of each model to the service's load."""
+    return load | {"models": [each | {"state": states.get(each["model"])} for each in load["models"]]}
 
 
 def _own_counts(telemetry: Telemetry) -> dict[str, Any]:

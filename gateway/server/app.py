@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,6 +23,7 @@ from gateway.operators.observer import RequestObserver
 from gateway.operators.routes import operator_routes
 from gateway.operators.status import StatusReader
 from gateway.page.routes import page_routes
+from gateway.routes.dialects.repository import REPOSITORY
 from gateway.routes.dialects.serving_endpoints import SERVING_ENDPOINTS
 from gateway.routes.dialects.surfaces import SURFACES
 from gateway.routes.surface.surface import SurfaceMap
@@ -30,6 +32,8 @@ from gateway.server.listeners import ListenerAudience
 from gateway.settings.config import Settings
 from gateway.telemetry.telemetry import Telemetry
 from gateway.upstream.client import ServiceClient
+
+_CHANGES: Final = (SERVING_ENDPOINTS, REPOSITORY)  # what only operators may reach, if they have their own listener
 
 
 def build_app(
@@ -46,7 +50,7 @@ def build_app(
     gate = MetricsGate(client) if audience is ListenerAudience.ALL else None
 
     is_for_callers = audience is ListenerAudience.CALLERS
-    surfaces = [each.reading() if is_for_callers and each is SERVING_ENDPOINTS else each for each in SURFACES]
+    surfaces = [each.reading() if is_for_callers and each in _CHANGES else each for each in SURFACES]
 
     readiness = Readiness(client, drain)
     status = StatusReader(client, telemetry, readiness.unready_reason)

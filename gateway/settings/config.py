@@ -43,7 +43,7 @@ class Settings(ProcessSettings):
     admin_host: Host = Field("127.0.0.1", description="address to listen on with admin_port")
     admin_port: Port | None = Field(
         None,
-        description="port for /metrics, /status, /docs and changes of endpoints; null: they are served on port",
+        description="port for /metrics, /status, /docs, changes of endpoints and models; null: they are served on port",
     )
     target: str = Field("127.0.0.1:50051", min_length=1, description="host:port of the service, or [IPv6]:port")
 

@@ -51,6 +51,7 @@ _FILES: Final[tuple[FileDescriptor, ...]] = (
     text_generation_pb2.DESCRIPTOR,
     token_pb2.DESCRIPTOR,
 )
+_LOADING_DEADLINE_S: Final = 3600.0  # a load takes minutes; the change continues if its client disconnects
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,6 @@ class MethodTable:
     """The RPCs on one channel: `whole` has the unary ones, `stream` those with streamed responses.
 
     `upload` has those with streamed requests.
-
-    RPCs that load models or adapters are not listed: the gateway doesn't offer them.
     """
 
     def __init__(self, channel: grpc.aio.Channel, settings: Settings) -> None:
@@ -81,6 +80,7 @@ class MethodTable:
         deadlines_s = {
             rpc_pb2.DEADLINE_CLASS_REQUEST: settings.request_deadline_s,
             rpc_pb2.DEADLINE_CLASS_LOOKUP: settings.lookup_deadline_s,
+            rpc_pb2.DEADLINE_CLASS_LOADING: _LOADING_DEADLINE_S,
         }
         for descriptor, policy in _methods(deadlines_s):
             table: dict[type[Message], Method] = self.whole

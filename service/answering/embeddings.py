@@ -41,7 +41,7 @@ class Embeddings:
                 operation.set({"gen_ai.embeddings.dimension.count": texts.dimensions})
             async with (
                 admitted(self._quota, model.name, (Measure.INPUT_TOKENS,)) as charge,
-                self._residency.held(model.name, caller, deadline),
+                self._residency.held(model.name, caller, deadline, texts.keep_s),
             ):
                 if not caller.is_batch:  # their number is limited, and they yield to all others
                     model.engine.reject_if_overloaded(caller.id, caller.weight, len(texts.inputs))

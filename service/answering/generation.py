@@ -165,7 +165,7 @@ class Answering:
                 model.engine.reject_if_overloaded(caller.id, caller.weight, deadline, current_wait_s())
             async with (
                 admitted(self._quota, model.name) as charge,
-                self._residency.held(model.name, caller, deadline),
+                self._residency.held(model.name, caller, deadline, answer_request.keep_s),
             ):
                 bound = charge.bound(answer_request)
                 prepared = await model.preparation.prepare(bound, current_request_id(), deadline, caller)

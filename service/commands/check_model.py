@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 from service.engine.device.memory import CPU_CACHE_FRACTION, available_host_bytes
 from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import ComputeDtype
-from service.engine.loading.encoder import reject_unsupported_quantization
+from service.engine.loading.encoder_source import reject_unsupported_quantization
 from service.engine.loading.model_folder import find_folder
 from service.engine.loading.model_plan import ModelPlan, plan_model
 from service.engine.loading.model_source import architecture_of, choose_device, choose_max_text_len

@@ -62,21 +62,31 @@ class Deployment:
         self._visible = registry.visible_to(ANONYMOUS)  # the reconciler may use everything
         self._monitor = monitor
         self._load: LoadModel | None = None
+        self._describe: LoadModel | None = None
         self._adapters: dict[str, ServedAdapter] = {}  # by MODEL:NAME
 
-    def load_by(self, load: LoadModel) -> None:
-        """Load models by `load` from now on."""
-        self._load = load
+    def load_by(self, load: LoadModel, describe: LoadModel | None = None) -> None:
+        """Load models by `load` from now on.
 
-    async def load_model(self, model: ModelSettings) -> ServedModel:
+        `describe` returns a model that sleeps and whose weights were never loaded; its first wake loads them.
+        """
+        self._load, self._describe = load, describe
+
+    def can_describe(self, model: ModelSettings) -> bool:
+        """Return whether a model can be served without a load: only an engine that runs can load adapters."""
+        return self._describe is not None and not model.adapters
+
+    async def load_model(self, model: ModelSettings, *, is_asleep: bool = False) -> ServedModel:
         """Load and serve a model, whose settings are filled in, with its adapters.
 
-        Raise ModelExists, ModelLoadError, LoadCancelled, and what `load_adapter` raises.
+        With `is_asleep`, which needs `can_describe`, its first wake loads the weights. Raise ModelExists,
+        ModelLoadError, LoadCancelled, and what `load_adapter` raises.
         """
         if self._registry.is_taken_for_load(model.name):
             raise ModelExists(model.name)
-        assert self._load is not None  # noqa: S101  it is set before the first load
-        served = await self._load(model, self._monitor.observer(model.name))
+        load = self._describe if is_asleep else self._load
+        assert load is not None  # noqa: S101  it is set before the first load
+        served = await load(model, self._monitor.observer(model.name))
         served.engine.start()
         try:
             running_load().commit()
@@ -91,7 +101,9 @@ class Deployment:
         except BaseException:
             await self.unload_model(model.name)
             raise
-        _log.info("model is ready", extra={"fields": {"model": model.name}})
+        _log.info(
+            "model is loaded on demand" if is_asleep else "model is ready", extra={"fields": {"model": model.name}}
+        )
         return served
 
     async def load_client_model(self, model: ModelSettings) -> ServedModel:

@@ -19,6 +19,7 @@ from service.generation.errors import EngineError, ModelChanged, ModelLoadError
 from service.registry.errors import ModelNotFound, RegistryError
 from service.registry.registry import Registry
 from service.settings.engine_settings import EngineSettings
+from service.settings.model_settings import ModelSettings
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ class Steps:
         self.models.set_loading(name)
         await self._unload(name)
         try:
-            await self.load(name, entry, target)
+            await self.load(name, entry, target, may_defer=False)
         except Exception as error:
             self.models.set_failed(name, str(error))
             raise
@@ -116,7 +117,12 @@ class Steps:
         self.models.set_served(name, entry)
         if (served := self._registry.find(name)) is not None:
             is_pinned = entry is None and self.configured.model(name, target).pinned
-            self._residency.add(name, served.description.weight_bytes, is_pinned=is_pinned)
+            self._residency.add(
+                name,
+                served.description.weight_bytes,
+                is_pinned=is_pinned,
+                is_loaded=not served.engine.is_asleep,
+            )
         if entry is None:
             for full, adapter in self.configured.wanted_adapters(target).items():
                 if adapter is None and full.rpartition(":")[0] == name:
@@ -151,21 +157,31 @@ class Steps:
             self._residency.pin(name)
             raise
 
-    async def load(self, name: str, entry: LoadedModel | None, target: Changes) -> None:
+    async def load(self, name: str, entry: LoadedModel | None, target: Changes, *, may_defer: bool = True) -> None:
         """Load and serve a model of the settings (without an entry) or of a client.
 
-        Raise the errors of `Deployment`, EngineOverloaded if there is no capacity, and ModelLoadError if it never fits.
+        A model of the settings that is not pinned is only described if models are loaded on demand, unless `may_defer`
+        is False: its first request loads it. Raise the errors of `Deployment`, EngineOverloaded if there is no
+        capacity, and ModelLoadError if it never fits.
         """
-        await self._make_room(name)
-        if entry is None:
-            await self._deployment.load_model(self.configured.model(name, target))
+        configured = self.configured.model(name, target) if entry is None else None
+        is_asleep = may_defer and configured is not None and self._is_deferred(configured)
+        if not is_asleep:
+            await self._make_room(name)
+        if configured is not None:
+            await self._deployment.load_model(configured, is_asleep=is_asleep)
         else:
+            assert entry is not None  # noqa: S101  one of the two has the model
             await self._deployment.load_client_model(entry.to_settings(self._engine))
         self._record_loaded(name, entry, target)
         if (reason := self._residency.unfit_reason(name)) is not None:
             self._residency.remove(name)
             await self._unload(name)
             raise ModelLoadError(reason)
+
+    def _is_deferred(self, model: ModelSettings) -> bool:
+        """Return whether the first request for a model loads it."""
+        return self._residency.is_on and not model.pinned and self._deployment.can_describe(model)
 
     async def _load_adapter(self, full: str, entry: LoadedAdapter | None, target: Changes) -> None:
         """Load and serve an adapter of the settings (without an entry) or of a client."""

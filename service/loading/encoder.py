@@ -21,8 +21,10 @@ from service.registry.models import ServedCrossEncoder, ServedEncoder
 from service.settings.model_settings import ModelSettings
 
 
-def load_encoder(settings: ModelSettings, folder: Path, observer: StepObserver) -> ServedEncoder:
-    """Load the encoder of `folder`; its engine is not started.
+def load_encoder(
+    settings: ModelSettings, folder: Path, observer: StepObserver, *, is_asleep: bool = False
+) -> ServedEncoder:
+    """Load the encoder of `folder`, or with `is_asleep` all but its weights; its engine is not started.
 
     `settings` must have every value filled in. Raise ModelLoadError.
     """
@@ -30,7 +32,12 @@ def load_encoder(settings: ModelSettings, folder: Path, observer: StepObserver) 
     if settings.rank is not None:
         raise ModelLoadError(f"{folder}: the setting `rank` is for models that generate or have a classifier")
     built = build_encoder(
-        folder, settings.engine, compute_dtype=settings.dtype, device=settings.device, observer=observer
+        folder,
+        settings.engine,
+        compute_dtype=settings.dtype,
+        device=settings.device,
+        observer=observer,
+        is_asleep=is_asleep,
     )
     try:
         prompts = EmbeddingPrompts(
@@ -42,14 +49,21 @@ def load_encoder(settings: ModelSettings, folder: Path, observer: StepObserver) 
     return ServedEncoder(description, built.engine, prompts, built.tokenizer, ModelFiles(folder))
 
 
-def load_cross_encoder(settings: ModelSettings, folder: Path, observer: StepObserver) -> ServedCrossEncoder:
-    """Load the cross-encoder of `folder`; its engine is not started.
+def load_cross_encoder(
+    settings: ModelSettings, folder: Path, observer: StepObserver, *, is_asleep: bool = False
+) -> ServedCrossEncoder:
+    """Load the cross-encoder of `folder`, or with `is_asleep` all but its weights; its engine is not started.
 
     `settings` must have every value filled in. Raise ModelLoadError.
     """
     assert settings.dtype and settings.device and settings.engine  # noqa: S101, PT018
     built = build_cross_encoder(
-        folder, settings.engine, compute_dtype=settings.dtype, device=settings.device, observer=observer
+        folder,
+        settings.engine,
+        compute_dtype=settings.dtype,
+        device=settings.device,
+        observer=observer,
+        is_asleep=is_asleep,
     )
     rank, longest = settings.rank, built.info.max_model_len
     reader: PairReader

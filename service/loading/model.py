@@ -46,15 +46,18 @@ _THREAD_WAIT_S = 2.0  # for a thread that prepares prompts, unless the settings 
 _log = logging.getLogger(__name__)
 
 
-def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
-    """Load a model; its engine is not started. `settings` must have every value filled in. Raise ModelLoadError."""
+def load_model(settings: ModelSettings, observer: StepObserver, *, is_asleep: bool = False) -> ServedModel:
+    """Load a model, or with `is_asleep` all but its weights; its engine is not started.
+
+    `settings` must have every value filled in. Raise ModelLoadError.
+    """
     folder = find_folder(settings.path)
     if is_cross_encoder(folder):
-        return load_cross_encoder(settings, folder, observer)
+        return load_cross_encoder(settings, folder, observer, is_asleep=is_asleep)
     if (head := unsupported_head(folder)) is not None:
         raise ModelLoadError(f"{folder}: a {head} can't be served: it neither generates nor makes vectors nor ranks")
     if is_encoder(folder):
-        return load_encoder(settings, folder, observer)
+        return load_encoder(settings, folder, observer, is_asleep=is_asleep)
     assert settings.dtype and settings.device and settings.cache_share and settings.engine  # noqa: S101, PT018
     tokenizer = FastTokenizer.from_folder(folder)
     chat = _chat_model(settings, folder, tokenizer)
@@ -69,6 +72,7 @@ def load_model(settings: ModelSettings, observer: StepObserver) -> ServedModel:
         control_token_ids=control_token_ids,
         ranges=RANGES,
         observer=observer,
+        is_asleep=is_asleep,
     )
     if not built.eos_token_ids:  # answers would never end, and a grammar could allow no end
         raise ModelLoadError(f"{folder}: neither generation_config.json nor config.json has an eos_token_id")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from process.lifetime.stop import StopSignal
 from process.settings.reload import Reload
@@ -21,9 +22,17 @@ _log = logging.getLogger(__name__)
 
 
 async def serve(
-    settings: Settings, load_model: LoadModel, stop: StopSignal, reload: Reload[Settings] | None = None
+    settings: Settings,
+    load_model: LoadModel,
+    stop: StopSignal,
+    reload: Reload[Settings] | None = None,
+    *,
+    describe_model: LoadModel | None = None,
 ) -> None:
-    """Serve from start to stop. Return when drained after `stop`. Raise StartError, ModelLoadError or EngineDied."""
+    """Serve from start to stop; `describe_model` is that of `Server.load`.
+
+    Return when drained after `stop`. Raise StartError, ModelLoadError or EngineDied.
+    """
     newest_names = is_opted_in(os.environ.get(OPT_IN_VARIABLE))
     telemetry = Telemetry(settings.otlp_endpoint, newest_names=newest_names)
     try:
@@ -31,7 +40,9 @@ async def serve(
         page = MetricsPage(with_vllm_names(telemetry.registry), settings.metrics_host, settings.metrics_port)
         try:
             telemetry.watch_loop()
-            await _serve(Server(settings, telemetry), settings, load_model, stop, reload)
+            server = Server(settings, telemetry)
+            load = partial(server.load, settings.served_models(), load_model, describe_model)
+            await _serve(server, settings, load, stop, reload)
         finally:
             page.close()
     finally:
@@ -39,15 +50,19 @@ async def serve(
 
 
 async def _serve(
-    server: Server, settings: Settings, load_model: LoadModel, stop: StopSignal, reload: Reload[Settings] | None
+    server: Server,
+    settings: Settings,
+    load: Callable[[], Awaitable[None]],
+    stop: StopSignal,
+    reload: Reload[Settings] | None,
 ) -> None:
-    """Serve until a stop is requested, then drain."""
+    """Load the models by `load`, and serve until a stop is requested, then drain."""
     stopping = asyncio.create_task(stop.wait())
     following: asyncio.Task[None] | None = None
     try:
         port = await server.start()
         _log.info("listening", extra={"fields": {"host": settings.host, "port": port}})
-        if not await _completes_before_stop(stopping, server.load(settings.served_models(), load_model)):
+        if not await _completes_before_stop(stopping, load()):
             return
         _log.info("serving")
         if reload is not None:

@@ -192,11 +192,14 @@ class Server:
             self._run(self._responses.purge_regularly())
         return bound
 
-    async def load(self, models: Sequence[ModelSettings], load_model: LoadModel) -> None:
+    async def load(
+        self, models: Sequence[ModelSettings], load_model: LoadModel, describe_model: LoadModel | None = None
+    ) -> None:
         """Load all models, one after the other, and serve.
 
-        Raise StartError for unusable endpoints, and the errors of `load_model`. With `leave_out_failed_models`, a model
-        that can't be loaded is skipped if another one is served.
+        If models are loaded on demand, those that are not pinned are loaded by `describe_model` without their weights,
+        unless it is None. Raise StartError for unusable endpoints, and the errors of `load_model`. With
+        `leave_out_failed_models`, a model that can't be loaded is skipped if another one is served.
         """
         try:
             await self.endpoints.wanted.read()
@@ -210,7 +213,7 @@ class Server:
             raise StartError(f"loaded_models_file: {error}") from error
         except SharedTextLost as error:
             raise StartError(f"store.redis_url: {error}") from error
-        self.deployment.load_by(load_model)
+        self.deployment.load_by(load_model, describe_model)
         for model in models:
             try:
                 await self._load(model)

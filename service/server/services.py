@@ -127,7 +127,7 @@ def add_services(
     embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(embedding, server)
     endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry, endpoints), server)
     model_pb2_grpc.add_ModelServiceServicer_to_server(
-        ModelServicer(registry, models, operations, described, telemetry, residency), server
+        ModelServicer(registry, models, operations, described, telemetry, residency, quota), server
     )
     operation_pb2_grpc.add_OperationServiceServicer_to_server(OperationServicer(operations, described), server)
     quota_pb2_grpc.add_QuotaServiceServicer_to_server(QuotaServicer(quota), server)

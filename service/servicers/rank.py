@@ -72,7 +72,7 @@ class RankServicer(rank_pb2_grpc.RankServiceServicer):
             operation.set({"sluice.rank.document.count": len(texts.documents)})
             async with (
                 admitted(self._quota, model.name, (Measure.INPUT_TOKENS,)) as charge,
-                self._residency.held(model.name, caller, deadline),
+                self._residency.held(model.name, caller, deadline, texts.keep_s),
             ):
                 prepared = await model.ranker.prepare(texts, current_request_id(), deadline, caller)
                 await charge.take_input(prepared.num_tokens, "documents")

@@ -160,8 +160,8 @@ class Settings(ProcessSettings):
         """Return the models to serve, each with all settings resolved; the bundled ones if none is configured."""
         short = [ModelSettings(name=name, path=path) for name, path in self.model.items()]
         chosen = [*short, *self.models] or bundled_models(self.engine)
-        most = self.max_loaded_models
-        if most is not None and most < len(chosen):  # any of them may be loaded first
+        if self.loads_on_demand:  # any of them may be loaded first
+            most = min(self.max_loaded_models or len(chosen), len(chosen))
             return [self.filled_in(model, 1 / most) for model in chosen]
         return [self.filled_in(model, 1 / (len(chosen) - index)) for index, model in enumerate(chosen)]
 

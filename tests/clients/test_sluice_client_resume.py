@@ -58,14 +58,14 @@ def test_streams_resume_after_a_killed_service(killable: Stack) -> None:
     begun = Barrier(3)
 
     def in_thread() -> dict[int, str]:
-        with sluice_client.Client(target) as client:
+        with sluice_client.Client(target, resume_timeout=GUARD_S) as client:
             stream = open_stream(client, 1)
             first = [next(stream) for _ in range(3)]
             begun.wait(GUARD_S)
             return texts([*first, *stream])
 
     async def on_loop() -> dict[int, str]:
-        async with sluice_client.AsyncClient(target) as client:
+        async with sluice_client.AsyncClient(target, resume_timeout=GUARD_S) as client:
             stream = client.stream_chat(QUESTION, n=32, max_tokens=400, ignore_eos=True, temperature=2, seed=2)
             events = [await anext(stream) for _ in range(3)]
             await asyncio.to_thread(begun.wait, GUARD_S)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from runner.proxy.eds import Host, read_hosts
 from runner.proxy.fleet import Fleet
 from runner.proxy.production import production_config
 from tests.e2e.stack import ROOT, free_ports
+from tests.waiting import GUARD_S, wait_until
 
 _ENVIRONMENT = {
     **os.environ,
@@ -91,25 +91,22 @@ class RayFleet:
         process = self._processes.pop(name)
         process.send_signal(number)
         try:
-            return process.wait(60)
+            return process.wait(GUARD_S)
         finally:
             process.kill()
             process.wait()
 
-    def wait(self, name: str, timeout_s: float = 60) -> int:
+    def wait(self, name: str) -> int:
         """Wait for a process to end by itself and return its exit code."""
-        return self._processes.pop(name).wait(timeout_s)
+        return self._processes.pop(name).wait(GUARD_S)
 
     def hosts(self, pool: str = "service") -> list[Host]:
         """Return the hosts of a pool in Envoy's file."""
         return read_hosts(self._folder / "hosts", pool)
 
-    def until(self, holds: Callable[[], bool], timeout_s: float = 90) -> None:
+    def until(self, holds: Callable[[], bool]) -> None:
         """Return when the condition holds."""
-        deadline = time.monotonic() + timeout_s
-        while not holds():
-            assert time.monotonic() < deadline, self.output()
-            time.sleep(0.1)
+        wait_until(holds, self.output)
 
     def until_served(self, count: int, pool: str = "service") -> None:
         """Return when Envoy has this number of healthy replicas of a pool, and no others; calls succeed then."""

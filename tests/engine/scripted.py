@@ -53,6 +53,7 @@ class Script:
 
     def open_gate(self) -> None:
         """Let steps continue."""
+        (self.folder / "num_steps").unlink(missing_ok=True)
         (self.folder / "closed").unlink(missing_ok=True)
 
     def is_at_gate(self) -> bool:

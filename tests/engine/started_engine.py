@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import abc
 from contextlib import asynccontextmanager
@@ -19,10 +18,12 @@ from service.engine.link.link import Link
 from service.engine.link.process_link import ProcessLink
 from service.engine.link.restarts import Restarts
 from service.engine.link.thread_link import ThreadLink
+from service.engine.link.worker.wire import NO_SERIAL
 from service.generation.outputs.output import GenerationOutput
 from service.generation.requests.request import GenerationRequest
 from tests.engine.byte_tokenizer import ByteTokenizer
 from tests.engine.fakes import config_of, read, until
+from tests.engine.link.mark import Mark
 from tests.engine.scripted import Script
 
 Kind: TypeAlias = Literal["thread", "process"]
@@ -37,20 +38,26 @@ class Starter:
         self.kind = kind
         self.folder = folder
         self.num_started = 0
+        self._last_link: Link | None = None
 
     def link(self, engine_spec: EngineSpec, **options: Any) -> Link:
         """Return a link, ready to start, to the core of the specification."""
         if self.kind == "thread":
             options.pop("restarts", None)
-            return ThreadLink(engine_spec.make().core, **options)
-        link = ProcessLink(engine_spec, **options)
-        link.launch()
-        return link
+            self._last_link = ThreadLink(engine_spec.make().core, **options)
+        else:
+            self._last_link = launched = ProcessLink(engine_spec, **options)
+            launched.launch()
+        return self._last_link
 
     async def settle(self) -> None:
-        """Wait until commands that were sent during a paused step have probably reached the core's process."""
-        if self.kind == "process":
-            await asyncio.sleep(0.1)
+        """Wait until the commands that were sent to the engine started last have reached its core's process."""
+        link = self._last_link
+        if isinstance(link, ProcessLink):
+            mark = Mark(NO_SERIAL, self.folder / "mark")
+            mark.path.unlink(missing_ok=True)
+            link.send(mark)
+            await until(mark.path.exists)
 
     def script(self) -> Script:
         """Return a script for the next engine."""

@@ -171,6 +171,12 @@ class FakeService(
             await abort(context, Status(grpc.StatusCode.NOT_FOUND, words, error_info("MODEL_NOT_FOUND")))
         return model_pb2.GetModelResponse(model=model(request.model))
 
+    async def KeepModel(  # noqa: N802  the contract's name
+        self, request: model_pb2.KeepModelRequest, context: Any
+    ) -> model_pb2.KeepModelResponse:
+        self._note(context)
+        return model_pb2.KeepModelResponse(model=model(request.model))
+
     async def GetLoad(  # noqa: N802  the contract's name
         self, request: load_pb2.GetLoadRequest, context: Any
     ) -> load_pb2.GetLoadResponse:
@@ -194,7 +200,8 @@ class FakeService(
 
 def model(name: str) -> model_pb2.Model:
     """Return a model of this name."""
-    return model_pb2.Model(name=name, created=CREATED, max_model_len=2048)
+    state = model_pb2.MODEL_STATE_UNLOADED if name == "a" else model_pb2.MODEL_STATE_LOADED
+    return model_pb2.Model(name=name, created=CREATED, max_model_len=2048, state=state)
 
 
 _SERVICES: list[tuple[type, Callable[[Any, grpc.aio.Server], None]]] = [

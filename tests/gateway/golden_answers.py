@@ -230,6 +230,7 @@ MODELS: Final[Answers] = {
     ),
     "ListModels": _parse(model_pb2.ListModelsResponse, f'models {{ {_MODEL} }} models {{ name: "org/b" {_CREATED} }}'),
     "GetModel": _parse(model_pb2.GetModelResponse, f"model {{ {_MODEL} }}"),
+    "KeepModel": _parse(model_pb2.KeepModelResponse, f"model {{ {_MODEL} }}"),
 }
 
 TENSORS: Final[Answers] = {

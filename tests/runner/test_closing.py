@@ -36,7 +36,7 @@ def test_established_connections_are_served_and_new_ones_rejected() -> None:
             socket.create_connection(("127.0.0.1", port)) as caller,
             listeners_of(process.pid, kept_port) as (listener,),
         ):
-            assert num_waiting(listener) == 1
+            wait_until(lambda: num_waiting(listener) == 1)
             reject_new_connections([listener])
             check_no_answer(port)
             socket.create_connection(("127.0.0.1", kept_port)).close()

@@ -123,7 +123,7 @@ class IndexedModel(msgspec.Struct):
     """A model in the index of the repository."""
 
     name: str
-    state: Literal["READY", "UNAVAILABLE"]
+    state: Literal["READY", "LOADING", "UNAVAILABLE"]
     version: str | None = None
     reason: str | None = None
 

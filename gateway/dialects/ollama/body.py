@@ -7,7 +7,9 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 from sluice.v1 import chat_pb2, sampling_pb2, serving_pb2
+from sluice.v1.model_pb2 import KeepModelRequest
 
+from gateway.dialects.ollama.keep_alive import KeepAlive, set_keep_alive
 from gateway.dialects.ollama.model_name import served_name
 from gateway.dialects.ollama.options import OPTION_NAMES, OllamaOptions
 from gateway.dialects.seam.caller_name import dotted, renamed
@@ -30,6 +32,7 @@ _EFFORTS: Final = {
 _CALLER_NAMES: Final = {
     **OPTION_NAMES,
     "serving": "",
+    "serving.keep_alive_seconds": "keep_alive",
     "logprobs": "logprobs",
     "logprobs.top_logprobs": "top_logprobs",
     "output_constraint": "format",
@@ -38,8 +41,6 @@ _CALLER_NAMES: Final = {
     "output_constraint.json_schema.schema": "format",
     "reasoning_effort": "think",
 }
-
-KeepAlive = float | str
 
 
 class OllamaBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -88,6 +89,7 @@ class OllamaBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             self.options.set_parameters(request.sampling, request.stopping)
         copy_fields(self, request.serving)
         request.serving.report_timings = True
+        set_keep_alive(request.serving, self.keep_alive)
         if self.truncate is not False:
             request.serving.error_behavior = serving_pb2.ERROR_BEHAVIOR_TRUNCATE
         if self.output_interval_ms == 0:
@@ -96,6 +98,12 @@ class OllamaBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             request.logprobs.SetInParent()
             put(request.logprobs, "top_logprobs", self.top_logprobs, "top_logprobs")
         self._set_format(request)
+
+    def load_request(self) -> KeepModelRequest:
+        """Return the request that a body without messages or prompt makes: to load the model, or to unload it."""
+        request = KeepModelRequest(model=self.served_model)
+        set_keep_alive(request, self.keep_alive)
+        return request
 
     def set_thinking(self, request: chat_pb2.ChatRequest) -> None:
         """Set how much the model thinks; by default the model decides."""

@@ -66,7 +66,7 @@ _DECODER: Final = msgspec.json.Decoder(OllamaChatBody)
 class OllamaChatTranslator(OllamaErrors):
     """Translates one chat request."""
 
-    def parse(self, http_request: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest | model_pb2.GetModelRequest]:
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[chat_pb2.ChatRequest | model_pb2.KeepModelRequest]:
         """Parse a request. Raise Failure."""
         check_not_resumed(http_request)
         body = decode(http_request.body, _DECODER)
@@ -75,10 +75,11 @@ class OllamaChatTranslator(OllamaErrors):
             check_values(request, body.caller_name)
             for index, tool in enumerate(request.tools):  # an empty name isn't a value that is set
                 check_text(tool_pb2.FunctionDefinition, "name", tool.function.name, f"tools.{index}.function.name")
+            load = body.load_request()
             return ParsedRequest(
-                request=model_pb2.GetModelRequest(model=body.served_model),
+                request=load,
                 stream=False,
-                encoder=LoadEncoder(body.model or "", chat_fields),
+                encoder=LoadEncoder(body.model or "", chat_fields, load),
                 caller_name=body.caller_name,
             )
         return ParsedRequest(

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Final
 import msgspec
 import orjson
 from sluice.v1.embedding_pb2 import EmbedRequest, EmbedResponse
-from sluice.v1.model_pb2 import GetModelRequest
+from sluice.v1.model_pb2 import KeepModelRequest
 from sluice.v1.prompt_pb2 import Prompt
 from sluice.v1.serving_pb2 import ERROR_BEHAVIOR_ERROR, ERROR_BEHAVIOR_TRUNCATE
 
-from gateway.dialects.ollama.body import KeepAlive
 from gateway.dialects.ollama.error import OllamaErrors
+from gateway.dialects.ollama.keep_alive import KeepAlive, set_keep_alive
 from gateway.dialects.ollama.model_name import served_name
 from gateway.dialects.ollama.options import OllamaOptions
 from gateway.dialects.seam.caller_name import dotted, renamed
@@ -24,6 +24,8 @@ from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
 from gateway.dialects.seam.model_name import ModelName
 from gateway.dialects.seam.translator import ParsedRequest
+
+_SERVING: Final = {"serving": "", "serving.keep_alive_seconds": "keep_alive"}
 
 
 class OllamaEmbedBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -44,7 +46,7 @@ class OllamaEmbedBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     def caller_name(self, field: str) -> str:
         """Return the caller's name of the contract's `field`: `inputs[1].text` → `input.1`."""
-        path = renamed(dotted(field), {"serving": "", "inputs": "input"}).removesuffix(".text")
+        path = renamed(dotted(field), {**_SERVING, "inputs": "input"}).removesuffix(".text")
         return "input" if isinstance(self.input, str) and path.startswith("input.") else path
 
 
@@ -99,11 +101,13 @@ class OllamaEmbedTranslator(OllamaErrors):
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         self._clock = clock
 
-    def parse(self, http_request: HttpRequest) -> ParsedRequest[EmbedRequest | GetModelRequest]:
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[EmbedRequest | KeepModelRequest]:
         """Parse a request. Raise Failure."""
         body = decode(http_request.body, _DECODER)
         encoder = _VectorsEncoder(body.model or "", self._clock)
-        made = _to_embed(body.model, body.texts, "input", truncates=body.truncate is not False)
+        made = _to_embed(
+            body.model, body.texts, "input", truncates=body.truncate is not False, keep_alive=body.keep_alive
+        )
         put(made, "dimensions", body.dimensions, "dimensions")
         put(made.serving, "priority", body.priority, "priority")
         request = _to_request(made, body.options, body.caller_name)
@@ -113,34 +117,42 @@ class OllamaEmbedTranslator(OllamaErrors):
 class OllamaEmbeddingTranslator(OllamaErrors):
     """Translates one request for the vector of one text."""
 
-    def parse(self, http_request: HttpRequest) -> ParsedRequest[EmbedRequest | GetModelRequest]:
+    def parse(self, http_request: HttpRequest) -> ParsedRequest[EmbedRequest | KeepModelRequest]:
         """Parse a request. Raise Failure."""
         body = decode(http_request.body, _OLDER_DECODER)
-        made = _to_embed(body.model, [body.prompt] if body.prompt else [], "prompt", truncates=True)
+        made = _to_embed(
+            body.model, [body.prompt] if body.prompt else [], "prompt", truncates=True, keep_alive=body.keep_alive
+        )
         request = _to_request(made, body.options, _older_name)
         return ParsedRequest(request=request, stream=False, encoder=_VectorEncoder(), caller_name=_older_name)
 
 
 def _to_request(
     made: EmbedRequest, options: OllamaOptions | None, caller_name: Callable[[str], str]
-) -> EmbedRequest | GetModelRequest:
+) -> EmbedRequest | KeepModelRequest:
     """Return the request for vectors; without texts, one for the model. Raise Failure for numbers out of range."""
     if options is not None:
         options.check_range()
     if made.inputs:
         return made
     check_values(made, caller_name)
-    return GetModelRequest(model=made.model)
+    request = KeepModelRequest(model=made.model)
+    if made.serving.HasField("keep_alive_seconds"):
+        request.keep_alive_seconds = made.serving.keep_alive_seconds
+    return request
 
 
-def _to_embed(model: str | None, texts: list[str], field: str, *, truncates: bool) -> EmbedRequest:
+def _to_embed(
+    model: str | None, texts: list[str], field: str, *, truncates: bool, keep_alive: KeepAlive | None
+) -> EmbedRequest:
     """Return the request for the texts' vectors. Raise Failure for too many texts."""
     check_length(EmbedRequest, "inputs", texts, field)
     request = EmbedRequest(model=served_name(model or ""), inputs=[Prompt(text=text) for text in texts])
+    set_keep_alive(request.serving, keep_alive)
     request.serving.error_behavior = ERROR_BEHAVIOR_TRUNCATE if truncates else ERROR_BEHAVIOR_ERROR
     return request
 
 
 def _older_name(field: str) -> str:
     """Return the caller's name of the contract's `field` in the older body, which has one text."""
-    return "prompt" if field.startswith("inputs") else renamed(dotted(field), {"serving": ""})
+    return "prompt" if field.startswith("inputs") else renamed(dotted(field), _SERVING)

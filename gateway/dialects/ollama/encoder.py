@@ -11,7 +11,7 @@ import orjson
 from sluice.v1 import chat_pb2
 from sluice.v1.chat_pb2 import ChatResponse, StreamChatResponse, ToolCallDelta
 from sluice.v1.completion_pb2 import CompleteResponse, StreamCompleteResponse
-from sluice.v1.model_pb2 import GetModelResponse
+from sluice.v1.model_pb2 import MODEL_STATE_UNLOADED, KeepModelRequest, KeepModelResponse
 from sluice.v1.usage_pb2 import Usage
 
 from gateway.dialects.ollama.error import error_body
@@ -162,18 +162,25 @@ class OllamaCompletionEncoder(_LineEncoder):
 
 
 class LoadEncoder(WholeEncoder):
-    """Encodes the answer to a request without messages or prompt, which only loads the model."""
+    """Encodes the answer to a request without messages or prompt, which only loads the model, or unloads it."""
 
-    def __init__(self, model: str, fields: PieceFields) -> None:
+    def __init__(self, model: str, fields: PieceFields, request: KeepModelRequest) -> None:
         self._model = model
         self._fields = fields
+        self._unloads = request.HasField("keep_alive_seconds") and request.keep_alive_seconds == 0
 
-    def whole(self, response: GetModelResponse) -> bytes:
-        """Return the body of the answer: served models are loaded. Raise Failure for one that sleeps."""
-        if response.model.is_asleep:
-            raise Failure(Reason.MODEL_ASLEEP, f"the model {response.model.name!r} sleeps until an operator wakes it")
-        head = {"model": self._model or response.model.name, "created_at": to_time(response.model.created)}
-        return orjson.dumps({**head, **self._fields(Piece()), "done": True, "done_reason": "load"})
+    def whole(self, response: KeepModelResponse) -> bytes:
+        """Return the body of the answer. A model that the service keeps in memory is `load`, whatever was requested.
+
+        Raise Failure for a model that sleeps.
+        """
+        model = response.model
+        if model.is_asleep:
+            raise Failure(Reason.MODEL_ASLEEP, f"the model {model.name!r} sleeps until an operator wakes it")
+        is_unloaded = model.state == MODEL_STATE_UNLOADED or model.HasField("expire_time")
+        reason = "unload" if self._unloads and is_unloaded else "load"
+        head = {"model": self._model or model.name, "created_at": to_time(model.created)}
+        return orjson.dumps({**head, **self._fields(Piece()), "done": True, "done_reason": reason})
 
 
 def _to_call(index: int, call_id: str, name: str, arguments: str) -> dict[str, Any]:

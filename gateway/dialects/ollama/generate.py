@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from sluice.v1 import chat_pb2, completion_pb2, content_pb2, model_pb2, prompt_pb2
+from sluice.v1 import chat_pb2, completion_pb2, content_pb2, prompt_pb2
 
 from gateway.dialects.ollama.body import OllamaBody, check_not_resumed
 from gateway.dialects.ollama.encoder import LoadEncoder, OllamaChatEncoder, OllamaCompletionEncoder
@@ -104,10 +104,11 @@ class OllamaGenerateTranslator(OllamaErrors):
         request = body.to_request()
         if not body.prompt:
             check_values(request, body.caller_name)
+            load = body.load_request()
             return ParsedRequest(
-                request=model_pb2.GetModelRequest(model=body.served_model),
+                request=load,
                 stream=False,
-                encoder=LoadEncoder(model, generate_fields),
+                encoder=LoadEncoder(model, generate_fields, load),
                 caller_name=body.caller_name,
             )
         return ParsedRequest(

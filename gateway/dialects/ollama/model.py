@@ -99,12 +99,18 @@ def to_ps(models: Iterable[Model]) -> bytes:
     return orjson.dumps(
         {
             "models": [
-                _identity(model) | {"expires_at": _NEVER, "size_vram": 0, "context_length": model.max_model_len}
+                _identity(model)
+                | {"expires_at": _expires_at(model), "size_vram": 0, "context_length": model.max_model_len}
                 for model in models
                 if not model.is_asleep and model.state != model_pb2.MODEL_STATE_UNLOADED
             ]
         }
     )
+
+
+def _expires_at(model: Model) -> str:
+    """Return when a model is unloaded if no request arrives."""
+    return to_time(model.expire_time) if model.HasField("expire_time") else _NEVER
 
 
 def _identity(model: Model) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from gateway.dialects.seam.model_state import StateName
+
 
 class ModelAnswer(msgspec.Struct):
     """A served model."""
@@ -17,6 +19,7 @@ class ModelAnswer(msgspec.Struct):
     owned_by: str
     root: str | msgspec.UnsetType = msgspec.UNSET  # for an adapter, its base model; also in `parent`
     parent: str | msgspec.UnsetType = msgspec.UNSET
+    state: StateName | msgspec.UnsetType = msgspec.UNSET  # whether it is in memory
 
 
 class ModelsAnswer(msgspec.Struct):

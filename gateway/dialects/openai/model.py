@@ -9,6 +9,8 @@ import orjson
 from sluice.v1 import model_pb2
 from sluice.v1.model_pb2 import Model
 
+from gateway.dialects.seam.model_state import state_name
+
 _MODALITIES: Final = {model_pb2.MODALITY_TEXT: "text", model_pb2.MODALITY_IMAGE: "image"}
 
 
@@ -31,5 +33,6 @@ def _to_model(model: Model) -> dict[str, Any]:
         "created": model.created.seconds,
         "owned_by": "sluice",
         **({"input_modalities": modalities} if modalities else {}),
+        **({"state": state} if (state := state_name(model)) is not None else {}),
         **adapts,
     }

@@ -13,7 +13,7 @@ from sluice.inference.inference_pb2 import ModelInferRequest
 from sluice.v1.chat_pb2 import ChatRequest
 from sluice.v1.completion_pb2 import CompleteRequest
 from sluice.v1.embedding_pb2 import EmbedRequest
-from sluice.v1.model_pb2 import GetModelRequest
+from sluice.v1.model_pb2 import KeepModelRequest
 from sluice.v1.rank_pb2 import RankRequest, ScoreRequest
 from sluice.v1.response_pb2 import CreateResponseRequest
 from sluice.v1.text_generation_pb2 import GenerateTextRequest
@@ -27,7 +27,7 @@ ServiceRequest: TypeAlias = (
     ChatRequest
     | CompleteRequest
     | EmbedRequest
-    | GetModelRequest
+    | KeepModelRequest
     | GenerateTextRequest
     | CreateResponseRequest
     | RankRequest

@@ -4,6 +4,7 @@ import { listChats, listModels } from "./api.js";
 import { showError, showProblem } from "./problem.js";
 
 const KEY = "sluice.key";
+const NOTES = { unloaded: "not loaded yet", asleep: "asleep" }; // of models that are not in memory
 const at = (id) => document.getElementById(id);
 
 function rememberKey() {
@@ -45,7 +46,9 @@ export class Models {
       const known = models.map((model) => model.id);
       const names = chats.length ? [...known.filter((name) => chats.includes(name)), ...chats.filter((name) => !known.includes(name))] : known;
       this.#withImages = new Set(models.filter((model) => model.input_modalities?.includes("image")).map((model) => model.id));
-      at("model").replaceChildren(...names.map((name) => new Option(name, name, false, name === chosen)));
+      const states = new Map(models.map((model) => [model.id, NOTES[model.state]]));
+      const label = (name) => (states.get(name) ? `${name} (${states.get(name)})` : name);
+      at("model").replaceChildren(...names.map((name) => new Option(label(name), name, false, name === chosen)));
       at("ask-key").hidden = true;
       showProblem("");
     } catch (error) {

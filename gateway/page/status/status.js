@@ -5,6 +5,7 @@ import { Readings, chosen, failures, percentile, sum } from "./readings.js";
 
 const INTERVAL_MS = 2000;
 const SHARES = [["half", 0.5], ["95 %", 0.95], ["99 %", 0.99]];
+const STATES = { loaded: "in memory", unloaded: "loaded by its next request", asleep: "asleep" };
 const at = (id) => document.getElementById(id);
 const readings = new Readings();
 
@@ -84,6 +85,11 @@ function fill(id, rows, empty) {
   at(id).tBodies[0].replaceChildren(...(rows.length ? rows : [element("tr", "", none)]));
 }
 
+function drawModels(name) {
+  const rows = chosen(readings.newest, name).map((each) => row(each.model, STATES[each.state] ?? "–", each.running, each.waiting, each.requests));
+  fill("models", rows, "No model is served.");
+}
+
 function drawShares(name) {
   const entities = readings.newest.service?.entities ?? [];
   const totals = new Map();
@@ -112,6 +118,7 @@ function drawAll() {
   const name = at("model").value;
   drawNow(name);
   drawPlots(name);
+  drawModels(name);
   drawShares(name);
   drawFailures();
 }

@@ -14,6 +14,7 @@ from gateway.routes.dialects.ollama import OLLAMA
 from gateway.routes.dialects.openai import OPENAI
 from gateway.routes.dialects.rank import RANK
 from gateway.routes.dialects.receipts import RECEIPTS
+from gateway.routes.dialects.repository import REPOSITORY
 from gateway.routes.dialects.serving_endpoints import SERVING_ENDPOINTS
 from gateway.routes.dialects.usage import USAGE
 from gateway.routes.surface.surface import Surface
@@ -30,6 +31,7 @@ SURFACES: Final[tuple[Surface, ...]] = (
     SERVING_ENDPOINTS,
     COHERE,
     OLLAMA,
+    REPOSITORY,
     MINDIE,
     RANK,
 )

@@ -14,7 +14,15 @@ from sluice.v1.chat_pb2 import ChatRequest
 from sluice.v1.completion_pb2 import CompleteRequest
 from sluice.v1.embedding_pb2 import EmbedRequest
 from sluice.v1.endpoint_pb2 import Endpoint
-from sluice.v1.model_pb2 import TASK_CHAT, TASK_COMPLETION, TASK_EMBEDDING, TASK_RANK, GetModelRequest, Task
+from sluice.v1.model_pb2 import (
+    TASK_CHAT,
+    TASK_COMPLETION,
+    TASK_EMBEDDING,
+    TASK_RANK,
+    GetModelRequest,
+    KeepModelRequest,
+    Task,
+)
 from sluice.v1.rank_pb2 import RankRequest, ScoreRequest
 from sluice.v1.response_pb2 import CreateResponseRequest
 from sluice.v1.text_generation_pb2 import GenerateTextRequest
@@ -39,6 +47,7 @@ _TASKS: Final[Mapping[type[Message], Sequence[AbstractSet[Task]]]] = {
     EmbedRequest: (_EMBEDDING,),
     GenerateTextRequest: (_TEXT,),
     GetModelRequest: _ANY,
+    KeepModelRequest: _ANY,
     RankRequest: (_RANK, _EMBEDDING),
     ScoreRequest: (_RANK, _EMBEDDING),
     TokenizeTextRequest: _ANY,

@@ -189,7 +189,8 @@ class GRPCInferenceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RepositoryModelLoad(self, request, context):
-        """Loads a model, as ModelService/LoadModel does, or wakes it if it sleeps.
+        """Loads a model, as ModelService/LoadModel does, or wakes it if it sleeps. A model that the server loads on demand is
+        loaded as by a request for it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

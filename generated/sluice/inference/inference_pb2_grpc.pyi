@@ -76,7 +76,9 @@ class GRPCInferenceServiceStub:
     RepositoryIndex: _grpc.UnaryUnaryMultiCallable[_inference_pb2.RepositoryIndexRequest, _inference_pb2.RepositoryIndexResponse]
     """Lists the models."""
     RepositoryModelLoad: _grpc.UnaryUnaryMultiCallable[_inference_pb2.RepositoryModelLoadRequest, _inference_pb2.RepositoryModelLoadResponse]
-    """Loads a model, as ModelService/LoadModel does, or wakes it if it sleeps."""
+    """Loads a model, as ModelService/LoadModel does, or wakes it if it sleeps. A model that the server loads on demand is
+    loaded as by a request for it.
+    """
     RepositoryModelUnload: _grpc.UnaryUnaryMultiCallable[_inference_pb2.RepositoryModelUnloadRequest, _inference_pb2.RepositoryModelUnloadResponse]
     """Unloads a model, as ModelService/UnloadModel does."""
 
@@ -123,7 +125,9 @@ class GRPCInferenceServiceAsyncStub(GRPCInferenceServiceStub):
     RepositoryIndex: _aio.UnaryUnaryMultiCallable[_inference_pb2.RepositoryIndexRequest, _inference_pb2.RepositoryIndexResponse]  # type: ignore[assignment]
     """Lists the models."""
     RepositoryModelLoad: _aio.UnaryUnaryMultiCallable[_inference_pb2.RepositoryModelLoadRequest, _inference_pb2.RepositoryModelLoadResponse]  # type: ignore[assignment]
-    """Loads a model, as ModelService/LoadModel does, or wakes it if it sleeps."""
+    """Loads a model, as ModelService/LoadModel does, or wakes it if it sleeps. A model that the server loads on demand is
+    loaded as by a request for it.
+    """
     RepositoryModelUnload: _aio.UnaryUnaryMultiCallable[_inference_pb2.RepositoryModelUnloadRequest, _inference_pb2.RepositoryModelUnloadResponse]  # type: ignore[assignment]
     """Unloads a model, as ModelService/UnloadModel does."""
 
@@ -233,7 +237,9 @@ class GRPCInferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _inference_pb2.RepositoryModelLoadRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_inference_pb2.RepositoryModelLoadResponse, _abc.Awaitable[_inference_pb2.RepositoryModelLoadResponse]]:
-        """Loads a model, as ModelService/LoadModel does, or wakes it if it sleeps."""
+        """Loads a model, as ModelService/LoadModel does, or wakes it if it sleeps. A model that the server loads on demand is
+        loaded as by a request for it.
+        """
 
     @_abc_1.abstractmethod
     def RepositoryModelUnload(

@@ -29,7 +29,7 @@ from sluice.v1 import operation_pb2 as sluice_dot_v1_dot_operation__pb2
 from sluice.v1 import rpc_pb2 as sluice_dot_v1_dot_rpc__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15sluice/v1/model.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14sluice/v1/load.proto\x1a\x19sluice/v1/operation.proto\x1a\x13sluice/v1/rpc.proto\"x\n\x11ListModelsRequest\x12,\n\tpage_size\x18\x01 \x01(\rB\n\xbaH\x07*\x05\x18\xe8\x07(\x01H\x00R\x08pageSize\x88\x01\x01\x12\'\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\tpageTokenB\x0c\n\n_page_size\"\xa3\x01\n\x12ListModelsResponse\x12(\n\x06models\x18\x01 \x03(\x0b\x32\x10.sluice.v1.ModelR\x06models\x12;\n\rfailed_models\x18\x02 \x03(\x0b\x32\x16.sluice.v1.FailedModelR\x0c\x66\x61iledModels\x12&\n\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"9\n\x0b\x46\x61iledModel\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n\x06reason\x18\x02 \x01(\tR\x06reason\"3\n\x0fGetModelRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\":\n\x10GetModelResponse\x12&\n\x05model\x18\x01 \x01(\x0b\x32\x10.sluice.v1.ModelR\x05model\"\xb9\x05\n\x05Model\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x34\n\x07\x63reated\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12%\n\x05tasks\x18\x03 \x03(\x0e\x32\x0f.sluice.v1.TaskR\x05tasks\x12\"\n\x0c\x61rchitecture\x18\x04 \x01(\tR\x0c\x61rchitecture\x12\"\n\rmax_model_len\x18\x05 \x01(\rR\x0bmaxModelLen\x12\x1d\n\nvocab_size\x18\x06 \x01(\rR\tvocabSize\x12%\n\x0enum_parameters\x18\x07 \x01(\x04R\rnumParameters\x12\x14\n\x05\x64type\x18\x08 \x01(\tR\x05\x64type\x12-\n\x12system_fingerprint\x18\t \x01(\tR\x11systemFingerprint\x12%\n\x0esupports_tools\x18\n \x01(\x08R\rsupportsTools\x12-\n\x12supports_reasoning\x18\x0b \x01(\x08R\x11supportsReasoning\x12\x18\n\x07version\x18\x0c \x01(\tR\x07version\x12\x31\n\x14\x65mbedding_dimensions\x18\r \x01(\rR\x13\x65mbeddingDimensions\x12\'\n\x0fsupports_resume\x18\x0e \x01(\x08R\x0esupportsResume\x12\x16\n\x06parent\x18\x0f \x01(\tR\x06parent\x12\x1b\n\tis_asleep\x18\x10 \x01(\x08R\x08isAsleep\x12>\n\x10input_modalities\x18\x14 \x03(\x0e\x32\x13.sluice.v1.ModalityR\x0finputModalities\x12+\n\x05state\x18\x15 \x01(\x0e\x32\x15.sluice.v1.ModelStateR\x05state\"\xe2\x03\n\x10LoadModelRequest\x12%\n\x04name\x18\x01 \x01(\tB\x11\xbaH\x0er\x0c\x10\x01\x18\x80\x02Z\x01.Z\x02..R\x04name\x12\x1e\n\x04path\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80 R\x04path\x12!\n\x07version\x18\x03 \x01(\tB\x07\xbaH\x04r\x02\x18@R\x07version\x12\x36\n\x05\x64type\x18\x04 \x01(\tB \xbaH\x1dr\x1bR\x00R\x04\x61utoR\x08\x62\x66loat16R\x07\x66loat32R\x05\x64type\x12\x37\n\x0cquantization\x18\x05 \x01(\tB\x13\xbaH\x10r\x0eR\x00R\x04int8R\x04int4R\x0cquantization\x12!\n\x07\x62\x61\x63kend\x18\x06 \x01(\tB\x07\xbaH\x04r\x02\x18@R\x07\x62\x61\x63kend\x12\x1f\n\x06\x64\x65vice\x18\x07 \x01(\tB\x07\xbaH\x04r\x02\x18@R\x06\x64\x65vice\x12\x36\n\rmax_model_len\x18\x08 \x01(\rB\r\xbaH\n*\x08\x18\xff\xff\xff\xff\x07(\x02H\x00R\x0bmaxModelLen\x88\x01\x01\x12\x35\n\x0b\x63\x61\x63he_share\x18\t \x01(\x02\x42\x0f\xbaH\x0c\n\n\x1d\x00\x00\x80?%\x00\x00\x00\x00H\x01R\ncacheShare\x88\x01\x01\x12\x1e\n\nbackground\x18\n \x01(\x08R\nbackgroundB\x10\n\x0e_max_model_lenB\x0e\n\x0c_cache_share\"o\n\x11LoadModelResponse\x12&\n\x05model\x18\x01 \x01(\x0b\x32\x10.sluice.v1.ModelR\x05model\x12\x32\n\toperation\x18\x02 \x01(\x0b\x32\x14.sluice.v1.OperationR\toperation\"6\n\x12UnloadModelRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\"\x15\n\x13UnloadModelResponse\"5\n\x11SleepModelRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\"\x14\n\x12SleepModelResponse\"T\n\x10WakeModelRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\x1e\n\nbackground\x18\x02 \x01(\x08R\nbackground\"G\n\x11WakeModelResponse\x12\x32\n\toperation\x18\x01 \x01(\x0b\x32\x14.sluice.v1.OperationR\toperation*c\n\x04Task\x12\x14\n\x10TASK_UNSPECIFIED\x10\x00\x12\r\n\tTASK_CHAT\x10\x01\x12\x13\n\x0fTASK_COMPLETION\x10\x02\x12\x12\n\x0eTASK_EMBEDDING\x10\x03\x12\r\n\tTASK_RANK\x10\x04*K\n\x08Modality\x12\x18\n\x14MODALITY_UNSPECIFIED\x10\x00\x12\x11\n\rMODALITY_TEXT\x10\x01\x12\x12\n\x0eMODALITY_IMAGE\x10\x02*s\n\nModelState\x12\x1b\n\x17MODEL_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12MODEL_STATE_LOADED\x10\x01\x12\x18\n\x14MODEL_STATE_UNLOADED\x10\x02\x12\x16\n\x12MODEL_STATE_ASLEEP\x10\x03\x32\xde\x04\n\x0cModelService\x12S\n\nListModels\x12\x1c.sluice.v1.ListModelsRequest\x1a\x1d.sluice.v1.ListModelsResponse\"\x08\x82\xf1\x18\x04\x08\x02\x10\x02\x12M\n\x08GetModel\x12\x1a.sluice.v1.GetModelRequest\x1a\x1b.sluice.v1.GetModelResponse\"\x08\x82\xf1\x18\x04\x08\x02\x10\x02\x12M\n\x07GetLoad\x12\x19.sluice.v1.GetLoadRequest\x1a\x1a.sluice.v1.GetLoadResponse\"\x0b\x82\xf1\x18\x07\x08\x04\x10\x02\x1a\x01\x07\x12S\n\tLoadModel\x12\x1b.sluice.v1.LoadModelRequest\x1a\x1c.sluice.v1.LoadModelResponse\"\x0b\x82\xf1\x18\x07\x08\x03\x10\x03\x1a\x01\x06\x12Y\n\x0bUnloadModel\x12\x1d.sluice.v1.UnloadModelRequest\x1a\x1e.sluice.v1.UnloadModelResponse\"\x0b\x82\xf1\x18\x07\x08\x03\x10\x03\x1a\x01\x06\x12V\n\nSleepModel\x12\x1c.sluice.v1.SleepModelRequest\x1a\x1d.sluice.v1.SleepModelResponse\"\x0b\x82\xf1\x18\x07\x08\x03\x10\x03\x1a\x01\x06\x12S\n\tWakeModel\x12\x1b.sluice.v1.WakeModelRequest\x1a\x1c.sluice.v1.WakeModelResponse\"\x0b\x82\xf1\x18\x07\x08\x03\x10\x03\x1a\x01\x06\x42p\n\tsluice.v1B\nModelProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15sluice/v1/model.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14sluice/v1/load.proto\x1a\x19sluice/v1/operation.proto\x1a\x13sluice/v1/rpc.proto\"x\n\x11ListModelsRequest\x12,\n\tpage_size\x18\x01 \x01(\rB\n\xbaH\x07*\x05\x18\xe8\x07(\x01H\x00R\x08pageSize\x88\x01\x01\x12\'\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\tpageTokenB\x0c\n\n_page_size\"\xa3\x01\n\x12ListModelsResponse\x12(\n\x06models\x18\x01 \x03(\x0b\x32\x10.sluice.v1.ModelR\x06models\x12;\n\rfailed_models\x18\x02 \x03(\x0b\x32\x16.sluice.v1.FailedModelR\x0c\x66\x61iledModels\x12&\n\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"9\n\x0b\x46\x61iledModel\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n\x06reason\x18\x02 \x01(\tR\x06reason\"3\n\x0fGetModelRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\":\n\x10GetModelResponse\x12&\n\x05model\x18\x01 \x01(\x0b\x32\x10.sluice.v1.ModelR\x05model\"\x97\x01\n\x10KeepModelRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12J\n\x12keep_alive_seconds\x18\x02 \x01(\x01\x42\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x38\x13~A)\x00\x00\x00\x00\x00\x00\xf0\xbfH\x00R\x10keepAliveSeconds\x88\x01\x01\x42\x15\n\x13_keep_alive_seconds\";\n\x11KeepModelResponse\x12&\n\x05model\x18\x01 \x01(\x0b\x32\x10.sluice.v1.ModelR\x05model\"\xf6\x05\n\x05Model\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x34\n\x07\x63reated\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12%\n\x05tasks\x18\x03 \x03(\x0e\x32\x0f.sluice.v1.TaskR\x05tasks\x12\"\n\x0c\x61rchitecture\x18\x04 \x01(\tR\x0c\x61rchitecture\x12\"\n\rmax_model_len\x18\x05 \x01(\rR\x0bmaxModelLen\x12\x1d\n\nvocab_size\x18\x06 \x01(\rR\tvocabSize\x12%\n\x0enum_parameters\x18\x07 \x01(\x04R\rnumParameters\x12\x14\n\x05\x64type\x18\x08 \x01(\tR\x05\x64type\x12-\n\x12system_fingerprint\x18\t \x01(\tR\x11systemFingerprint\x12%\n\x0esupports_tools\x18\n \x01(\x08R\rsupportsTools\x12-\n\x12supports_reasoning\x18\x0b \x01(\x08R\x11supportsReasoning\x12\x18\n\x07version\x18\x0c \x01(\tR\x07version\x12\x31\n\x14\x65mbedding_dimensions\x18\r \x01(\rR\x13\x65mbeddingDimensions\x12\'\n\x0fsupports_resume\x18\x0e \x01(\x08R\x0esupportsResume\x12\x16\n\x06parent\x18\x0f \x01(\tR\x06parent\x12\x1b\n\tis_asleep\x18\x10 \x01(\x08R\x08isAsleep\x12>\n\x10input_modalities\x18\x14 \x03(\x0e\x32\x13.sluice.v1.ModalityR\x0finputModalities\x12+\n\x05state\x18\x15 \x01(\x0e\x32\x15.sluice.v1.ModelStateR\x05state\x12;\n\x0b\x65xpire_time\x18\x16 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\nexpireTime\"\xe2\x03\n\x10LoadModelRequest\x12%\n\x04name\x18\x01 \x01(\tB\x11\xbaH\x0er\x0c\x10\x01\x18\x80\x02Z\x01.Z\x02..R\x04name\x12\x1e\n\x04path\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80 R\x04path\x12!\n\x07version\x18\x03 \x01(\tB\x07\xbaH\x04r\x02\x18@R\x07version\x12\x36\n\x05\x64type\x18\x04 \x01(\tB \xbaH\x1dr\x1bR\x00R\x04\x61utoR\x08\x62\x66loat16R\x07\x66loat32R\x05\x64type\x12\x37\n\x0cquantization\x18\x05 \x01(\tB\x13\xbaH\x10r\x0eR\x00R\x04int8R\x04int4R\x0cquantization\x12!\n\x07\x62\x61\x63kend\x18\x06 \x01(\tB\x07\xbaH\x04r\x02\x18@R\x07\x62\x61\x63kend\x12\x1f\n\x06\x64\x65vice\x18\x07 \x01(\tB\x07\xbaH\x04r\x02\x18@R\x06\x64\x65vice\x12\x36\n\rmax_model_len\x18\x08 \x01(\rB\r\xbaH\n*\x08\x18\xff\xff\xff\xff\x07(\x02H\x00R\x0bmaxModelLen\x88\x01\x01\x12\x35\n\x0b\x63\x61\x63he_share\x18\t \x01(\x02\x42\x0f\xbaH\x0c\n\n\x1d\x00\x00\x80?%\x00\x00\x00\x00H\x01R\ncacheShare\x88\x01\x01\x12\x1e\n\nbackground\x18\n \x01(\x08R\nbackgroundB\x10\n\x0e_max_model_lenB\x0e\n\x0c_cache_share\"o\n\x11LoadModelResponse\x12&\n\x05model\x18\x01 \x01(\x0b\x32\x10.sluice.v1.ModelR\x05model\x12\x32\n\toperation\x18\x02 \x01(\x0b\x32\x14.sluice.v1.OperationR\toperation\"6\n\x12UnloadModelRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\"\x15\n\x13UnloadModelResponse\"5\n\x11SleepModelRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\"\x14\n\x12SleepModelResponse\"T\n\x10WakeModelRequest\x12 \n\x05model\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x05model\x12\x1e\n\nbackground\x18\x02 \x01(\x08R\nbackground\"G\n\x11WakeModelResponse\x12\x32\n\toperation\x18\x01 \x01(\x0b\x32\x14.sluice.v1.OperationR\toperation*c\n\x04Task\x12\x14\n\x10TASK_UNSPECIFIED\x10\x00\x12\r\n\tTASK_CHAT\x10\x01\x12\x13\n\x0fTASK_COMPLETION\x10\x02\x12\x12\n\x0eTASK_EMBEDDING\x10\x03\x12\r\n\tTASK_RANK\x10\x04*K\n\x08Modality\x12\x18\n\x14MODALITY_UNSPECIFIED\x10\x00\x12\x11\n\rMODALITY_TEXT\x10\x01\x12\x12\n\x0eMODALITY_IMAGE\x10\x02*s\n\nModelState\x12\x1b\n\x17MODEL_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12MODEL_STATE_LOADED\x10\x01\x12\x18\n\x14MODEL_STATE_UNLOADED\x10\x02\x12\x16\n\x12MODEL_STATE_ASLEEP\x10\x03\x32\xb4\x05\n\x0cModelService\x12S\n\nListModels\x12\x1c.sluice.v1.ListModelsRequest\x1a\x1d.sluice.v1.ListModelsResponse\"\x08\x82\xf1\x18\x04\x08\x02\x10\x02\x12M\n\x08GetModel\x12\x1a.sluice.v1.GetModelRequest\x1a\x1b.sluice.v1.GetModelResponse\"\x08\x82\xf1\x18\x04\x08\x02\x10\x02\x12T\n\tKeepModel\x12\x1b.sluice.v1.KeepModelRequest\x1a\x1c.sluice.v1.KeepModelResponse\"\x0c\x82\xf1\x18\x08\x08\x01\x10\x01\x1a\x02\x01\x02\x12M\n\x07GetLoad\x12\x19.sluice.v1.GetLoadRequest\x1a\x1a.sluice.v1.GetLoadResponse\"\x0b\x82\xf1\x18\x07\x08\x04\x10\x02\x1a\x01\x07\x12S\n\tLoadModel\x12\x1b.sluice.v1.LoadModelRequest\x1a\x1c.sluice.v1.LoadModelResponse\"\x0b\x82\xf1\x18\x07\x08\x03\x10\x03\x1a\x01\x06\x12Y\n\x0bUnloadModel\x12\x1d.sluice.v1.UnloadModelRequest\x1a\x1e.sluice.v1.UnloadModelResponse\"\x0b\x82\xf1\x18\x07\x08\x03\x10\x03\x1a\x01\x06\x12V\n\nSleepModel\x12\x1c.sluice.v1.SleepModelRequest\x1a\x1d.sluice.v1.SleepModelResponse\"\x0b\x82\xf1\x18\x07\x08\x03\x10\x03\x1a\x01\x06\x12S\n\tWakeModel\x12\x1b.sluice.v1.WakeModelRequest\x1a\x1c.sluice.v1.WakeModelResponse\"\x0b\x82\xf1\x18\x07\x08\x03\x10\x03\x1a\x01\x06\x42p\n\tsluice.v1B\nModelProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,6 +43,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTMODELSREQUEST'].fields_by_name['page_token']._serialized_options = b'\272H\005r\003\030\200\002'
   _globals['_GETMODELREQUEST'].fields_by_name['model']._loaded_options = None
   _globals['_GETMODELREQUEST'].fields_by_name['model']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
+  _globals['_KEEPMODELREQUEST'].fields_by_name['model']._loaded_options = None
+  _globals['_KEEPMODELREQUEST'].fields_by_name['model']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
+  _globals['_KEEPMODELREQUEST'].fields_by_name['keep_alive_seconds']._loaded_options = None
+  _globals['_KEEPMODELREQUEST'].fields_by_name['keep_alive_seconds']._serialized_options = b'\272H\024\022\022\031\000\000\000\0008\023~A)\000\000\000\000\000\000\360\277'
   _globals['_LOADMODELREQUEST'].fields_by_name['name']._loaded_options = None
   _globals['_LOADMODELREQUEST'].fields_by_name['name']._serialized_options = b'\272H\016r\014\020\001\030\200\002Z\001.Z\002..'
   _globals['_LOADMODELREQUEST'].fields_by_name['path']._loaded_options = None
@@ -71,6 +75,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MODELSERVICE'].methods_by_name['ListModels']._serialized_options = b'\202\361\030\004\010\002\020\002'
   _globals['_MODELSERVICE'].methods_by_name['GetModel']._loaded_options = None
   _globals['_MODELSERVICE'].methods_by_name['GetModel']._serialized_options = b'\202\361\030\004\010\002\020\002'
+  _globals['_MODELSERVICE'].methods_by_name['KeepModel']._loaded_options = None
+  _globals['_MODELSERVICE'].methods_by_name['KeepModel']._serialized_options = b'\202\361\030\010\010\001\020\001\032\002\001\002'
   _globals['_MODELSERVICE'].methods_by_name['GetLoad']._loaded_options = None
   _globals['_MODELSERVICE'].methods_by_name['GetLoad']._serialized_options = b'\202\361\030\007\010\004\020\002\032\001\007'
   _globals['_MODELSERVICE'].methods_by_name['LoadModel']._loaded_options = None
@@ -81,12 +87,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MODELSERVICE'].methods_by_name['SleepModel']._serialized_options = b'\202\361\030\007\010\003\020\003\032\001\006'
   _globals['_MODELSERVICE'].methods_by_name['WakeModel']._loaded_options = None
   _globals['_MODELSERVICE'].methods_by_name['WakeModel']._serialized_options = b'\202\361\030\007\010\003\020\003\032\001\006'
-  _globals['_TASK']._serialized_start=2241
-  _globals['_TASK']._serialized_end=2340
-  _globals['_MODALITY']._serialized_start=2342
-  _globals['_MODALITY']._serialized_end=2417
-  _globals['_MODELSTATE']._serialized_start=2419
-  _globals['_MODELSTATE']._serialized_end=2534
+  _globals['_TASK']._serialized_start=2517
+  _globals['_TASK']._serialized_end=2616
+  _globals['_MODALITY']._serialized_start=2618
+  _globals['_MODALITY']._serialized_end=2693
+  _globals['_MODELSTATE']._serialized_start=2695
+  _globals['_MODELSTATE']._serialized_end=2810
   _globals['_LISTMODELSREQUEST']._serialized_start=168
   _globals['_LISTMODELSREQUEST']._serialized_end=288
   _globals['_LISTMODELSRESPONSE']._serialized_start=291
@@ -97,24 +103,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETMODELREQUEST']._serialized_end=566
   _globals['_GETMODELRESPONSE']._serialized_start=568
   _globals['_GETMODELRESPONSE']._serialized_end=626
-  _globals['_MODEL']._serialized_start=629
-  _globals['_MODEL']._serialized_end=1326
-  _globals['_LOADMODELREQUEST']._serialized_start=1329
-  _globals['_LOADMODELREQUEST']._serialized_end=1811
-  _globals['_LOADMODELRESPONSE']._serialized_start=1813
-  _globals['_LOADMODELRESPONSE']._serialized_end=1924
-  _globals['_UNLOADMODELREQUEST']._serialized_start=1926
-  _globals['_UNLOADMODELREQUEST']._serialized_end=1980
-  _globals['_UNLOADMODELRESPONSE']._serialized_start=1982
-  _globals['_UNLOADMODELRESPONSE']._serialized_end=2003
-  _globals['_SLEEPMODELREQUEST']._serialized_start=2005
-  _globals['_SLEEPMODELREQUEST']._serialized_end=2058
-  _globals['_SLEEPMODELRESPONSE']._serialized_start=2060
-  _globals['_SLEEPMODELRESPONSE']._serialized_end=2080
-  _globals['_WAKEMODELREQUEST']._serialized_start=2082
-  _globals['_WAKEMODELREQUEST']._serialized_end=2166
-  _globals['_WAKEMODELRESPONSE']._serialized_start=2168
-  _globals['_WAKEMODELRESPONSE']._serialized_end=2239
-  _globals['_MODELSERVICE']._serialized_start=2537
-  _globals['_MODELSERVICE']._serialized_end=3143
+  _globals['_KEEPMODELREQUEST']._serialized_start=629
+  _globals['_KEEPMODELREQUEST']._serialized_end=780
+  _globals['_KEEPMODELRESPONSE']._serialized_start=782
+  _globals['_KEEPMODELRESPONSE']._serialized_end=841
+  _globals['_MODEL']._serialized_start=844
+  _globals['_MODEL']._serialized_end=1602
+  _globals['_LOADMODELREQUEST']._serialized_start=1605
+  _globals['_LOADMODELREQUEST']._serialized_end=2087
+  _globals['_LOADMODELRESPONSE']._serialized_start=2089
+  _globals['_LOADMODELRESPONSE']._serialized_end=2200
+  _globals['_UNLOADMODELREQUEST']._serialized_start=2202
+  _globals['_UNLOADMODELREQUEST']._serialized_end=2256
+  _globals['_UNLOADMODELRESPONSE']._serialized_start=2258
+  _globals['_UNLOADMODELRESPONSE']._serialized_end=2279
+  _globals['_SLEEPMODELREQUEST']._serialized_start=2281
+  _globals['_SLEEPMODELREQUEST']._serialized_end=2334
+  _globals['_SLEEPMODELRESPONSE']._serialized_start=2336
+  _globals['_SLEEPMODELRESPONSE']._serialized_end=2356
+  _globals['_WAKEMODELREQUEST']._serialized_start=2358
+  _globals['_WAKEMODELREQUEST']._serialized_end=2442
+  _globals['_WAKEMODELRESPONSE']._serialized_start=2444
+  _globals['_WAKEMODELRESPONSE']._serialized_end=2515
+  _globals['_MODELSERVICE']._serialized_start=2813
+  _globals['_MODELSERVICE']._serialized_end=3505
 # @@protoc_insertion_point(module_scope)

@@ -85,8 +85,22 @@ class GetModelResponse(_message.Message):
     model: Model
     def __init__(self, model: _Optional[_Union[Model, _Mapping]] = ...) -> None: ...
 
+class KeepModelRequest(_message.Message):
+    __slots__ = ("model", "keep_alive_seconds")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    KEEP_ALIVE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    keep_alive_seconds: float
+    def __init__(self, model: _Optional[str] = ..., keep_alive_seconds: _Optional[float] = ...) -> None: ...
+
+class KeepModelResponse(_message.Message):
+    __slots__ = ("model",)
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    model: Model
+    def __init__(self, model: _Optional[_Union[Model, _Mapping]] = ...) -> None: ...
+
 class Model(_message.Message):
-    __slots__ = ("name", "created", "tasks", "architecture", "max_model_len", "vocab_size", "num_parameters", "dtype", "system_fingerprint", "supports_tools", "supports_reasoning", "version", "embedding_dimensions", "supports_resume", "parent", "is_asleep", "input_modalities", "state")
+    __slots__ = ("name", "created", "tasks", "architecture", "max_model_len", "vocab_size", "num_parameters", "dtype", "system_fingerprint", "supports_tools", "supports_reasoning", "version", "embedding_dimensions", "supports_resume", "parent", "is_asleep", "input_modalities", "state", "expire_time")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +119,7 @@ class Model(_message.Message):
     IS_ASLEEP_FIELD_NUMBER: _ClassVar[int]
     INPUT_MODALITIES_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
     name: str
     created: _timestamp_pb2.Timestamp
     tasks: _containers.RepeatedScalarFieldContainer[Task]
@@ -123,7 +138,8 @@ class Model(_message.Message):
     is_asleep: bool
     input_modalities: _containers.RepeatedScalarFieldContainer[Modality]
     state: ModelState
-    def __init__(self, name: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, str]]] = ..., architecture: _Optional[str] = ..., max_model_len: _Optional[int] = ..., vocab_size: _Optional[int] = ..., num_parameters: _Optional[int] = ..., dtype: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., supports_tools: _Optional[bool] = ..., supports_reasoning: _Optional[bool] = ..., version: _Optional[str] = ..., embedding_dimensions: _Optional[int] = ..., supports_resume: _Optional[bool] = ..., parent: _Optional[str] = ..., is_asleep: _Optional[bool] = ..., input_modalities: _Optional[_Iterable[_Union[Modality, str]]] = ..., state: _Optional[_Union[ModelState, str]] = ...) -> None: ...
+    expire_time: _timestamp_pb2.Timestamp
+    def __init__(self, name: _Optional[str] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, str]]] = ..., architecture: _Optional[str] = ..., max_model_len: _Optional[int] = ..., vocab_size: _Optional[int] = ..., num_parameters: _Optional[int] = ..., dtype: _Optional[str] = ..., system_fingerprint: _Optional[str] = ..., supports_tools: _Optional[bool] = ..., supports_reasoning: _Optional[bool] = ..., version: _Optional[str] = ..., embedding_dimensions: _Optional[int] = ..., supports_resume: _Optional[bool] = ..., parent: _Optional[str] = ..., is_asleep: _Optional[bool] = ..., input_modalities: _Optional[_Iterable[_Union[Modality, str]]] = ..., state: _Optional[_Union[ModelState, str]] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class LoadModelRequest(_message.Message):
     __slots__ = ("name", "path", "version", "dtype", "quantization", "backend", "device", "max_model_len", "cache_share", "background")

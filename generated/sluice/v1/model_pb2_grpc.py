@@ -49,6 +49,11 @@ class ModelServiceStub:
                 request_serializer=sluice_dot_v1_dot_model__pb2.GetModelRequest.SerializeToString,
                 response_deserializer=sluice_dot_v1_dot_model__pb2.GetModelResponse.FromString,
                 _registered_method=True)
+        self.KeepModel = channel.unary_unary(
+                '/sluice.v1.ModelService/KeepModel',
+                request_serializer=sluice_dot_v1_dot_model__pb2.KeepModelRequest.SerializeToString,
+                response_deserializer=sluice_dot_v1_dot_model__pb2.KeepModelResponse.FromString,
+                _registered_method=True)
         self.GetLoad = channel.unary_unary(
                 '/sluice.v1.ModelService/GetLoad',
                 request_serializer=sluice_dot_v1_dot_load__pb2.GetLoadRequest.SerializeToString,
@@ -93,6 +98,16 @@ class ModelServiceServicer:
     def GetModel(self, request, context):
         """Describes a model. For the name of an endpoint: the model that receives most of its requests, under the model's own
         name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def KeepModel(self, request, context):
+        """Loads a model that the server loads on demand, as a request for it does, and returns when it is in memory; with
+        `keep_alive_seconds` 0 the model is unloaded instead, when no request and no other API key needs it. Does nothing if
+        the server keeps all models in memory, or for a pinned model. For the name of an endpoint: the model that receives
+        most of its requests. Errors: UNAVAILABLE if the model can't be loaded, or sleeps.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -150,6 +165,11 @@ def add_ModelServiceServicer_to_server(servicer, server):
                     servicer.GetModel,
                     request_deserializer=sluice_dot_v1_dot_model__pb2.GetModelRequest.FromString,
                     response_serializer=sluice_dot_v1_dot_model__pb2.GetModelResponse.SerializeToString,
+            ),
+            'KeepModel': grpc.unary_unary_rpc_method_handler(
+                    servicer.KeepModel,
+                    request_deserializer=sluice_dot_v1_dot_model__pb2.KeepModelRequest.FromString,
+                    response_serializer=sluice_dot_v1_dot_model__pb2.KeepModelResponse.SerializeToString,
             ),
             'GetLoad': grpc.unary_unary_rpc_method_handler(
                     servicer.GetLoad,
@@ -235,6 +255,33 @@ class ModelService:
             '/sluice.v1.ModelService/GetModel',
             sluice_dot_v1_dot_model__pb2.GetModelRequest.SerializeToString,
             sluice_dot_v1_dot_model__pb2.GetModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def KeepModel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluice.v1.ModelService/KeepModel',
+            sluice_dot_v1_dot_model__pb2.KeepModelRequest.SerializeToString,
+            sluice_dot_v1_dot_model__pb2.KeepModelResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,6 +44,12 @@ class ModelServiceStub:
     """Describes a model. For the name of an endpoint: the model that receives most of its requests, under the model's own
     name.
     """
+    KeepModel: _grpc.UnaryUnaryMultiCallable[_model_pb2.KeepModelRequest, _model_pb2.KeepModelResponse]
+    """Loads a model that the server loads on demand, as a request for it does, and returns when it is in memory; with
+    `keep_alive_seconds` 0 the model is unloaded instead, when no request and no other API key needs it. Does nothing if
+    the server keeps all models in memory, or for a pinned model. For the name of an endpoint: the model that receives
+    most of its requests. Errors: UNAVAILABLE if the model can't be loaded, or sleeps.
+    """
     GetLoad: _grpc.UnaryUnaryMultiCallable[_load_pb2.GetLoadRequest, _load_pb2.GetLoadResponse]
     """Returns the load of the service."""
     LoadModel: _grpc.UnaryUnaryMultiCallable[_model_pb2.LoadModelRequest, _model_pb2.LoadModelResponse]
@@ -78,6 +84,12 @@ class ModelServiceAsyncStub(ModelServiceStub):
     GetModel: _aio.UnaryUnaryMultiCallable[_model_pb2.GetModelRequest, _model_pb2.GetModelResponse]  # type: ignore[assignment]
     """Describes a model. For the name of an endpoint: the model that receives most of its requests, under the model's own
     name.
+    """
+    KeepModel: _aio.UnaryUnaryMultiCallable[_model_pb2.KeepModelRequest, _model_pb2.KeepModelResponse]  # type: ignore[assignment]
+    """Loads a model that the server loads on demand, as a request for it does, and returns when it is in memory; with
+    `keep_alive_seconds` 0 the model is unloaded instead, when no request and no other API key needs it. Does nothing if
+    the server keeps all models in memory, or for a pinned model. For the name of an endpoint: the model that receives
+    most of its requests. Errors: UNAVAILABLE if the model can't be loaded, or sleeps.
     """
     GetLoad: _aio.UnaryUnaryMultiCallable[_load_pb2.GetLoadRequest, _load_pb2.GetLoadResponse]  # type: ignore[assignment]
     """Returns the load of the service."""
@@ -122,6 +134,18 @@ class ModelServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_model_pb2.GetModelResponse, _abc.Awaitable[_model_pb2.GetModelResponse]]:
         """Describes a model. For the name of an endpoint: the model that receives most of its requests, under the model's own
         name.
+        """
+
+    @_abc_1.abstractmethod
+    def KeepModel(
+        self,
+        request: _model_pb2.KeepModelRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_model_pb2.KeepModelResponse, _abc.Awaitable[_model_pb2.KeepModelResponse]]:
+        """Loads a model that the server loads on demand, as a request for it does, and returns when it is in memory; with
+        `keep_alive_seconds` 0 the model is unloaded instead, when no request and no other API key needs it. Does nothing if
+        the server keeps all models in memory, or for a pinned model. For the name of an endpoint: the model that receives
+        most of its requests. Errors: UNAVAILABLE if the model can't be loaded, or sleeps.
         """
 
     @_abc_1.abstractmethod

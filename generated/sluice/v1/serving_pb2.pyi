@@ -20,7 +20,7 @@ ERROR_BEHAVIOR_ERROR: ErrorBehavior
 ERROR_BEHAVIOR_TRUNCATE: ErrorBehavior
 
 class ServingOptions(_message.Message):
-    __slots__ = ("priority", "cache_salt", "error_behavior", "deployment", "slo_first_token_seconds", "slo_token_seconds", "request_id", "separate_tokens", "report_timings", "receipt", "report_progress")
+    __slots__ = ("priority", "cache_salt", "error_behavior", "deployment", "slo_first_token_seconds", "slo_token_seconds", "request_id", "separate_tokens", "report_timings", "receipt", "report_progress", "keep_alive_seconds")
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
     ERROR_BEHAVIOR_FIELD_NUMBER: _ClassVar[int]
@@ -32,6 +32,7 @@ class ServingOptions(_message.Message):
     REPORT_TIMINGS_FIELD_NUMBER: _ClassVar[int]
     RECEIPT_FIELD_NUMBER: _ClassVar[int]
     REPORT_PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_ALIVE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     priority: int
     cache_salt: str
     error_behavior: ErrorBehavior
@@ -43,7 +44,8 @@ class ServingOptions(_message.Message):
     report_timings: bool
     receipt: bool
     report_progress: bool
-    def __init__(self, priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., error_behavior: _Optional[_Union[ErrorBehavior, str]] = ..., deployment: _Optional[str] = ..., slo_first_token_seconds: _Optional[float] = ..., slo_token_seconds: _Optional[float] = ..., request_id: _Optional[str] = ..., separate_tokens: _Optional[bool] = ..., report_timings: _Optional[bool] = ..., receipt: _Optional[bool] = ..., report_progress: _Optional[bool] = ...) -> None: ...
+    keep_alive_seconds: float
+    def __init__(self, priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., error_behavior: _Optional[_Union[ErrorBehavior, str]] = ..., deployment: _Optional[str] = ..., slo_first_token_seconds: _Optional[float] = ..., slo_token_seconds: _Optional[float] = ..., request_id: _Optional[str] = ..., separate_tokens: _Optional[bool] = ..., report_timings: _Optional[bool] = ..., receipt: _Optional[bool] = ..., report_progress: _Optional[bool] = ..., keep_alive_seconds: _Optional[float] = ...) -> None: ...
 
 class RequestTimings(_message.Message):
     __slots__ = ("queue_wait", "first_token", "decode")

@@ -29,6 +29,7 @@ def to_texts(request: embedding_pb2.EmbedRequest) -> TextsToEmbed:
         deployment=serving["deployment"],
         priority=serving["priority"],
         truncates=serving["truncates"],
+        keep_s=serving["keep_s"],
         purpose=_PURPOSES[request.input_type],
     )
 

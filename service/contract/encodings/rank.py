@@ -51,5 +51,6 @@ def _texts(
         instruction=options.instruction,
         max_document_tokens=options.max_tokens_per_document if options.HasField("max_tokens_per_document") else None,
         priority=serving["priority"],
+        keep_s=serving["keep_s"],
         truncates=serving["truncates"],
     )

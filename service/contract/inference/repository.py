@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from sluice.inference import inference_pb2
@@ -16,6 +16,11 @@ from service.registry.models import ServedModel
 
 _RULES: Final = Rules((model_pb2.LoadModelRequest,))
 _OPTIONS: Final = tuple(each.name for each in model_pb2.LoadModelRequest.DESCRIPTOR.fields if each.name != "name")
+_STATES: Final = {
+    ModelState.LOADED: ("READY", ""),
+    ModelState.UNLOADED: ("READY", "the next request loads the model"),
+    ModelState.ASLEEP: ("UNAVAILABLE", "the model sleeps"),
+}
 
 
 def to_load_request(request: inference_pb2.RepositoryModelLoadRequest) -> model_pb2.LoadModelRequest:
@@ -35,17 +40,23 @@ def to_load_request(request: inference_pb2.RepositoryModelLoadRequest) -> model_
 def index_message(
     models: Iterable[tuple[ServedModel, ModelState]],
     failed: Mapping[str, str],
+    loading: Collection[str],
     *,
     only_ready: bool,
     shows_reasons: bool,
 ) -> inference_pb2.RepositoryIndexResponse:
-    """Return the list of models with their states; `failed` has those that are not served, each with the reason."""
+    """Return the list of models with their states; `failed` has those that are not served, each with the reason.
+
+    A model that its next request loads accepts requests, so it is ready. Those of `failed` in `loading` are being
+    loaded.
+    """
     message = inference_pb2.RepositoryIndexResponse()
     for model, present in models:
         is_asleep = present is ModelState.ASLEEP
         if not (only_ready and is_asleep):
-            state, reason = ("UNAVAILABLE", "the model sleeps") if is_asleep else ("READY", "")
+            state, reason = _STATES[present]
             message.models.add(name=model.name, version=model.description.version, state=state, reason=reason)
     for name, reason in () if only_ready else failed.items():
-        message.models.add(name=name, state="UNAVAILABLE", reason=reason if shows_reasons else "the model isn't loaded")
+        state = "LOADING" if name in loading else "UNAVAILABLE"
+        message.models.add(name=name, state=state, reason=reason if shows_reasons else "the model isn't loaded")
     return message

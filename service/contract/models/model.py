@@ -28,8 +28,10 @@ _STATES: Final = {
 _MODALITIES: Final = {Modality.TEXT: model_pb2.MODALITY_TEXT, Modality.IMAGE: model_pb2.MODALITY_IMAGE}
 
 
-def model_message(model: ModelDescription, state: ModelState = ModelState.LOADED) -> model_pb2.Model:
-    """Return the message that describes a model."""
+def model_message(
+    model: ModelDescription, state: ModelState = ModelState.LOADED, expires_ns: int | None = None
+) -> model_pb2.Model:
+    """Return the message that describes a model. `expires_ns` is when it is unloaded if no request arrives."""
     return model_pb2.Model(
         name=model.name,
         version=model.version,
@@ -49,6 +51,7 @@ def model_message(model: ModelDescription, state: ModelState = ModelState.LOADED
         input_modalities=[_MODALITIES[each] for each in model.input_modalities],
         is_asleep=state is ModelState.ASLEEP,
         state=_STATES[state],
+        expire_time=timestamp(expires_ns) if expires_ns is not None else None,
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, Final
 
 from google.protobuf import timestamp_pb2
-from sluice.v1 import chat_pb2, logprobs_pb2, serving_pb2, usage_pb2
+from sluice.v1 import chat_pb2, logprobs_pb2, model_pb2, serving_pb2, usage_pb2
 
 from service.generation.outputs.events import DecodedLogprob, Usage
 from service.generation.outputs.output import FinishReason
@@ -30,11 +31,19 @@ def serving_values(serving: serving_pb2.ServingOptions) -> dict[str, Any]:
         "separates_tokens": serving.separate_tokens,
         "reports_progress": serving.report_progress,
         "wants_receipt": serving.receipt,
+        "keep_s": to_keep_s(serving),
         "service_level": ServiceLevel(
             serving.slo_first_token_seconds if serving.HasField("slo_first_token_seconds") else None,
             serving.slo_token_seconds if serving.HasField("slo_token_seconds") else None,
         ),
     }
+
+
+def to_keep_s(message: serving_pb2.ServingOptions | model_pb2.KeepModelRequest) -> float | None:
+    """Return how long the client wants the model to stay in memory without requests, in seconds; None: the default."""
+    if not message.HasField("keep_alive_seconds"):
+        return None
+    return message.keep_alive_seconds if message.keep_alive_seconds >= 0 else math.inf
 
 
 def timestamp(epoch_ns: int) -> timestamp_pb2.Timestamp:

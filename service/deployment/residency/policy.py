@@ -9,6 +9,7 @@ The rules, in their order:
    share of the memory whatever the others request, and a single key gets the least recently used order.
 4. If every model is in use, the one that rule 3 chooses takes no new requests once a request has waited `PATIENCE_S`:
    they wait until it was unloaded and loaded again, and those that run end first.
+5. A model without requests is unloaded when the time of each of its keys is over (`ResidentModel.expires_at`).
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-CLAIM_S: Final = 600.0  # how long a model is charged to a key after its last request
+from service.deployment.residency.resident_model import CLAIM_S, Hold, ResidentModel
+
 PATIENCE_S: Final = 5.0  # the wait after which a model in use takes no new requests
 FAILURE_S: Final = 10.0  # how long requests are rejected after a load has failed
 _MAX_KEYS: Final = 1024  # whose order of service is kept
@@ -32,22 +34,12 @@ class ResidencyLimits:
 
     max_models: int | None = None
     max_bytes: int | None = None  # of the models' weights
-    idle_s: float | None = None  # after which a model without requests is unloaded
+    idle_s: float | None = None  # the longest time after which a model without requests is unloaded
 
     @property
     def is_on(self) -> bool:
         """Whether models are loaded on demand."""
         return (self.max_models, self.max_bytes, self.idle_s) != (None, None, None)
-
-
-@dataclass(eq=False, slots=True)
-class Hold:
-    """One request that uses a model, or waits for it."""
-
-    model: str
-    key: str
-    since: float
-    is_running: bool = False
 
 
 class ResidencyStep(NamedTuple):
@@ -57,31 +49,13 @@ class ResidencyStep(NamedTuple):
     is_load: bool
 
 
-@dataclass(slots=True)
-class _Model:
-    """A model that is loaded on demand."""
-
-    num_bytes: int
-    is_pinned: bool
-    is_loaded: bool = False
-    used_at: float = -math.inf  # by its last request; one that was never used is unloaded first
-    idle_since: float = 0.0  # its last request, or its load
-    failed_until: float = -math.inf
-    claims: dict[str, float] = field(default_factory=dict)  # by key, the time of its last request since the load
-    holds: list[Hold] = field(default_factory=list)  # oldest first
-
-    @property
-    def is_used(self) -> bool:
-        return any(hold.is_running for hold in self.holds)
-
-
 class ResidencyPolicy:
     """Models by name, with their requests. Not thread-safe."""
 
     def __init__(self, limits: ResidencyLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
         self._clock = clock
-        self._models: dict[str, _Model] = {}
+        self._models: dict[str, ResidentModel] = {}
         self._closing: str | None = None  # the model in use that takes no new requests
         self._num_served = 0
         self._served: dict[str, int] = {}  # the order in which keys were served, least recently first
@@ -91,12 +65,13 @@ class ResidencyPolicy:
         """The names of the models in memory."""
         return [name for name, model in self._models.items() if model.is_loaded]
 
-    def add(self, name: str, num_bytes: int, *, is_pinned: bool) -> None:
-        """Add a model that was loaded, or update it. The requests that wait for it run from now on."""
+    def add(self, name: str, num_bytes: int, *, is_pinned: bool, is_loaded: bool = True) -> None:
+        """Add or update a model. If it was loaded, the requests that wait for it run from now on."""
         if (model := self._models.get(name)) is None:
-            model = self._models[name] = _Model(num_bytes, is_pinned)
+            model = self._models[name] = ResidentModel(num_bytes, is_pinned)
         model.num_bytes, model.is_pinned = num_bytes, is_pinned
-        self.record_loaded(name)
+        if is_loaded:
+            self.record_loaded(name)
 
     def remove(self, name: str) -> None:
         """Remove a model with its requests."""
@@ -112,12 +87,15 @@ class ResidencyPolicy:
         """Return whether a request for a model would run at once."""
         return self._models[name].is_loaded and name != self._closing
 
-    def hold(self, name: str, key: str) -> Hold:
-        """Begin a request of a key. It runs at once if the model is loaded."""
+    def hold(self, name: str, key: str, keep_s: float | None = None) -> Hold:
+        """Begin a request of a key. It runs at once if the model is loaded.
+
+        `keep_s` is the time that the model stays without requests, as far as the key is concerned; None: the default.
+        """
         model, now = self._models[name], self._clock()
         hold = Hold(name, key, now, is_running=self.is_open(name))
         model.holds.append(hold)
-        model.used_at = model.idle_since = model.claims[key] = now
+        model.claim(key, self._clock(), keep_s)
         return hold
 
     def release(self, hold: Hold) -> None:
@@ -125,7 +103,23 @@ class ResidencyPolicy:
         model = self._models.get(hold.model)
         if model is not None and hold in model.holds:
             model.holds.remove(hold)
-            model.used_at = model.idle_since = model.claims[hold.key] = self._clock()
+            claim = model.claims.get(hold.key)
+            model.claim(hold.key, self._clock(), claim.keep_s if claim is not None else None)
+
+    def let_go(self, name: str, key: str) -> None:
+        """Record that a key needs a model no longer."""
+        if (model := self._models[name]).is_loaded:
+            model.claim(key, self._clock(), 0.0)
+
+    def expires_in_s(self, name: str) -> float | None:
+        """Return the seconds after which a loaded model is unloaded if no request arrives; None if there is no time."""
+        model = self._models[name]
+        if not model.is_loaded or model.is_pinned:
+            return None
+        expires_at = model.expires_at(self._limits.idle_s)
+        if model.holds:
+            expires_at = max(expires_at, self._clock())
+        return None if expires_at == math.inf else max(0.0, expires_at - self._clock())
 
     def num_waiting(self, name: str) -> int:
         """Return the number of requests that wait for a model."""
@@ -144,9 +138,10 @@ class ResidencyPolicy:
         """Record that a model is in memory. The requests that wait for it run from now on."""
         model, now = self._models[name], self._clock()
         if not model.is_loaded:
-            model.claims = dict.fromkeys((hold.key for hold in model.holds), now)
+            waiting = {hold.key for hold in model.holds}
+            model.claims = {key: replace(claim, used_at=now) for key, claim in model.claims.items() if key in waiting}
         model.is_loaded, model.idle_since = True, now
-        _admit(model)
+        model.admit()
 
     def record_unloaded(self, name: str) -> None:
         """Record that a model is not in memory any more, or will not be in a moment."""
@@ -169,7 +164,7 @@ class ResidencyPolicy:
         The size of a model that was never loaded is unknown, and counts as 0. Raise LookupError if it doesn't fit, and
         every model is in use or pinned.
         """
-        model = self._models.get(name) or _Model(0, is_pinned=False)
+        model = self._models.get(name) or ResidentModel(0, is_pinned=False)
         if self._has_capacity(name, model):
             return None
         if not (idle := self._victims(name, is_used=False)):
@@ -196,34 +191,32 @@ class ResidencyPolicy:
     def due_in_s(self) -> float | None:
         """Return the seconds after which `next_step` may return something else; None if that needs a request."""
         now = self._clock()
-        due = [model.idle_since + self._limits.idle_s for _, model in self._unused()] if self._limits.idle_s else []
+        due = [at for _, model in self._unused() if (at := model.expires_at(self._limits.idle_s)) < math.inf]
         if (wanted := self._next_wanted()) is not None and wanted.since + PATIENCE_S > now:
             due.append(wanted.since + PATIENCE_S)
         return max(0.0, min(due) - now) if due else None
 
-    def _fit(self, models: Collection[_Model]) -> bool:
+    def _fit(self, models: Collection[ResidentModel]) -> bool:
         """Return whether the limits allow all of `models` at once."""
         limits = self._limits
         return (limits.max_models is None or len(models) <= limits.max_models) and (
             limits.max_bytes is None or sum(model.num_bytes for model in models) <= limits.max_bytes
         )
 
-    def _has_capacity(self, name: str, model: _Model) -> bool:
+    def _has_capacity(self, name: str, model: ResidentModel) -> bool:
         """Return whether a model fits in addition to those in memory."""
         return self._fit([*(each for other, each in self._models.items() if each.is_loaded and other != name), model])
 
-    def _unused(self) -> Iterator[tuple[str, _Model]]:
+    def _unused(self) -> Iterator[tuple[str, ResidentModel]]:
         """The models in memory that no request uses and that are not pinned."""
         for name, model in self._models.items():
             if model.is_loaded and not (model.holds or model.is_pinned):
                 yield name, model
 
     def _idle(self) -> str | None:
-        """Return a model that was idle for `idle_s`, or None."""
-        if self._limits.idle_s is None:
-            return None
-        latest = self._clock() - self._limits.idle_s
-        return next((name for name, model in self._unused() if model.idle_since <= latest), None)
+        """Return a model whose time without requests is over, or None."""
+        now = self._clock()
+        return next((name for name, model in self._unused() if model.expires_at(self._limits.idle_s) <= now), None)
 
     def _excess(self) -> str | None:
         """Return a model to unload because those in memory exceed the limits, or None."""
@@ -262,7 +255,7 @@ class ResidencyPolicy:
         """Return the model to unload for a request of `key`."""
         now = self._clock()
         charged = {
-            name: [each for each, used_at in model.claims.items() if now - used_at < CLAIM_S]
+            name: [each for each, claim in model.claims.items() if now - claim.used_at < CLAIM_S]
             for name, model in self._models.items()
             if model.is_loaded
         }
@@ -279,10 +272,4 @@ class ResidencyPolicy:
         """Let a model take requests again whose memory nobody waits for any more."""
         if (name := self._closing) is not None:
             self._closing = None
-            _admit(self._models[name])
-
-
-def _admit(model: _Model) -> None:
-    """Let the requests that wait for a loaded model run."""
-    for hold in model.holds:
-        hold.is_running = True
+            self._models[name].admit()

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
-from service.deployment.residency.policy import Hold, ResidencyLimits, ResidencyPolicy, ResidencyStep
+from service.deployment.residency.policy import ResidencyLimits, ResidencyPolicy, ResidencyStep
+from service.deployment.residency.resident_model import Hold
 from service.generation.caller import Caller
 from service.generation.errors import DeadlineExceeded, EngineAsleep, EngineClosed, EngineOverloaded
 from service.registry.description import ModelState
@@ -65,17 +66,20 @@ class Residency:
         self._on_need = on_need
 
     @asynccontextmanager
-    async def held(self, name: str, caller: Caller, deadline: float | None) -> AsyncIterator[None]:
+    async def held(
+        self, name: str, caller: Caller, deadline: float | None, keep_s: float | None = None
+    ) -> AsyncIterator[None]:
         """Keep a model, or the model of an adapter, in memory for the duration of the block.
 
-        Entry waits until the model is loaded. It raises ModelNotLoaded if that fails, EngineOverloaded if too many
-        requests wait for it, DeadlineExceeded, and ModelNotFound or EngineAsleep if an operator removes it meanwhile.
+        `keep_s` is how long the caller wants it to stay afterwards; None: the default. Entry waits until the model is
+        loaded. It raises ModelNotLoaded if that fails, EngineOverloaded if too many requests wait for it,
+        DeadlineExceeded, and ModelNotFound or EngineAsleep if an operator removes it meanwhile.
         """
         if not self._is_managed(name := self._own_name(name)):
             yield
             return
         self._reject_if_hopeless(name)
-        hold = self._policy.hold(name, caller.id)
+        hold = self._policy.hold(name, caller.id, keep_s)
         try:
             if not hold.is_running:
                 await self._until_running(hold, deadline)
@@ -83,6 +87,18 @@ class Residency:
         finally:
             self._policy.release(hold)
             self._on_need()
+
+    def let_go(self, name: str, caller: Caller) -> None:
+        """Record that a caller needs a model, or the model of an adapter, no longer."""
+        if self._is_managed(name := self._own_name(name)):
+            self._policy.let_go(name, caller.id)
+            self._on_need()
+
+    def expires_ns(self, model: ServedModel) -> int | None:
+        """Return when a model is unloaded if no request arrives, in ns since the epoch; None if there is no time."""
+        name = self._own_name(model.name)
+        expires_in_s = self._policy.expires_in_s(name) if self._is_managed(name) else None
+        return None if expires_in_s is None else time.time_ns() + int(expires_in_s * 1e9)
 
     def must_wait(self, name: str) -> bool:
         """Return whether a request for a model, or for an adapter, would wait until the model is loaded."""
@@ -94,10 +110,10 @@ class Residency:
             return ModelState.LOADED
         return ModelState.UNLOADED if self._is_managed(self._own_name(model.name)) else ModelState.ASLEEP
 
-    def add(self, name: str, num_bytes: int, *, is_pinned: bool) -> None:
-        """Add a model that was loaded."""
+    def add(self, name: str, num_bytes: int, *, is_pinned: bool, is_loaded: bool = True) -> None:
+        """Add a model that was loaded, or that its first request loads."""
         if self.is_on:
-            self._policy.add(name, num_bytes, is_pinned=is_pinned)
+            self._policy.add(name, num_bytes, is_pinned=is_pinned, is_loaded=is_loaded)
             self._settle()
 
     def remove(self, name: str) -> None:

@@ -6,7 +6,7 @@ from collections import abc
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from service.engine.client.embedder import EmbedderClient
 from service.engine.client.generator import GeneratorClient
@@ -38,7 +38,7 @@ class BuiltEngine:
 
     engine: GeneratorClient
     tokenizer: FastTokenizer
-    config: EngineConfig  # no field is None
+    config: EngineConfig  # no field is None, unless the engine is asleep
     info: ModelInfo
     folder: Path  # of the model's files, including its chat template
     eos_token_ids: frozenset[int]
@@ -81,13 +81,15 @@ def build_engine(
     control_token_ids: abc.Mapping[str, int] | None = None,
     ranges: Ranges | None = None,
     observer: StepObserver | None = None,
+    is_asleep: bool = False,
 ) -> BuiltEngine:
     """Load `model`, a folder or a hub id, and size the engine for it. Raise ModelLoadError if that fails.
 
     `device` is a torch device or "auto": CUDA if available, otherwise the CPU. The cache takes at most the fraction
     `cache_share` of the memory available for caches; the rest is left to engines built later. `control_token_ids` are
     the tokens that constraints exclude from text; `ranges` are the allowed ranges of request parameters. The call may
-    take minutes, so run it on a thread.
+    take minutes, so run it on a thread. With `is_asleep`, which needs a worker process, no weights are loaded: the
+    engine's first `wake` loads them.
     """
     folder = find_folder(model)
     arguments = {
@@ -101,8 +103,14 @@ def build_engine(
     cache_file = _cache_file(config)
     if cache_file is not None:
         arguments["cache_file"] = cache_file.path
-    spec = EngineSpec("service.engine.loading.generator:load_generator", arguments)
-    link, description = _load_core(spec, config, model, GeneratorDescription, cache_file)
+    load, plan = (
+        "service.engine.loading.generator:load_generator",
+        "service.engine.loading.generator_plan:plan_generator",
+    )
+    spec = EngineSpec(load, arguments, planner=plan)
+    link, description = _load_core(
+        spec, config, model, GeneratorDescription, cache_file=cache_file, is_asleep=is_asleep
+    )
     engine = GeneratorClient(
         link,
         description.config,
@@ -110,6 +118,7 @@ def build_engine(
         ranges=ranges,
         cache_groups=description.cache_groups,
         observer=observer,
+        is_asleep=is_asleep,
     )
     tokenizer = FastTokenizer.from_folder(folder)
     return BuiltEngine(engine, tokenizer, description.config, description.info, folder, description.eos_token_ids)
@@ -122,16 +131,20 @@ def build_encoder(
     compute_dtype: ComputeDtype = "auto",
     device: str = "auto",
     observer: StepObserver | None = None,
+    is_asleep: bool = False,
 ) -> BuiltEncoder:
     """Load the encoder of `folder` and size its engine. Raise ModelLoadError if that fails.
 
     `device` is a torch device or "auto": CUDA if available, otherwise the CPU. The call may take minutes, so run it on
-    a thread.
+    a thread. `is_asleep` is that of `build_engine`.
     """
     arguments = {"folder": folder, "config": config, "compute_dtype": compute_dtype, "device": device}
-    spec = EngineSpec("service.engine.loading.encoder:load_encoder", arguments)
-    link, description = _load_core(spec, config, str(folder), EncoderDescription)
-    engine = EmbedderClient(link, description.config, vocab_size=description.info.vocab_size, observer=observer)
+    loading = "service.engine.loading.encoder"
+    spec = EngineSpec(f"{loading}:load_encoder", arguments, planner=f"{loading}:plan_encoder")
+    link, description = _load_core(spec, config, str(folder), EncoderDescription, is_asleep=is_asleep)
+    engine = EmbedderClient(
+        link, description.config, vocab_size=description.info.vocab_size, observer=observer, is_asleep=is_asleep
+    )
     tokenizer = FastTokenizer.from_folder(description.body)
     return BuiltEncoder(engine, tokenizer, description.config, description.info, description)
 
@@ -143,12 +156,16 @@ def build_cross_encoder(
     compute_dtype: ComputeDtype = "auto",
     device: str = "auto",
     observer: StepObserver | None = None,
+    is_asleep: bool = False,
 ) -> BuiltCrossEncoder:
     """Load the cross-encoder of `folder` and size its engine. Arguments and errors are those of `build_encoder`."""
     arguments = {"folder": folder, "config": config, "compute_dtype": compute_dtype, "device": device}
-    spec = EngineSpec("service.engine.loading.encoder:load_cross_encoder", arguments)
-    link, description = _load_core(spec, config, str(folder), CrossEncoderDescription)
-    engine = EmbedderClient(link, description.config, vocab_size=description.info.vocab_size, observer=observer)
+    loading = "service.engine.loading.encoder"
+    spec = EngineSpec(f"{loading}:load_cross_encoder", arguments, planner=f"{loading}:plan_cross_encoder")
+    link, description = _load_core(spec, config, str(folder), CrossEncoderDescription, is_asleep=is_asleep)
+    engine = EmbedderClient(
+        link, description.config, vocab_size=description.info.vocab_size, observer=observer, is_asleep=is_asleep
+    )
     return BuiltCrossEncoder(
         engine,
         FastTokenizer.from_folder(description.body),
@@ -172,15 +189,23 @@ def _load_core(
     config: EngineConfig,
     name: str,
     kind: type[_Description],
+    *,
     cache_file: CacheFile | None = None,
+    is_asleep: bool,
 ) -> tuple[Link, _Description]:
-    """Load a core, in a worker process if `config` says so, and return the link to it and its description of `kind`."""
+    """Load a core, in a worker process if `config` says so, and return the link to it and its description of `kind`.
+
+    With `is_asleep` the core is only planned.
+    """
     link: Link
+    description: Any
     if config.worker == "process":
         process = ProcessLink(
             engine_spec, name=name, detects_suspension=config.reject_while_suspended, cache_file=cache_file
         )
-        link, description = process, process.launch()
+        link, description = process, process.plan() if is_asleep else process.launch()
+    elif is_asleep:
+        raise ValueError(f"{name}: an engine that is not loaded yet needs a worker process")
     else:
         built = engine_spec.make()
         link, description = ThreadLink(built.core), built.description

@@ -78,11 +78,12 @@ class EmbedderClient(EngineClient[OpenEmbedding]):
         vocab_size: int,
         observer: StepObserver | None = None,
         clock: abc.Callable[[], float] = time.monotonic,
+        is_asleep: bool = False,
     ) -> None:
         """`config` must have a `max_model_len`; ValueError otherwise. Its cache settings are ignored."""
         if config.max_model_len is None:
             raise ValueError("max_model_len must be known before the engine is made")
-        super().__init__(link, max_model_len=config.max_model_len, observer=observer, clock=clock)
+        super().__init__(link, max_model_len=config.max_model_len, observer=observer, clock=clock, is_asleep=is_asleep)
         self._config = config
         self._vocab_size = vocab_size
         self._wait_limit = QueueWaitLimit(config.max_queue_wait_s)

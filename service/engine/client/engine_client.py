@@ -7,7 +7,7 @@ import time
 from collections import abc
 from itertools import count
 from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from service.engine.client.crash_quarantine import CrashQuarantine
 from service.engine.client.pending_call import PendingCall
@@ -71,7 +71,9 @@ class EngineClient(Generic[OpenedT]):
         max_model_len: int,
         observer: StepObserver | None = None,
         clock: abc.Callable[[], float] = time.monotonic,
+        is_asleep: bool = False,
     ) -> None:
+        """With `is_asleep`, `wake` loads the model for the first time."""
         self.max_model_len = max_model_len
         self._link = link
         self._observer = observer
@@ -84,7 +86,7 @@ class EngineClient(Generic[OpenedT]):
         self._stats = RunningStats()
         self._heartbeat = time.monotonic()
         self._quarantine = CrashQuarantine()
-        self.is_asleep = False
+        self.is_asleep = is_asleep
 
     @property
     def pid(self) -> int | None:
@@ -172,9 +174,12 @@ class EngineClient(Generic[OpenedT]):
         Raise ModelLoadError if that fails, and its subclass ModelChanged if the model's files have changed; the engine
         then stays asleep.
         """
-        await self._link.relaunch()
+        self._on_loaded(await self._link.relaunch())
         self.is_asleep = False
         self.on_restart()
+
+    def _on_loaded(self, description: Any) -> None:
+        """Handle the core's description when `wake` has loaded it."""
 
     def on_report(self, report: Report) -> None:
         """Deliver the outputs and errors of a report to the requests that are still open."""

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from service.engine.client.adapters import Adapters
 from service.engine.client.admission.admission import Admission
@@ -21,6 +21,7 @@ from service.engine.client.request_check import check_limit, check_request
 from service.engine.client.wakeups import WakeupLimiter
 from service.engine.interface.cache_group import ONE_GROUP, CacheGroup
 from service.engine.interface.config import EngineConfig, max_sequence_len
+from service.engine.interface.description import GeneratorDescription
 from service.engine.interface.in_flight_limit import InFlightLimit
 from service.engine.interface.messages import Add, Compile, Compiled, Report
 from service.engine.interface.port import Outputs, StepObserver
@@ -58,13 +59,16 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         max_compile_wait_s: float = MAX_COMPILE_WAIT_S,
         observer: StepObserver | None = None,
         clock: abc.Callable[[], float] = time.monotonic,
+        is_asleep: bool = False,
     ) -> None:
         """Raise ValueError if `num_blocks` or `max_model_len` of `config` is None.
 
         `ranges` has the allowed ranges of parameters, by their paths; `cache_groups` are the model's. A constraint
-        waits for a thread for at most `max_compile_wait_s`, and for its compilation for at most six times as long.
+        waits for a thread for at most `max_compile_wait_s`, and for its compilation for at most six times as long. With
+        `is_asleep`, `config` and `cache_groups` are a plan's, and `wake` loads the model for the first time.
         """
-        super().__init__(link, max_model_len=max_sequence_len(config, cache_groups), observer=observer, clock=clock)
+        max_len = max_sequence_len(config, cache_groups)
+        super().__init__(link, max_model_len=max_len, observer=observer, clock=clock, is_asleep=is_asleep)
         self._config = config
         self._vocab_size = vocab_size
         self._ranges = ranges or {}
@@ -97,6 +101,12 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         """Serve new requests again, with the same adapters."""
         super().on_restart()
         self._adapters.load_again()
+
+    def _on_loaded(self, description: Any) -> None:
+        """Replace the limits of a plan by those that the first load chose."""
+        if isinstance(description, GeneratorDescription) and description.config != self._config:
+            self._config = description.config
+            self._admission = Admission(self._config)
 
     def stats(self) -> EngineStats:
         """Return the state after the last step. Under overload, `max_running` is lower."""

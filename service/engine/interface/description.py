@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from service.engine.interface.cache_group import ONE_GROUP, CacheGroup
-from service.engine.interface.config import EngineConfig
+from service.engine.interface.config import EngineConfig, max_sequence_len
 from service.generation.requests.ranking import Activation
 
 ComputeDtype: TypeAlias = Literal["auto", "float32", "bfloat16"]
@@ -31,13 +31,26 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class GeneratorDescription:
-    """The properties of a generating model that the engine's client needs."""
+    """The properties of a generating model that the engine's client needs.
+
+    In a plan of a model that was not loaded yet, the configuration has the limits of a cache that is large enough, and
+    `cache_groups` are unknown.
+    """
 
     config: EngineConfig  # no field is None
     info: ModelInfo
     vocab_size: int  # the tokenizer's, which may be less than the model's
     eos_token_ids: frozenset[int]
     cache_groups: Sequence[CacheGroup] = ONE_GROUP
+
+    def matches(self, description: Any) -> bool:
+        """Return whether a loaded model is what this plan has promised to clients."""
+        return isinstance(description, GeneratorDescription) and self.promises == description.promises
+
+    @property
+    def promises(self) -> tuple[ModelInfo, int, frozenset[int], int]:
+        """All that clients see: the facts, the vocabulary, the ends of texts, and the maximum length."""
+        return self.info, self.vocab_size, self.eos_token_ids, max_sequence_len(self.config, self.cache_groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +66,10 @@ class EncoderDescription:
     default_prompt: str
     dimensions: Sequence[int] | None  # lengths to which a vector can be truncated; None: any; empty: unknown
 
+    def matches(self, description: Any) -> bool:
+        """Return whether a loaded encoder is as planned."""
+        return bool(self == description)
+
 
 @dataclass(frozen=True, slots=True)
 class CrossEncoderDescription:
@@ -62,3 +79,7 @@ class CrossEncoderDescription:
     info: ModelInfo
     body: Path  # the folder of its tokenizer
     activation: Activation
+
+    def matches(self, description: Any) -> bool:
+        """Return whether a loaded cross-encoder is as planned."""
+        return bool(self == description)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from service.engine.interface.messages import Command, Report
 
@@ -45,8 +45,8 @@ class Link(Protocol):
     def can_relaunch(self) -> bool:
         """True if stopping the core frees its memory and it can be launched again afterwards."""
 
-    async def relaunch(self) -> None:
-        """Load the core again after a stop, and report to the same receiver.
+    async def relaunch(self) -> Any:
+        """Load the core again after a stop, report to the same receiver, and return the core's description.
 
         Raise ModelLoadError if that fails, and its subclass ModelChanged if the model's files have changed.
         """

@@ -2,7 +2,7 @@
 
 | state | meaning | left by |
 |---|---|---|
-| NEW | never launched | launch → LOADING |
+| NEW | never launched | launch → LOADING; plan → STOPPED |
 | LOADING | the worker loads, first or after a stop | loaded → LOADED; fails → NEW, STOPPED; stop → STOPPING |
 | LOADED | the worker has loaded and reports to nobody | start → RUNNING; stop → STOPPING |
 | RUNNING | the worker serves | death → WAITING, DEAD; stop → STOPPING |
@@ -35,7 +35,7 @@ class LinkState(enum.Enum):
 
 
 NEXT_STATES: Final[Mapping[LinkState, frozenset[LinkState]]] = {
-    LinkState.NEW: frozenset({LinkState.LOADING}),
+    LinkState.NEW: frozenset({LinkState.LOADING, LinkState.STOPPED}),
     LinkState.LOADING: frozenset({LinkState.LOADED, LinkState.NEW, LinkState.STOPPED, LinkState.STOPPING}),
     LinkState.LOADED: frozenset({LinkState.RUNNING, LinkState.STOPPING}),
     LinkState.RUNNING: frozenset({LinkState.WAITING, LinkState.DEAD, LinkState.STOPPING}),

@@ -6,18 +6,21 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import abc
+from functools import partial
+from operator import eq
 from typing import Any
 
 from service.engine.interface.messages import Command, StopCore
 from service.engine.link.cache_file import CacheFile
-from service.engine.link.engine_spec import EngineSpec
+from service.engine.link.engine_spec import EngineSpec, Plan
 from service.engine.link.link import Receiver
 from service.engine.link.link_state import NEXT_STATES, LinkState
 from service.engine.link.loop import HEARTBEAT_INTERVAL_S
 from service.engine.link.restarts import Restarts
 from service.engine.link.worker.launch import Ready
 from service.engine.link.worker.worker_connection import WorkerConnection
-from service.engine.link.worker.worker_process import WorkerDied, WorkerProcess, next_worker
+from service.engine.link.worker.worker_process import WorkerDied, WorkerProcess, next_worker, put_back
 from service.generation.errors import ModelChanged, ModelLoadError
 
 _STOP_S = 30.0  # the time that a step in progress has to end
@@ -29,10 +32,10 @@ _WITHOUT_WORKER = frozenset({LinkState.NEW, LinkState.STOPPED, LinkState.DEAD})
 
 
 class ProcessLink:
-    """Runs the core of an `EngineSpec` in a process, from `launch()` to `await stop()`.
+    """Runs the core of an `EngineSpec` in a process, from `launch()`, or `plan()` and `relaunch()`, to `await stop()`.
 
-    Until `launch` returns, its thread owns the link; from then on the event loop does. A thread that waits for a worker
-    to load or to end uses that worker only.
+    Until `launch` or `plan` returns, its thread owns the link; from then on the event loop does. A thread that waits
+    for a worker to load or to end uses that worker only.
     """
 
     def __init__(
@@ -62,7 +65,7 @@ class ProcessLink:
         self._work: asyncio.Future[Any] | None = None  # supervises the worker, or waits for its load
         self._stop_requested = asyncio.Event()
         self._launch_s = 0.0  # of the last launch
-        self._description: Any = None  # of the first launch
+        self._is_expected: abc.Callable[[Any], bool] = lambda _: True  # what a relaunched core may be
 
     @property
     def pid(self) -> int | None:
@@ -96,13 +99,30 @@ class ProcessLink:
             self._worker = None
             self._enter(LinkState.NEW)
             raise
-        self._engine_spec = self._engine_spec.with_arguments(ready.reload_arguments)
-        self._description = ready.description
+        self._accept(ready)
         self._enter(LinkState.LOADED)
         return ready.description
 
+    def plan(self) -> Plan:
+        """Return a plan of the core without loading it, instead of `launch`: `relaunch` loads it.
+
+        Raise ModelLoadError if the model could not be loaded or the process dies.
+        """
+        worker = next_worker()
+        try:
+            plan = worker.plan(self._engine_spec)
+        except WorkerDied as error:
+            raise ModelLoadError(f"{self._name}: the engine's process died while reading: {error}") from error
+        put_back(worker)
+        self._is_expected = plan.matches
+        self._enter(LinkState.STOPPED)
+        return plan
+
     def start(self, receiver: Receiver) -> None:
-        """Report to `receiver` on the running loop. Raise ValueError before the launch."""
+        """Report to `receiver` on the running loop, or from the relaunch on. Raise ValueError before the launch."""
+        if self.state is LinkState.STOPPED:
+            self._receiver = receiver
+            return
         if self.state is not LinkState.LOADED:
             raise ValueError("the engine's process must be launched before it is started")
         self._receiver = receiver
@@ -114,18 +134,18 @@ class ProcessLink:
         """Always True: the process's memory is freed when it ends."""
         return True
 
-    async def relaunch(self) -> None:
-        """Load the core again after a stop, and report to the same receiver.
+    async def relaunch(self) -> Any:
+        """Load the core again after a stop, report to the same receiver, and return the core's description.
 
         Raise ModelLoadError if that fails, and its subclass ModelChanged if the files are not those of the first
-        launch.
+        launch or the plan.
         """
         self._enter(LinkState.LOADING)
         self._stop_requested.clear()
         self._worker = next_worker()
         self._work = asyncio.ensure_future(asyncio.to_thread(self._load_again, self._worker))
         try:
-            await asyncio.shield(self._work)
+            ready = await asyncio.shield(self._work)
         except Exception:
             if self.state is LinkState.LOADING:
                 self._worker = None
@@ -133,8 +153,10 @@ class ProcessLink:
             raise
         if self.state is not LinkState.LOADING:
             raise ModelLoadError(f"{self._name}: the engine was stopped while it loaded the model")
+        self._accept(ready)
         self._enter(LinkState.LOADED)
         self.start(self._receiver)
+        return ready.description
 
     def send(self, command: Command) -> None:
         """Send a command and return immediately. It is lost if no worker runs.
@@ -185,12 +207,18 @@ class ProcessLink:
         self._launch_s = time.monotonic() - began
         return ready
 
-    def _load_again(self, worker: WorkerProcess) -> None:
-        """Load what the first launch loaded, on any thread. Raise ModelLoadError or ModelChanged."""
+    def _load_again(self, worker: WorkerProcess) -> Ready:
+        """Load what the first launch loaded, or the plan, on any thread. Raise ModelLoadError or ModelChanged."""
         ready = self._load(worker)
-        if ready.description != self._description:
+        if not self._is_expected(ready.description):
             worker.kill()
             raise ModelChanged(f"{self._name}: the model's files have changed since they were loaded")
+        return ready
+
+    def _accept(self, ready: Ready) -> None:
+        """Expect the core that was loaded from all later launches."""
+        self._engine_spec = self._engine_spec.with_arguments(ready.reload_arguments)
+        self._is_expected = partial(eq, ready.description)
 
     def _attach(self) -> WorkerConnection:
         """Enter RUNNING, and read the reports of the worker that has loaded the core."""

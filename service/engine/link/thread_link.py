@@ -9,6 +9,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from service.engine.interface.messages import Command, Report, StopCore
 from service.engine.link.link import Receiver
@@ -45,7 +46,7 @@ class ThreadLink:
         """Always False: this process holds the weights."""
         return False
 
-    async def relaunch(self) -> None:
+    async def relaunch(self) -> Any:
         """Raise RuntimeError, because a thread cannot be launched again."""
         raise RuntimeError("an engine on a thread cannot be launched again")
 

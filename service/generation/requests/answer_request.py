@@ -37,5 +37,6 @@ class AnswerRequest:
     separates_tokens: bool = False  # each token of a stream is a separate output
     reports_progress: bool = False  # whether a stream has the progress of its prompts
     wants_receipt: bool = False  # whether `Completed` has a receipt; a deadline then never ends the answer
+    keep_s: float | None = None  # how long the model stays in memory without requests; None: the default
     wants_prompt_texts: bool = False  # whether `Started` has the text of each prompt
     resume: ResumePoint | None = None  # the position at which a broken stream is resumed; None for a new answer

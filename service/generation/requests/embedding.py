@@ -33,6 +33,7 @@ class TextsToEmbed:
     priority: int = 0
     truncates: bool = False
     purpose: Purpose = ""
+    keep_s: float | None = None  # how long the model stays in memory without requests; None: the default
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ class TextsToRank:
     max_document_tokens: int | None = None
     priority: int = 0
     truncates: bool = False
+    keep_s: float | None = None  # how long the model stays in memory without requests; None: the default
 
     @property
     def pairs(self) -> list[tuple[int, int]]:

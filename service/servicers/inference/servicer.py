@@ -18,7 +18,7 @@ from process.distribution import installed_version
 from service.answering.generation import Answering, Context
 from service.answering.kind import CHAT, TEXT_GENERATION
 from service.auth.errors import ScopeMissing
-from service.calls.call import Timed, current_caller
+from service.calls.call import Timed, current_caller, deadline_of
 from service.contract.inference.answers import GeneratedEvent, Responses, final
 from service.contract.inference.models import EXTENSIONS, config_message, metadata_message
 from service.contract.inference.repository import index_message, to_load_request
@@ -178,18 +178,22 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         visible = self._registry.visible_to(caller)
         shows_reasons = Scope.ADMIN in caller.scopes  # they contain paths and messages of libraries
         models = [(model, self._residency.state_of(model)) for model in visible]
-        return index_message(models, visible.failed, only_ready=request.ready, shows_reasons=shows_reasons)
+        loading = [name for name in visible.failed if self._registry.is_loading(name)]
+        return index_message(models, visible.failed, loading, only_ready=request.ready, shows_reasons=shows_reasons)
 
     async def RepositoryModelLoad(  # noqa: N802
         self,
         request: inference_pb2.RepositoryModelLoadRequest,
-        context: object,  # noqa: ARG002
+        context: Timed,
     ) -> inference_pb2.RepositoryModelLoadResponse:
         caller = current_caller()
         entry = to_loaded_model(to_load_request(request))
         if (model := self._registry.visible_to(caller).find(request.model_name)) is None:
             await self._changes.load_model(entry, caller)
-        elif model.engine.is_asleep:
+        elif (state := self._residency.state_of(model)) is ModelState.UNLOADED:
+            async with self._residency.held(model.name, caller, deadline_of(context)):
+                pass
+        elif state is ModelState.ASLEEP:
             await self._changes.wake(request.model_name, caller)
         return inference_pb2.RepositoryModelLoadResponse()
 

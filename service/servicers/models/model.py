@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Final
 
 from sluice.v1 import load_pb2, model_pb2, model_pb2_grpc
 
-from service.calls.call import current_caller
+from service.answering.admission import admitted
+from service.calls.call import Timed, current_caller, deadline_of
 from service.contract.models.load import load_message
 from service.contract.models.model import model_message, to_loaded_model
 from service.contract.models.operation import Describe, operation_message
+from service.contract.parts.answer import to_keep_s
 from service.contract.parts.page import page_of
 from service.deployment.model_changes import ModelChanges
 from service.deployment.operations import Operations
 from service.deployment.residency.residency import Residency
 from service.generation.caller import Scope
+from service.generation.errors import EngineAsleep
 from service.observability.telemetry import Telemetry
+from service.quota.quota import Quota
 from service.registry.models import ServedModel
 from service.registry.registry import Registry
+
+_RETRY_S: Final = 1.0
 
 
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
@@ -32,6 +39,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         describe: Describe,
         telemetry: Telemetry,
         residency: Residency,
+        quota: Quota,
     ) -> None:
         """`describe` describes the errors of operations."""
         self._registry = registry
@@ -40,6 +48,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         self._operations = operations
         self._describe = describe
         self._telemetry = telemetry
+        self._quota = quota
         self._started_ns = time.time_ns()
 
     async def ListModels(self, request: model_pb2.ListModelsRequest, context: object) -> model_pb2.ListModelsResponse:  # noqa: ARG002, N802
@@ -59,6 +68,20 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         return model_pb2.GetModelResponse(
             model=self._message(self._registry.visible_to(current_caller()).leading(request.model))
         )
+
+    async def KeepModel(self, request: model_pb2.KeepModelRequest, context: Timed) -> model_pb2.KeepModelResponse:  # noqa: N802
+        caller, keep_s = current_caller(), to_keep_s(request)
+        visible = self._registry.visible_to(caller)
+        model = visible.leading(request.model)
+        async with admitted(self._quota, model.name, ()):
+            if keep_s == 0:
+                self._residency.let_go(model.name, caller)
+            else:
+                async with self._residency.held(model.name, caller, deadline_of(context), keep_s):
+                    model = visible.leading(request.model)  # a new one if its files have changed
+                    if model.engine.is_asleep:
+                        raise EngineAsleep("the model is asleep until it is woken", _RETRY_S)
+        return model_pb2.KeepModelResponse(model=self._message(model))
 
     async def GetLoad(self, request: load_pb2.GetLoadRequest, context: object) -> load_pb2.GetLoadResponse:  # noqa: ARG002, N802
         visible = self._registry.visible_to(current_caller())
@@ -97,4 +120,5 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
 
     def _message(self, model: ServedModel) -> model_pb2.Model:
         """Return the message that describes a model with its state."""
-        return model_message(model.description, self._residency.state_of(model))
+        state, expires_ns = self._residency.state_of(model), self._residency.expires_ns(model)
+        return model_message(model.description, state, expires_ns)

@@ -218,7 +218,7 @@ def check_models(url: str, _: str) -> None:
     found = models.retrieve(MODEL)
     assert (found.id, found.type, found.display_name) == (MODEL, "model", MODEL)
     assert found.created_at.year > 2000
-    with urllib.request.urlopen(f"{url}/v1/models", timeout=60) as others:  # noqa: S310  http, and our own
+    with urllib.request.urlopen(f"{url}/v1/models", timeout=240) as others:  # noqa: S310  http, and our own
         assert set(json.loads(others.read())) == {"object", "data"}
 
 

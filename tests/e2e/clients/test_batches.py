@@ -157,12 +157,13 @@ def test_file_that_is_no_batch_is_rejected(client: Any, line: dict[str, Any], te
     assert rejection.value.param == "input_file_id"
 
 
-def test_cancelled_batch_can_be_deleted(client: Any) -> None:
+def test_cancelled_batch_can_be_deleted(storing: Stack, client: Any) -> None:
     """A batch is cancelled, and a repeated cancellation changes nothing; a deleted one doesn't exist."""
     body = {"model": "sluice-demo", **BODIES["/v1/chat/completions"]}
     file = upload(client, "/v1/chat/completions", [body] * 500)
-    batch = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="1h")
-    cancelled = client.batches.cancel(batch.id)
+    with storing.engine_held():  # so that the batch cannot end before
+        batch = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="1h")
+        cancelled = client.batches.cancel(batch.id)
     assert cancelled.status == "cancelled"
     assert client.batches.cancel(batch.id) == client.batches.retrieve(batch.id) == cancelled
     client.delete(f"/batches/{batch.id}", cast_to=object)

@@ -22,7 +22,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "cli
 COMMAND = re.compile(r"(\.venv/bin/)?sluice (chat [\"']|complete|embed|models(?! load)|endpoints|status|bench)")
 BLOCK = re.compile(r"^```(sh|python|yaml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TRIES = int(os.environ.get("EXAMPLE_TRIES", "1"))
-LONGEST_S = 110 + 2 * TRIES  # the limit of all tries of an example together
+LONGEST_S = GUARD_S + 2 * TRIES  # the limit of all tries of an example together
 # Questions that the bundled model can answer.
 KNOWN = {"What is the capital of France?": "Paris", "Who are you?": "sluice-demo"}
 ENDS = (
@@ -44,7 +44,7 @@ for _ in range(int(sys.argv[2])):
 # A status of 400 or above ends the block; a stream that fails later reports the error in its last event.
 PRELUDE = f"""
 set -eu
-curl() {{ command curl --silent --show-error --fail-with-body --max-time 60 "$@"; echo; }}
+curl() {{ command curl --silent --show-error --fail-with-body --max-time {GUARD_S:.0f} "$@"; echo; }}
 buf() {{ "{ROOT}/.cache/npm/node_modules/.bin/buf" "$@"; }}
 sluice() {{ "{sys.executable}" -m cli "$@"; }}
 """

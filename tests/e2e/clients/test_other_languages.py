@@ -45,6 +45,7 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
     ("TokenService", "CountTokens", {"chat": CHAT}),
     ("ModelService", "ListModels", {}),
     ("ModelService", "GetModel", {"model": MODEL}),
+    ("ModelService", "KeepModel", {"model": MODEL}),
     ("ModelService", "GetLoad", {}),
     ("AdapterService", "ListAdapters", {}),
     ("OperationService", "ListOperations", {}),

@@ -13,7 +13,7 @@ import httpx
 import openai
 import pytest
 
-from tests.e2e.stack import GENERATOR, Stack, started
+from tests.e2e.stack import GENERATOR, HOLDABLE, Stack, started
 from tests.waiting import GUARD_S, wait_until
 
 GREEDY: dict[str, Any] = {"model": "sluice-demo", "temperature": 0, "max_output_tokens": 20}
@@ -22,7 +22,7 @@ GREEDY: dict[str, Any] = {"model": "sluice-demo", "temperature": 0, "max_output_
 @pytest.fixture(scope="module")
 def storing() -> Iterator[Stack]:
     """A separate product, whose service the tests kill; the runner restarts it."""
-    environment = {
+    environment = HOLDABLE | {
         "SLUICE_GATEWAY_RESUME_TIMEOUT_S": str(GUARD_S),
         "SLUICE_SERVICE_STORED_RESPONSES__LEASE_S": "1",
     }

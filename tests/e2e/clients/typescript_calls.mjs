@@ -9,11 +9,12 @@ const { message } = await from("index.js");
 
 const messages = [message("user", "What is the capital of France?")];
 const asked = { model: "sluice-demo", messages, sampling: { temperature: 0 } };
-const endless = { ...asked, stopping: { minTokens: 900, maxTokens: 900 } };
+// Each token is an event, however slowly this client reads.
+const endless = { ...asked, stopping: { minTokens: 900, maxTokens: 900 }, serving: { separateTokens: true } };
 
 for (const entry of ["index.js", "node.js"]) {
   const { connect, refusalOf, runTools, texts, tool } = await from(entry);
-  const sluice = connect(door, { key: "unused", timeoutMs: 60_000 });
+  const sluice = connect(door, { key: "unused", timeoutMs: 240_000 });
   const refused = (call) => call.then(() => "no refusal", refusalOf);
   const [events, pieces] = [[], []];
   for await (const event of sluice.chat.streamChat(asked)) events.push(event);

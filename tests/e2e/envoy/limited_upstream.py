@@ -77,9 +77,8 @@ class Calls:
 
     def hold(self, count: int, key: str = "a") -> None:
         """Send requests that don't end, and return when the upstream has all."""
-        before = self.num_in_flight()
         self._held += [self._pool.submit(self.post, key, held=True) for _ in range(count)]
-        self.envoy.until(lambda: self.num_in_flight() == before + count)
+        self.envoy.until(lambda: self.num_in_flight() == len(self._held))
 
     def release(self) -> None:
         """End the requests that are held. Later ones aren't."""

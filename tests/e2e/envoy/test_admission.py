@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import grpc
@@ -17,6 +19,7 @@ from sluice.v1 import chat_pb2_grpc
 from gateway.dialects.seam.failure import Failure, Reason
 from tests.e2e.answers.test_chat import grpc_request
 from tests.e2e.connections import connections
+from tests.e2e.envoy.http2 import CHAT, begun_calls
 from tests.e2e.envoy.limited_upstream import FOREVER, Calls, calls
 from tests.e2e.envoy.test_envoy_errors import gateway_response, with_id
 from tests.e2e.stack import GENERATOR, HOLDABLE, Stack, started
@@ -147,20 +150,28 @@ def test_caller_that_ignores_rejections_gets_delayed_ones(stack: Stack) -> None:
         made.post(limit=LIMIT)
         made.hold(4)
         with connections(made.envoy, 25, REQUEST_OF_B):
-            made.envoy.until(lambda: made.envoy.stat("wasmcustom.sluice.admission.rejected") == 20)
+            made.envoy.until(partial(has_rejected, made, 20))
             made.envoy.until(lambda: made.envoy.stat("http.front_door.downstream_rq_active") == 4 + 5)
             assert made.post("c").status_code == 429
 
 
 def test_caller_that_ignores_rejections_gets_the_first_of_a_later_period_delayed(stack: Stack) -> None:
     """The caller's delayed rejection ends a period; another one is delayed, though it is the first of the next."""
-    with calls(stack, delay_ms=5_000) as made:
+    delay_s = 2
+    with calls(stack, delay_ms=1000 * delay_s) as made:
         made.post(limit=LIMIT)
         made.hold(4)
-        with connections(made.envoy, 21, REQUEST_OF_B):
-            made.envoy.until(lambda: made.envoy.stat("wasmcustom.sluice.admission.rejected") == 21)
-        with connections(made.envoy, 1, REQUEST_OF_B):
-            made.envoy.until(lambda: made.envoy.stat("http.front_door.downstream_rq_active") == 4 + 1)
+        # Envoy reads all calls of one connection at once, so they belong to one period.
+        for num_calls, num_rejected in ((21, 21), (1, 22)):
+            began = time.monotonic()
+            with connections(made.envoy, 1, begun_calls(num_calls, CHAT, b"")):
+                made.envoy.until(partial(has_rejected, made, num_rejected))
+            assert time.monotonic() - began >= delay_s
+
+
+def has_rejected(made: Calls, count: int) -> bool:
+    """Return True if Envoy has rejected that many requests."""
+    return made.envoy.stat("wasmcustom.sluice.admission.rejected") == count
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -196,21 +207,22 @@ def test_the_product_limits_requests_in_flight() -> None:
         # The service can't see how late a call arrives, which on a busy machine would exceed that wait.
         "SLUICE_GATEWAY_REQUEST_DEADLINE_S": f"{2 * GUARD_S + 0.5}",
     }
-    body = {"model": "sluice-demo", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 1500}
-    body |= {"ignore_eos": True}
+    body = {"model": "sluice-demo", "messages": [{"role": "user", "content": "Hello!"}], "ignore_eos": True}
     with started(GENERATOR, environment=settings) as stack, ThreadPoolExecutor(2) as pool:
 
-        def post(url: str) -> httpx.Response:
-            return httpx.post(f"{url}/v1/chat/completions", json=body, timeout=GUARD_S)
+        def post(url: str, max_tokens: int = 1500) -> httpx.Response:
+            sent = body | {"max_tokens": max_tokens}
+            return httpx.post(f"{url}/v1/chat/completions", json=sent, timeout=GUARD_S)
 
         def metrics() -> str:
             return httpx.get(f"{stack.gateway}/metrics", timeout=GUARD_S).text
 
-        def measure() -> None:  # two at a time: the rate is known after half a second in which the engine is never idle
-            while "x-sluice-limit" not in post(stack.gateway).headers:
+        def measure(max_tokens: int) -> None:
+            while "x-sluice-limit" not in post(stack.gateway, max_tokens).headers:
                 pass
 
-        for measuring in [pool.submit(measure) for _ in range(2)]:
+        # The rate is known after half a second in which the engine is never idle: the two do not end together.
+        for measuring in [pool.submit(measure, max_tokens) for max_tokens in (1500, 1000)]:
             measuring.result()
         assert "x-sluice-limit" not in post(stack.url).headers
         with stack.engine_held():

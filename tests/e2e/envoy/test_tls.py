@@ -54,7 +54,9 @@ def certificate_at(port: int, certificates: DevelopmentTls) -> bytes:
 
 
 def client(certificates: DevelopmentTls) -> httpx.Client:
-    return httpx.Client(verify=certificates.client_ssl_context(), timeout=GUARD_S)
+    """Return a client that keeps idle connections as long as the server does."""
+    kept = httpx.Limits(keepalive_expiry=None)
+    return httpx.Client(verify=certificates.client_ssl_context(), timeout=GUARD_S, limits=kept)
 
 
 def list_models(port: int, certificates: DevelopmentTls) -> list[str]:

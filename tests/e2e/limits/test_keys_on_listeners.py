@@ -63,6 +63,8 @@ def test_operator_paths_are_only_on_the_admin_port(guarded: Guarded) -> None:
         assert status("DELETE", callers, f"{endpoints}/nobodys") == 405
         assert status("DELETE", operators, f"{endpoints}/nobodys") == 404
         assert (status("GET", callers, endpoints), status("GET", operators, endpoints)) == (200, 200)
+        load = "/v2/repository/models/nobodys/load"
+        assert (status("POST", callers, load), status("POST", operators, load)) == (404, 403)
         assert (status("GET", callers, "/healthz"), status("GET", operators, "/healthz")) == (200, 200)
         assert httpx.get(f"http://127.0.0.1:{operators}/metrics", timeout=GUARD_S).status_code == 200
         state = httpx.get(f"http://127.0.0.1:{operators}/status.json", timeout=GUARD_S).json()  # the gateway has no key

@@ -47,6 +47,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     environment = HOLDABLE | {
         "SLUICE_SERVICE_AUTH__KEYS_FILE": str(path),
         "SLUICE_SERVICE_QUOTA__REDIS_URL": redis.url,
+        "SLUICE_SERVICE_QUOTA__REDIS_TIMEOUT_S": str(GUARD_S),  # a late answer is no loss; a closed connection is one
+        "SLUICE_GATEWAY_RESUME_TIMEOUT_S": str(GUARD_S),  # a service starts slowly on a busy machine
     }
     stack = Stack(environment=environment)
     try:

@@ -7,7 +7,7 @@ import httpx
 
 from service.observability.vllm_names import TABLE
 from tests.e2e.stack import Stack
-from tests.waiting import GUARD_S
+from tests.waiting import GUARD_S, wait_until
 
 DOCS = (Path(__file__).parents[3] / "docs" / "operation" / "metrics.md").read_text()
 BODY = {
@@ -33,13 +33,18 @@ def test_metrics_pages_have_every_documented_metric(stack: Stack) -> None:
     """After a stored response the pages have every documented metric of the service, vLLM and the gateway."""
     httpx.post(f"{stack.url}/v1/chat/completions", json=BODY, timeout=GUARD_S).raise_for_status()
     httpx.post(f"{stack.url}/v1/responses", json=STORED, timeout=GUARD_S).raise_for_status()
-    page = shown(f"http://127.0.0.1:{stack.ports['service_metrics']}/metrics")
     with_settings = {  # with keys and limits, and with models on demand
         "sluice_quota_refusals_total",
         "sluice_model_loads_total",
         "sluice_model_unloads_total",
         "sluice_model_load_wait_seconds",
     }
-    assert names("Service metrics") - with_settings <= page
-    assert {row.vllm + ("_total" if row.kind == "counter" else "") for row in TABLE} <= page
-    assert names("Gateway metrics") | {"sluice_build_info"} <= shown(f"{stack.gateway}/metrics")
+    service = names("Service metrics") - with_settings
+    service |= {row.vllm + ("_total" if row.kind == "counter" else "") for row in TABLE}
+    gateway = names("Gateway metrics") | {"sluice_build_info"}
+
+    def missing() -> set[str]:  # some are recorded only when the answer has been sent
+        of_service = service - shown(f"http://127.0.0.1:{stack.ports['service_metrics']}/metrics")
+        return of_service | (gateway - shown(f"{stack.gateway}/metrics"))
+
+    wait_until(lambda: not missing(), missing)

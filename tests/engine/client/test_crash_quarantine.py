@@ -16,6 +16,7 @@ from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import request, until
 from tests.engine.link.linked_engine import NEVER_ENDING, kill, linked
 from tests.engine.paged_runner import sums
+from tests.engine.scripted import Script
 from tests.engine.started_engine import ENDLESS, generate, tokens
 
 STUBBORN = Restarts(first_delay_s=0.01, max_delay_s=0.01, max_deaths=100)
@@ -30,11 +31,13 @@ class Clock:
         return self.now
 
 
-async def crash_with(engine: GeneratorClient, link: ProcessLink, *requests: GenerationRequest) -> None:
-    """Kill the process while it computes the requests."""
+async def crash_with(engine: GeneratorClient, link: ProcessLink, script: Script, *requests: GenerationRequest) -> None:
+    """Kill the process after the first step of the requests, so that none of them has ended."""
     await until(lambda: not engine.is_restarting)
+    script.stop_after(len(script.steps()) + 1)
     with pytest.raises(EngineFailed):
         await read_until_crash(engine, link, *requests)
+    script.open_gate()
 
 
 async def read_until_crash(engine: GeneratorClient, link: ProcessLink, *requests: GenerationRequest) -> None:
@@ -49,12 +52,12 @@ async def read_until_crash(engine: GeneratorClient, link: ProcessLink, *requests
 @pytest.mark.slow
 async def test_a_request_that_crashes_the_engine_is_rejected_the_fourth_time(tmp_path: Path) -> None:
     """The rejection names the prompt, for every client and seed. Other requests are served."""
-    engine, link, _ = linked(tmp_path, STUBBORN, **ENDLESS)
+    engine, link, script = linked(tmp_path, STUBBORN, **ENDLESS)
     poison = request("poison", request_id="1", caller_id="a", **NEVER_ENDING)
     again = request("poison", request_id="2", caller_id="b", seed=5, **NEVER_ENDING)
     async with engine:
         for _ in range(3):
-            await crash_with(engine, link, poison)
+            await crash_with(engine, link, script, poison)
         await until(lambda: not engine.is_restarting)
         for each in (poison, again):
             with pytest.raises(InvalidRequest, match="the engine has failed 3 times while it computed this") as caught:
@@ -66,11 +69,11 @@ async def test_a_request_that_crashes_the_engine_is_rejected_the_fourth_time(tmp
 @pytest.mark.slow
 async def test_a_request_that_ran_with_a_crashing_one_is_cleared(tmp_path: Path) -> None:
     """Two requests that were open at two crashes may not run together. One that completes leaves the quarantine."""
-    engine, link, _ = linked(tmp_path, STUBBORN, **ENDLESS)
+    engine, link, script = linked(tmp_path, STUBBORN, **ENDLESS)
     poison, innocent = request("poison", **NEVER_ENDING), request("hello", max_tokens=50)
     async with engine:
         for _ in range(2):
-            await crash_with(engine, link, poison, request("hello", max_tokens=50, ignore_eos=True))
+            await crash_with(engine, link, script, poison, request("hello", max_tokens=50, ignore_eos=True))
         await until(lambda: not engine.is_restarting)
         bystander = request("hello", max_tokens=50, ignore_eos=True)
         async with engine.generate(poison) as stream:
@@ -79,7 +82,7 @@ async def test_a_request_that_ran_with_a_crashing_one_is_cleared(tmp_path: Path)
                 await generate(engine, bystander)
             assert await generate(engine, innocent)  # it was not open at a crash
         assert await generate(engine, bystander)
-        await crash_with(engine, link, poison, bystander)  # the first crash of the cleared bystander
+        await crash_with(engine, link, script, poison, bystander)  # the first crash of the cleared bystander
         await until(lambda: not engine.is_restarting)
         assert await generate(engine, bystander)
         with pytest.raises(InvalidRequest):

@@ -56,6 +56,7 @@ async def test_concurrent_requests_share_batches(start: Starter) -> None:
             await until(script.is_at_gate)
             both = [asyncio.create_task(engine.embed(embedding(2, 3, token_id=each))) for each in (7, 8)]
             await begun(*both)
+            await start.settle()
         await first
         answers = [vectors_of(await each) for each in both]
         assert len(script.steps()) == 2

@@ -21,9 +21,9 @@ from gateway.routes.handling.generation_endpoint import GenerationEndpoint
 from gateway.routes.upstream.bodies import BodyReader
 from gateway.settings.config import Settings
 from gateway.upstream.caller import Caller
+from tests.waiting import GUARD_S
 
 TEXT = "x" * 100_000
-LONGEST_S = 10.0  # of a wait that never ends if the loop stands still
 
 
 async def valid(_: Caller) -> None:
@@ -37,7 +37,7 @@ class Gate:
         self._open = threading.Event()
 
     def wait(self) -> None:
-        assert self._open.wait(LONGEST_S), "the loop did nothing while this waited"
+        assert self._open.wait(GUARD_S), "the loop did nothing while this waited"
 
     async def open_from_the_loop(self) -> None:
         await asyncio.sleep(0)

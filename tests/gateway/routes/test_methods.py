@@ -35,11 +35,9 @@ from gateway.settings.config import Settings
 from gateway.upstream.methods import MethodTable
 
 GENERATING = [chat_pb2, completion_pb2, embedding_pb2, rank_pb2, response_pb2, text_generation_pb2]
-# What an administrator does to models, and a stream of requests.
-OVER_GRPC_ALONE = {
-    "LoadModel", "UnloadModel", "SleepModel", "WakeModel", "RepositoryModelLoad", "RepositoryModelUnload",
-    "ModelStreamInfer",
-}  # fmt: skip
+OVER_GRPC_ALONE = {"ModelStreamInfer"}
+LOADING = {"LoadModel", "UnloadModel", "SleepModel", "WakeModel", "RepositoryModelLoad", "RepositoryModelUnload"}
+ALSO_RUNNING_MODELS = {"ModelInfer", "KeepModel"}
 
 OF_STORED_RESPONSES = {
     "GetResponse",
@@ -76,10 +74,13 @@ async def test_every_rpc_is_in_the_method_table() -> None:
                 rows = table.upload if rpc.client_streaming else rows
                 method = rows[Default().GetSymbol(rpc.input_type.full_name)]
                 assert method.name == f"{service.full_name}/{rpc.name}"
-                runs_model = (module in GENERATING and rpc.name not in OF_STORED_RESPONSES) or rpc.name == "ModelInfer"
+                runs_model = (
+                    module in GENERATING and rpc.name not in OF_STORED_RESPONSES
+                ) or rpc.name in ALSO_RUNNING_MODELS
                 assert method.needs_capacity == runs_model
                 is_long = runs_model or rpc.server_streaming or rpc.client_streaming
-                assert method.deadline_s == (settings.request_deadline_s if is_long else settings.lookup_deadline_s)
+                expected_s = settings.request_deadline_s if is_long else settings.lookup_deadline_s
+                assert method.deadline_s == (3600 if rpc.name in LOADING else expected_s)
                 found.add(method.name)
     assert found == {method.name for rows in (table.whole, table.stream, table.upload) for method in rows.values()}
 

@@ -63,6 +63,12 @@ async def following(*arguments: str) -> AsyncIterator[list[Lamp]]:
         asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
 
 
+def rewrite(path: Path, text: str) -> None:
+    """Replace the file, whose time of change may be that of a version of the same length written just before."""
+    path.with_suffix(".new").write_text(text)
+    path.with_suffix(".new").replace(path)
+
+
 async def until_logged(caplog: pytest.LogCaptureFixture, text: str) -> logging.LogRecord:
     """Return the first record that starts with the text."""
     async with asyncio.timeout(GUARD_S):
@@ -89,7 +95,7 @@ async def test_changed_file_is_applied(tmp_path: Path, caplog: pytest.LogCapture
     path = tmp_path / "lamp.yaml"
     path.write_text("colour: white")
     async with following("--config", str(path), "--watts", "9") as taken:
-        path.write_text("colour: blue\nwatts: 3\nlog_level: warning\n")
+        rewrite(path, "colour: blue\nwatts: 3\nlog_level: warning\n")
         while not taken:  # noqa: ASYNC110  the file is checked periodically
             await asyncio.sleep(0.01)
         assert logging.getLogger().level == logging.WARNING
@@ -112,11 +118,11 @@ async def test_invalid_settings_change_nothing(
     path = tmp_path / "lamp.yaml"
     path.write_text("colour: white")
     async with following("--config", str(path)) as taken:
-        path.write_text(text)
+        rewrite(path, text)
         warning = await until_logged(caplog, "the settings are invalid; the previous ones stay in use: ")
         assert problem in warning.getMessage()
         assert not taken
-        path.write_text("colour: green")
+        rewrite(path, "colour: green")
         while not taken:  # noqa: ASYNC110  the file is checked periodically
             await asyncio.sleep(0.01)
     assert taken[0].colour == "green"

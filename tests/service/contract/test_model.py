@@ -37,7 +37,7 @@ MODEL = ModelDescription(
 
 def test_model_is_converted_completely() -> None:
     """Every field of the contract has the description's value."""
-    message = model_message(MODEL, ModelState.ASLEEP)
+    message = model_message(MODEL, ModelState.ASLEEP, 10**9)
     assert message.state == model_pb2.MODEL_STATE_ASLEEP
     assert {field.name for field, _ in message.ListFields()} == {field.name for field in message.DESCRIPTOR.fields}
     assert list(message.tasks) == [model_pb2.TASK_CHAT, model_pb2.TASK_COMPLETION]

@@ -74,7 +74,7 @@ async def test_concurrent_changes_are_all_kept(shared: Settings) -> None:
 @pytest.mark.slow
 async def test_lost_store_keeps_known_endpoints_and_rejects_changes(redis: RedisServer) -> None:
     """Endpoints are served, changes are rejected, and health reports it; a store that returns empty is filled again."""
-    settings = {"store": {"redis_url": redis.url, "redis_timeout_s": 0.2}}
+    settings = {"store": {"redis_url": redis.url, "redis_timeout_s": GUARD_S}}
     async with two(settings) as (one, other):
         await one.create("x", *both())
         await until_equal(other.names, ["a", "b", "encoder", "x"])

@@ -16,6 +16,7 @@ from tests.service.deployment.test_endpoints_shared import until_equal
 from tests.service.endpoint_fakes import Serving, both, serving
 from tests.service.fakes import rejection_of
 from tests.service.observability.test_observation import samples
+from tests.waiting import GUARD_S
 
 Code = grpc.StatusCode
 KEY = "sluice:endpoints"
@@ -59,7 +60,7 @@ def newer(redis: RedisServer) -> Iterator[NewerReplica]:
 
 @pytest.fixture
 def settings(redis: RedisServer) -> dict[str, Any]:
-    return {"store": {"redis_url": redis.url, "redis_timeout_s": 5}}
+    return {"store": {"redis_url": redis.url, "redis_timeout_s": GUARD_S}}
 
 
 def num_unreadable(run: Serving) -> list[float]:

@@ -32,7 +32,7 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
     if request.param == "file":
         return {**root, "loaded_models_file": tmp_path / "loaded.json"}
     redis: RedisServer = request.getfixturevalue("redis")
-    return {**root, "store": {"redis_url": redis.url, "redis_timeout_s": 5}}
+    return {**root, "store": {"redis_url": redis.url, "redis_timeout_s": GUARD_S}}
 
 
 @contextlib.asynccontextmanager
@@ -173,7 +173,7 @@ async def test_models_are_not_shared_with_another_pool(redis: RedisServer, tmp_p
 async def test_lost_store_rejects_changes_and_keeps_models_served(redis: RedisServer, tmp_path: Path) -> None:
     """Known models are served; when the store has lost everything, it is filled again."""
     (tmp_path / "new").mkdir()
-    settings: Settings = {"models_root": tmp_path, "store": {"redis_url": redis.url}}
+    settings: Settings = {"models_root": tmp_path, "store": {"redis_url": redis.url, "redis_timeout_s": GUARD_S}}
     async with serving("a", **settings) as run:
         await load(run, "new")
         redis.kill()

@@ -52,7 +52,7 @@ class Network(httpcore.AnyIOBackend):
 
 
 def settings(**values: Any) -> ImageSettings:
-    return ImageSettings(allowed_hosts=["*.example"], allow_http=True, **values)
+    return ImageSettings(**{"allowed_hosts": ["*.example"], "allow_http": True, "max_fetch_s": GUARD_S, **values})
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ async def test_call_that_ends_before_the_fetch_gets_deadline_exceeded(server: Pi
 async def test_a_key_with_many_fetches_delays_no_other_key(server: PictureServer) -> None:
     """Requests of one key wait for each other; requests of other keys, or without a key, don't wait for them."""
     fetcher = Fetcher(
-        settings(allow_private_addresses=True, max_fetches_per_key=2, max_fetches_per_host=64, max_fetch_s=GUARD_S),
+        settings(allow_private_addresses=True, max_fetches_per_key=2, max_fetches_per_host=64),
         NameServer(["127.0.0.1"]),
     )
 

@@ -22,6 +22,7 @@ from service.prompts.templates.template import ChatTemplate
 from tests.engine.constraints.fakes import ADDED, END, token_id, tokenizer_of
 from tests.service.output.fakes import ChoiceResult, outputs_of, results_by_choice
 from tests.service.prompts.fakes import CHATML, template_of, user
+from tests.waiting import GUARD_S
 
 TOKENIZER = tokenizer_of(*ADDED)
 END_ID = token_id(TOKENIZER, END)
@@ -40,7 +41,7 @@ def preparation_of(
     if source is not None:
         template = template_of(source) if isinstance(source, str) else source
         chat = ChatModel(template, tokenizer, **settings)
-    return Preparation("tiny", tokenizer, max_model_len, chat, Workers(limits or WorkerLimits()))
+    return Preparation("tiny", tokenizer, max_model_len, chat, Workers(limits or WorkerLimits(max_work_s=GUARD_S)))
 
 
 def chat_model_of(preparation: Preparation) -> ChatModel:

@@ -115,7 +115,9 @@ async def test_a_stop_does_not_wait_for_a_worker_that_loads(number: signal.Signa
     """A service that is stopped while an engine's process loads a model ends, and that process with it."""
     async with started(flags={"model": f"{MODEL}={DEMO}"}, module="service") as run:
         await run.until_logged("listening")
-        (worker,) = child_pids(run.process.pid)
+        pid = run.process.pid
+        await until(lambda: bool(child_pids(pid)))
+        (worker,) = child_pids(pid)
         suspend(worker)  # it will never have loaded
         run.process.send_signal(number)
         code, lines = await run.rest()
@@ -141,6 +143,11 @@ async def test_sighup_reloads_the_settings(tmp_path: Path) -> None:
     path = tmp_path / "service.yaml"
     path.write_text("log_level: info\n")
 
+    def rewrite(text: str) -> None:
+        """Replace the file as a whole, because the process may read it at any time."""
+        path.with_suffix(".new").write_text(text)
+        path.with_suffix(".new").replace(path)
+
     def endpoint(model: str) -> str:
         return f"[{{name: other, entities: [{{name: a, model: {model}, traffic_percentage: 100}}]}}]"
 
@@ -149,17 +156,17 @@ async def test_sighup_reloads_the_settings(tmp_path: Path) -> None:
         chat = chat_pb2_grpc.ChatServiceStub(run.channel)
         message = request(model="other", stopping={"max_tokens": 1})
         assert (await rejection_of(chat.Chat(message))).info.reason == "MODEL_NOT_FOUND"
-        path.write_text(f"endpoints: {endpoint(MODEL)}\nmax_request_bytes: 1000000\n")
+        rewrite(f"endpoints: {endpoint(MODEL)}\nmax_request_bytes: 1000000\n")
         assert '"waiting":["max_request_bytes"]' in (await run.until_logged("settings wait for the next start"))[-1]
         assert (await chat.Chat(message)).model == MODEL
-        path.write_text(f"endpoints: {endpoint('nobody')}\n")
+        rewrite(f"endpoints: {endpoint('nobody')}\n")
         rejection = await run.until_logged(
             "the settings are invalid; the previous ones stay in use: "
             "endpoints.0.entities: no model named 'nobody' is served"
         )
         assert '"level":"error"' in rejection[-1]
         assert (await chat.Chat(message)).model == MODEL
-        path.write_text("log_level: error\n")
+        rewrite("log_level: error\n")
         await run.until_logged("settings were read again")
         run.process.send_signal(signal.SIGHUP)
         run.process.send_signal(signal.SIGTERM)

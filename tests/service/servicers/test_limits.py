@@ -32,6 +32,7 @@ from tests.engine.fakes import until
 from tests.redis_server import RedisServer
 from tests.service.auth.key_files import write
 from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, rejection_of, request, running
+from tests.waiting import GUARD_S
 
 Code = grpc.StatusCode
 SCOPES = ["generate", "tokenize"]
@@ -231,7 +232,7 @@ async def test_log_names_the_limit(tmp_path: Path, caplog: pytest.LogCaptureFixt
 async def test_two_services_share_a_redis(tmp_path: Path, redis: RedisServer) -> None:
     """Usage at one service counts at the other; while Redis is lost, each counts alone or rejects requests."""
     limits = {"requests_per_minute": 1}
-    shared = {"redis_url": redis.url, "redis_timeout_s": 0.5}
+    shared = {"redis_url": redis.url, "redis_timeout_s": GUARD_S}
     async with (
         limited(tmp_path, limits, quota=shared) as first,
         running(auth={"keys_file": tmp_path / "keys.yaml"}, quota={**shared, "on_store_loss": "refuse"}) as other,

@@ -11,6 +11,7 @@ from service.storage.document import TextStore
 from service.storage.shared_file import SharedFile
 from service.storage.shared_text import SharedText
 from tests.redis_server import RedisServer
+from tests.waiting import GUARD_S
 
 
 @pytest.fixture(params=["file", pytest.param("redis", marks=pytest.mark.slow)])
@@ -19,7 +20,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], TextS
     if request.param == "file":
         return lambda: SharedFile(tmp_path / "text")
     redis: RedisServer = request.getfixturevalue("redis")
-    return lambda: SharedText(redis.url, "x")
+    return lambda: SharedText(redis.url, "x", GUARD_S)
 
 
 def test_process_is_behind_until_it_has_read_the_newest_text(opened: Callable[[], TextStore]) -> None:

@@ -1,9 +1,9 @@
 """`python -m service.engine.link.worker FD MODULE`: an engine's core in a worker process.
 
-The worker imports MODULE, unless it is empty. The parent process is at the other end of the socket FD: it sends the
-specification of the core, then commands, and stops the worker. The worker always ends when its parent ends. The main
-thread runs the core, one thread reads commands, and one thread writes the messages that a busy parent does not accept
-immediately, so that they never delay a step.
+The worker imports MODULE, unless it is empty. The parent process is at the other end of the socket FD: it may ask for
+plans of cores first, then it sends the specification of the core, then commands, and stops the worker. The worker
+always ends when its parent ends. The main thread runs the core, one thread reads commands, and one thread writes the
+messages that a busy parent does not accept immediately, so that they never delay a step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from service.engine.link.engine_spec import BuiltCore, EngineSpec
 from service.engine.link.loop import CommandQueue, run
 from service.engine.link.process_memory import freeze_heap
 from service.engine.link.worker import wire
-from service.engine.link.worker.launch import Died, Launch, LoadFailed, Ready
+from service.engine.link.worker.launch import Died, Examine, Examined, Launch, LoadFailed, Ready
 from service.engine.link.worker.send_buffer import SendBuffer
 from service.generation.errors import ModelLoadError, SequenceError
 
@@ -43,7 +43,7 @@ class Worker:
     def __init__(self, parent: socket.socket) -> None:
         self._parent = parent
         self._command_queue = CommandQueue()
-        self._launch: queue.SimpleQueue[Launch] = queue.SimpleQueue()
+        self._launch: queue.SimpleQueue[Examine | Launch] = queue.SimpleQueue()
         self._send_buffer = SendBuffer(parent)
         self._ending = threading.Lock()
         threading.Thread(target=self._read, name="reader", daemon=True).start()
@@ -52,11 +52,10 @@ class Worker:
         """Load the core, serve until it is stopped, and return the exit status."""
         if imports:
             importlib.import_module(imports)
-        launch = self._launch.get()
-        logging.getLogger().setLevel(launch.log_level)
         logging.getLogger().addHandler(_ToParent(self._send_buffer))
         status = 1
         try:
+            launch = self._until_launch()
             # The model is loaded on a separate thread: the core configures the thread that runs its steps, and the
             # pool that a library such as OpenMP starts for a thread keeps the configuration of its first use.
             with ThreadPoolExecutor(1, thread_name_prefix="load") as loader:
@@ -77,6 +76,15 @@ class Worker:
             self._fail(f"{type(error).__name__}: {error}", error)
         self._send_buffer.close()
         return status
+
+    def _until_launch(self) -> Launch:
+        """Answer each `Examine`, and return the first `Launch`. Raise ModelLoadError if a plan fails."""
+        while True:
+            message = self._launch.get()
+            logging.getLogger().setLevel(message.log_level)
+            if isinstance(message, Launch):
+                return message
+            self._send_buffer.put(Examined(message.engine_spec.plan()))
 
     def _load(self, engine_spec: EngineSpec) -> BuiltCore:
         """Load the core, and report the progress to the parent. Raise ModelLoadError."""
@@ -99,7 +107,7 @@ class Worker:
         for message in wire.receive(self._parent, wire.Unpacker()):
             if isinstance(message, Command):
                 self._command_queue.put(message)
-            elif isinstance(message, Launch):
+            elif isinstance(message, Examine | Launch):
                 self._launch.put(message)
             elif isinstance(message, wire.Unreadable):
                 _log.error("a command could not be read", exc_info=message.error)

@@ -6,13 +6,28 @@ from collections import abc
 from dataclasses import dataclass
 from typing import Any
 
-from service.engine.link.engine_spec import EngineSpec
+from service.engine.link.engine_spec import EngineSpec, Plan
 from service.generation.errors import ModelLoadError
 
 
 @dataclass(frozen=True, slots=True)
+class Examine:
+    """A message to a worker that has no core: the core to plan without loading it, and the log level."""
+
+    engine_spec: EngineSpec
+    log_level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """The answer to `Examine`. The worker waits for the next `Examine`, or for its `Launch`."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
-    """The first message to a worker: the core to load, the heartbeat interval when idle, and the log level."""
+    """The message that gives a worker its core: what to load, the heartbeat interval when idle, and the log level."""
 
     engine_spec: EngineSpec
     heartbeat_interval_s: float

@@ -10,16 +10,18 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from service.engine.interface.running_load import LoadedBytes, running_load
-from service.engine.link.engine_spec import EngineSpec
+from service.engine.link.engine_spec import EngineSpec, Plan
 from service.engine.link.worker import wire
-from service.engine.link.worker.launch import Died, Launch, LoadFailed, Ready
+from service.engine.link.worker.launch import Died, Examine, Examined, Launch, LoadFailed, Ready
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _END_S = 1.0  # the time that a process has to end by itself after its socket was closed
 _SLOW_IMPORTS = "service.engine.loading.generator"
+
+_Answer = TypeVar("_Answer", Examined, Ready)
 
 _prestarted: list[WorkerProcess] = []  # started, but without a Launch yet
 _loading: set[WorkerProcess] = set()
@@ -62,24 +64,22 @@ class WorkerProcess:
 
     def launch(self, engine_spec: EngineSpec, *, heartbeat_interval_s: float) -> None:
         """Send the specification of the core to load. Call `until_ready` to wait for the result."""
-        launch = Launch(engine_spec, heartbeat_interval_s, logging.getLogger().getEffectiveLevel())
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.socket.sendall(wire.pack(launch))
+        self._send(Launch(engine_spec, heartbeat_interval_s, logging.getLogger().getEffectiveLevel()))
 
     def until_ready(self) -> Ready:
         """Wait for the load. Raise ModelLoadError if the model cannot be loaded, WorkerDied if the process ends.
 
         Raise LoadCancelled if the running load is cancelled, which ends the process and learns its progress.
         """
-        _loading.add(self)
-        try:
-            with running_load().interruptible(self.process.kill):
-                return self._until_ready()
-        except BaseException:
-            self.kill()
-            raise
-        finally:
-            _loading.discard(self)
+        return self._until(Ready)
+
+    def plan(self, engine_spec: EngineSpec) -> Plan:
+        """Return the plan of a core. The process can be launched, or plan another core, afterwards.
+
+        Raise ModelLoadError if the model could not be loaded, WorkerDied if the process ends.
+        """
+        self._send(Examine(engine_spec, logging.getLogger().getEffectiveLevel()))
+        return self._until(Examined).plan
 
     def kill(self) -> str:
         """End the process if it still runs, close its socket, and return how the process ended."""
@@ -91,9 +91,25 @@ class WorkerProcess:
             status = self.process.wait()
         return f"ended by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
 
-    def _until_ready(self) -> Ready:
+    def _send(self, message: Examine | Launch) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.socket.sendall(wire.pack(message))
+
+    def _until(self, kind: type[_Answer]) -> _Answer:
+        """Wait for a message of `kind`; after an error the process is killed."""
+        _loading.add(self)
+        try:
+            with running_load().interruptible(self.process.kill):
+                return self._receive(kind)
+        except BaseException:
+            self.kill()
+            raise
+        finally:
+            _loading.discard(self)
+
+    def _receive(self, kind: type[_Answer]) -> _Answer:
         for message in wire.receive(self.socket, self.unpacker):
-            if isinstance(message, Ready):
+            if isinstance(message, kind):
                 return message
             if isinstance(message, LoadFailed):
                 raise message.error
@@ -118,6 +134,11 @@ def end_unused_workers() -> None:
 def next_worker() -> WorkerProcess:
     """Return a process that was started ahead, or a new one."""
     return _prestarted.pop(0) if _prestarted else WorkerProcess()
+
+
+def put_back(worker: WorkerProcess) -> None:
+    """Let `next_worker` return a process that has planned cores and was not launched."""
+    _prestarted.insert(0, worker)
 
 
 def handle_message(message: Any) -> None:

@@ -121,6 +121,11 @@ def native_encoder_unsupported_reason(config: Any, dtype: str, device: str, file
     return None
 
 
+def native_max_positions(config: Any) -> int | None:
+    """Return the number of tokens that a supported encoder has positions for, or None if they are unlimited."""
+    return _max_positions(config, family_plan(encoder_family(config).family, config))
+
+
 def load_native_encoder(
     config: Any, checkpoint: Checkpoint, files: SentenceFiles, weight_type: str, most_threads: int
 ) -> NativeEncoder:

@@ -131,7 +131,7 @@ def check_genai_perf(url: str, _: str) -> None:
             for payload in entry["payload"]:
                 head = {"content-type": "application/json"}
                 request = urllib.request.Request(url + path, json.dumps(payload).encode(), head)  # noqa: S310  ours
-                with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310  ours
+                with urllib.request.urlopen(request, timeout=240) as answer:  # noqa: S310  ours
                     lines = [line for line in answer.read().decode().splitlines() if line]
                 assert all(line.startswith("data: ") for line in lines), lines
                 assert lines[-1] == "data: [DONE]"

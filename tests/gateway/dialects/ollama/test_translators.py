@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from sluice.v1 import chat_pb2, completion_pb2, content_pb2, embedding_pb2, model_pb2, serving_pb2
 
 from gateway.dialects.ollama.chat import OllamaChatTranslator
@@ -165,12 +166,58 @@ def test_names_of_fields_in_errors(fields: dict[str, Any], path: str, name: str)
 def test_models_names_lack_the_default_tag() -> None:
     """The tag `latest` is removed, and the answer has the name of the request."""
     parsed = OllamaChatTranslator().parse(http(model="m:latest"))
-    assert parsed.request == model_pb2.GetModelRequest(model="m")
-    answer = json.loads(parsed.encoder.whole(model_pb2.GetModelResponse()))
+    assert parsed.request == model_pb2.KeepModelRequest(model="m")
+    answer = json.loads(parsed.encoder.whole(model_pb2.KeepModelResponse()))
     assert (answer["model"], answer["done_reason"]) == ("m:latest", "load")
     assert OllamaChatTranslator().parse(http(model="m:b", messages=[USER])).request.model == "m:b"
-    asleep = model_pb2.GetModelResponse(model=model_pb2.Model(name="m", is_asleep=True))
-    assert violation(lambda: LoadEncoder("m", chat_fields).whole(asleep)) == (Reason.MODEL_ASLEEP, None)
+    asleep = model_pb2.KeepModelResponse(model=model_pb2.Model(name="m", is_asleep=True))
+    encoder = LoadEncoder("m", chat_fields, model_pb2.KeepModelRequest())
+    assert violation(lambda: encoder.whole(asleep)) == (Reason.MODEL_ASLEEP, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        (300, 300), (0, 0), (-1, -1), (1.5, 1.5), (1e12, -1), ("5m", 300), ("1h30m", 5400), ("0", 0), ("300ms", 0.3),
+        ("-1m", -1), ("+2.5s", 2.5), ("9000h", -1),
+    ],
+)  # fmt: skip
+def test_keep_alive_is_a_number_or_a_duration(given: float | str, seconds: float) -> None:
+    """It is the same for each kind of request, with and without something to answer."""
+    requests: list[Any] = [
+        chat(keep_alive=given).request,
+        generate(prompt="a", raw=True, keep_alive=given).request,
+        OllamaEmbedTranslator().parse(http(input="a", keep_alive=given)).request,
+        OllamaEmbeddingTranslator().parse(http(prompt="a", keep_alive=given)).request,
+    ]
+    for request in requests:
+        assert request.serving.keep_alive_seconds == pytest.approx(seconds)
+    for empty in (OllamaChatTranslator(), OllamaGenerateTranslator(), OllamaEmbedTranslator()):
+        load = empty.parse(http(keep_alive=given)).request
+        assert isinstance(load, model_pb2.KeepModelRequest)
+        assert load.keep_alive_seconds == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "5", "m", "5 m", "1d", "1h30", "--1s", "1e3s", "NaN"])
+def test_a_text_that_is_no_duration_is_rejected(text: str) -> None:
+    assert violation(lambda: chat(keep_alive=text))[1] == "keep_alive"
+    assert violation(lambda: generate(keep_alive=text))[1] == "keep_alive"
+
+
+def test_an_unload_is_reported_only_if_there_will_be_one() -> None:
+    """A service that keeps its models in memory, or pins this one, answers `load`."""
+    parsed = OllamaGenerateTranslator().parse(http(keep_alive=0))
+    expires = model_pb2.Model(state=model_pb2.MODEL_STATE_LOADED, expire_time=Timestamp(seconds=1_790_000_000))
+    models = {
+        "load": model_pb2.Model(state=model_pb2.MODEL_STATE_LOADED),
+        "unload": model_pb2.Model(state=model_pb2.MODEL_STATE_UNLOADED),
+    }
+    for reason, model in [*models.items(), ("unload", expires)]:
+        answer = json.loads(parsed.encoder.whole(model_pb2.KeepModelResponse(model=model)))
+        assert (answer["done"], answer["done_reason"], answer["response"]) == (True, reason, "")
+    assert [each["expires_at"] for each in json.loads(to_ps([models["load"], expires]))["models"]] == [
+        "2318-01-01T00:00:00Z", "2026-09-21T14:13:20.000000Z",
+    ]  # fmt: skip
 
 
 def test_stream_adds_up_to_the_whole_answer() -> None:
@@ -222,7 +269,7 @@ def test_vectors() -> None:
     nothing: list[Any] = ["", []]
     for empty in nothing:
         parsed = OllamaEmbedTranslator().parse(http(input=empty))
-        assert json.loads(parsed.encoder.whole(model_pb2.GetModelResponse())) == {"model": "m", "embeddings": []}
+        assert json.loads(parsed.encoder.whole(model_pb2.KeepModelResponse())) == {"model": "m", "embeddings": []}
     older = OllamaEmbeddingTranslator().parse(http(prompt="a"))
     assert isinstance(older.request, embedding_pb2.EmbedRequest)
     assert json.loads(older.encoder.whole(golden_answers.VECTORS["Embed"][0])) == {"embedding": [0.5, -0.25]}

@@ -88,7 +88,10 @@ async def test_models(gateway: Gateway) -> None:
     assert listed["object"] == "list"
     assert [model["id"] for model in listed["data"]] == ["a", "org/b"]
     found = (await gateway.http.get("/v1/models/org/b")).json()
-    assert found == {"id": "org/b", "object": "model", "created": 1_700_000_000, "owned_by": "sluice"}
+    assert found == {
+        "id": "org/b", "object": "model", "created": 1_700_000_000, "owned_by": "sluice", "state": "loaded",
+    }  # fmt: skip
+    assert listed["data"][0]["state"] == "unloaded"
     missing = await gateway.http.get("/v1/models/c")
     assert missing.status_code == 404
     assert missing.json()["error"]["code"] == "model_not_found"

@@ -13,6 +13,7 @@ from service.auth.keys.key_location import keys_at
 from service.auth.keys.shared_keys import NAME, SharedKeys
 from service.storage.shared_text import SharedText
 from tests.redis_server import RedisServer
+from tests.waiting import GUARD_S
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +29,7 @@ def keys(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_keys_created_by_the_command_are_accepted(redis: RedisServer) -> None:
     """Keys are created, revoked and listed by a URL instead of a file; an invalid URL is a one-line error."""
-    shared = SharedKeys(SharedText(redis.url, NAME))
+    shared = SharedKeys(SharedText(redis.url, NAME, GUARD_S))
     assert shared.content == []
     made = keys("create", "--file", redis.url, "--id", "search")
     assert made.stdout.startswith("sk-sluice-search-"), made.stderr
@@ -46,7 +47,7 @@ def test_keys_created_by_the_command_are_accepted(redis: RedisServer) -> None:
 
 def test_lost_store_keeps_known_keys_and_is_logged_once(redis: RedisServer) -> None:
     """Known keys stay valid; an unreadable text is also logged once."""
-    text = SharedText(redis.url, NAME, 0.2)
+    text = SharedText(redis.url, NAME, GUARD_S)
     keys("create", "--file", redis.url, "--id", "search")
     shared = SharedKeys(text)
     redis.kill()
@@ -56,7 +57,7 @@ def test_lost_store_keeps_known_keys_and_is_logged_once(redis: RedisServer) -> N
     redis.start()
     assert shared.refresh()  # it is restored
     assert [entry.id for entry in keys_at(redis.url)] == ["search"]
-    writer = SharedText(redis.url, NAME)
+    writer = SharedText(redis.url, NAME, GUARD_S)
     writer.read()
     writer.write("keys: 5")
     with pytest.raises(KeysError, match="keys"):

@@ -10,7 +10,8 @@ from typing import Any
 
 import grpc
 from grpc import aio
-from sluice.v1 import chat_pb2, chat_pb2_grpc, model_pb2, model_pb2_grpc
+from sluice.inference import inference_pb2, inference_pb2_grpc
+from sluice.v1 import chat_pb2, chat_pb2_grpc, model_pb2, model_pb2_grpc, serving_pb2
 
 from service.engine.client.generator import GeneratorClient
 from service.engine.core.generator_core import GeneratorCore
@@ -26,6 +27,7 @@ from tests.service.deployment.residency.relaunched_link import RelaunchedLink
 from tests.service.fakes import ScriptedRunner, rejection_of, request, rest_of, served, settings_of
 from tests.service.plain_preparation import PlainPreparation
 
+UNLOADED = "the next request loads the model"
 MODELS = dict.fromkeys(("a", "b", "c"), "nowhere")
 
 
@@ -37,6 +39,7 @@ class Scene:
     telemetry: Telemetry
     chat: Any
     models: Any
+    channel: aio.Channel
     links: dict[str, RelaunchedLink]
     runners: dict[str, ScriptedRunner]
 
@@ -83,7 +86,7 @@ async def scene(**settings: Any) -> AsyncIterator[Scene]:
     try:
         async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             chat, models = chat_pb2_grpc.ChatServiceStub(channel), model_pb2_grpc.ModelServiceStub(channel)
-            yield Scene(server, telemetry, chat, models, links, runners)
+            yield Scene(server, telemetry, chat, models, channel, links, runners)
     finally:
         for link in links.values():
             link.gate.set()
@@ -169,6 +172,48 @@ async def test_a_pinned_model_stays_and_the_others_take_turns() -> None:
             assert await service.ask(name) == f"I am {name}"
             assert service.loaded == {"a", name}
         assert service.links["a"].num_relaunches == 0
+
+
+async def test_keep_model_loads_and_unloads_a_model_without_a_request_for_text() -> None:
+    """An unload is that of the key's own wish; the answer and ListModels have the time at which a model expires."""
+    async with scene(idle_unload_s=3600) as service:
+        keep = service.models.KeepModel
+        kept: model_pb2.KeepModelResponse = await keep(model_pb2.KeepModelRequest(model="b", keep_alive_seconds=600))
+        assert (kept.model.state, kept.model.HasField("expire_time")) == (model_pb2.MODEL_STATE_LOADED, True)
+        longest: model_pb2.KeepModelResponse = await keep(model_pb2.KeepModelRequest(model="b", keep_alive_seconds=-1))
+        later_s = longest.model.expire_time.seconds - kept.model.expire_time.seconds
+        assert 2990 < later_s < 3060, "the operator's hour, not the client's ten minutes"
+        await keep(model_pb2.KeepModelRequest(model="b", keep_alive_seconds=0))
+        await until(lambda: "b" not in service.loaded)
+        left: model_pb2.KeepModelResponse = await keep(model_pb2.KeepModelRequest(model="b", keep_alive_seconds=0))
+        assert (left.model.state, left.model.HasField("expire_time")) == (model_pb2.MODEL_STATE_UNLOADED, False)
+        assert service.links["b"].num_relaunches == 1
+        await service.models.SleepModel(model_pb2.SleepModelRequest(model="b"))
+        rejected = await rejection_of(keep(model_pb2.KeepModelRequest(model="b")))
+        assert rejected.info.reason == "MODEL_ASLEEP"
+
+
+async def test_the_repository_index_has_unloaded_models_as_ready_and_a_load_loads_them() -> None:
+    """Clients of KServe's protocol send requests only to models that are ready."""
+    async with scene() as service:
+        stub: Any = inference_pb2_grpc.GRPCInferenceServiceStub(service.channel)
+
+        async def index() -> dict[str, tuple[str, str]]:
+            found = await stub.RepositoryIndex(inference_pb2.RepositoryIndexRequest(ready=True))
+            return {each.name: (each.state, each.reason) for each in found.models}
+
+        assert await index() == dict.fromkeys("ac", ("READY", "")) | {"b": ("READY", UNLOADED)}
+        await stub.RepositoryModelLoad(inference_pb2.RepositoryModelLoadRequest(model_name="b"))
+        assert "b" in service.loaded
+        await service.models.SleepModel(model_pb2.SleepModelRequest(model="b"))
+        assert "b" not in await index()
+
+
+async def test_a_request_says_how_long_its_model_stays() -> None:
+    async with scene() as service:
+        await service.chat.Chat(request(model="b", serving=serving_pb2.ServingOptions(keep_alive_seconds=0)))
+        await until(lambda: "b" not in service.loaded)
+        assert await service.ask("b") == "I am b"
 
 
 async def test_the_stop_ends_requests_that_wait_for_a_load() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -12,14 +13,13 @@ from itertools import count
 import pytest
 
 from service.deployment.residency.policy import (
-    CLAIM_S,
     FAILURE_S,
     PATIENCE_S,
-    Hold,
     ResidencyLimits,
     ResidencyPolicy,
     ResidencyStep,
 )
+from service.deployment.residency.resident_model import CLAIM_S, Hold
 from tests.engine.fakes import Clock
 
 FIVE = ResidencyLimits(max_models=5)
@@ -253,6 +253,54 @@ def test_an_idle_model_is_unloaded_when_its_time_has_passed() -> None:
     assert scene.policy.next_step() is None, "a model in use is not idle"
     scene.policy.release(running)
     assert scene.policy.due_in_s() == 60
+
+
+@pytest.mark.parametrize(
+    ("idle_s", "wishes", "expires_in_s"),
+    [
+        (None, [("k", None)], None),
+        (60, [("k", None)], 60),
+        (60, [("k", 5)], 5),
+        (60, [("k", 3600)], 60),
+        (60, [("k", math.inf)], 60),
+        (None, [("k", math.inf)], None),
+        (None, [("k", 3600)], 3600),
+        (None, [("k", 3600), ("k", 0)], 0),
+        (None, [("k", 0), ("k", None)], None),
+        (None, [("other", 30), ("k", 0)], 30),
+        (None, [("other", None), ("k", 0)], CLAIM_S),
+        (60, [("other", None), ("k", 0)], 60),
+        (None, [("k", 0), ("other", None)], None),
+    ],
+)
+def test_a_model_stays_as_long_as_its_keys_want_and_the_operator_allows(
+    idle_s: float | None, wishes: Sequence[tuple[str, float | None]], expires_in_s: float | None
+) -> None:
+    """The newest wish of each key counts, and one key's never shortens another's time."""
+    scene = Loaded(ResidencyLimits(max_models=5, idle_s=idle_s), ["a"])
+    for key, keep_s in wishes:
+        scene.policy.release(scene.policy.hold("a", key, keep_s))
+    assert scene.policy.expires_in_s("a") == expires_in_s
+    assert scene.policy.due_in_s() == expires_in_s
+    if expires_in_s is not None:
+        scene.clock.now += expires_in_s
+        assert scene.policy.next_step() == ResidencyStep("a", is_load=False)
+
+
+def test_a_wish_neither_ends_requests_nor_moves_a_pinned_model() -> None:
+    scene = Loaded(FIVE, ["a", "pinned"])
+    scene.policy.pin("pinned")
+    running = [scene.policy.hold(name, "k") for name in ("a", "pinned")]
+    for hold in running:
+        scene.policy.let_go(hold.model, "k")
+        scene.policy.let_go(hold.model, "other")
+    assert scene.policy.next_step() is None
+    for hold in running:
+        scene.policy.release(hold)
+    assert scene.policy.expires_in_s("pinned") is None
+    assert scene.policy.next_step() == ResidencyStep("a", is_load=False)
+    scene.policy.record_unloaded("a")
+    assert scene.policy.next_step() is None
 
 
 def test_a_failed_load_is_not_repeated_before_its_time() -> None:

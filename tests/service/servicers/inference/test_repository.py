@@ -63,6 +63,7 @@ async def test_models_are_loaded_and_unloaded_by_name(tmp_path: Path) -> None:
 
         async def names() -> list[str]:
             index = await stub.RepositoryIndex(inference_pb2.RepositoryIndexRequest(ready=True))
+            assert {each.state for each in index.models} == {"READY"}
             return [each.name for each in index.models]
 
         await load("new")
@@ -77,3 +78,17 @@ async def test_models_are_loaded_and_unloaded_by_name(tmp_path: Path) -> None:
                 await load("third", **parameters)
             assert failed.value.code() is grpc.StatusCode.INVALID_ARGUMENT
             assert (failed.value.details() or "").startswith(field)
+
+
+async def test_the_index_separates_models_that_are_being_loaded_from_those_that_failed() -> None:
+    """A reason may have paths, so that only administrators get it; clients without keys are administrators."""
+    async with serving("a") as run, aio.insecure_channel(f"127.0.0.1:{run.port}") as channel:
+        run.server.registry.leave_out("new", "it is being loaded", is_loading=True)
+        run.server.registry.leave_out("broken", "no config.json")
+        index = await inference_pb2_grpc.GRPCInferenceServiceStub(channel).RepositoryIndex(
+            inference_pb2.RepositoryIndexRequest()
+        )
+    states = {each.name: (each.state, each.reason) for each in index.models}
+    assert states["new"] == ("LOADING", "it is being loaded")
+    assert states["broken"] == ("UNAVAILABLE", "no config.json")
+    assert states["a"] == ("READY", "")

@@ -72,6 +72,7 @@ BY_NAME: list[tuple[str, Any]] = [
     ("TokenService/CountTokens", lambda name: {"chat": message(name)}),
     ("WatermarkService/DetectWatermark", lambda name: {"model": name, "text": "a"}),
     ("ModelService/GetModel", lambda name: {"model": name}),
+    ("ModelService/KeepModel", lambda name: {"model": name}),
     ("ModelService/UnloadModel", lambda name: {"model": name}),
     ("ModelService/SleepModel", lambda name: {"model": name}),
     ("ModelService/WakeModel", lambda name: {"model": name}),

@@ -240,6 +240,62 @@ class GetModelResponse(_message.Message):
 Global___GetModelResponse: _TypeAlias = GetModelResponse  # noqa: Y015
 
 @_typing.final
+class KeepModelRequest(_message.Message):
+    """A request to load a model, or to unload it, and how long it stays in memory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    KEEP_ALIVE_SECONDS_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """The name of a model or an endpoint, 1 to 256 characters. Required."""
+    keep_alive_seconds: _builtins.float
+    """How long the model stays in memory without requests, as `ServingOptions.keep_alive_seconds`; 0 unloads it. Range
+    [-1, 31,536,000]. Default: the server's `idle_unload_s`.
+    """
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        keep_alive_seconds: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_keep_alive_seconds", b"_keep_alive_seconds", "keep_alive_seconds", b"keep_alive_seconds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_keep_alive_seconds", b"_keep_alive_seconds", "keep_alive_seconds", b"keep_alive_seconds", "model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__keep_alive_seconds: _TypeAlias = _typing.Literal["keep_alive_seconds"]  # noqa: Y015
+    _WhichOneofArgType__keep_alive_seconds: _TypeAlias = _typing.Literal["_keep_alive_seconds", b"_keep_alive_seconds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__keep_alive_seconds) -> _WhichOneofReturnType__keep_alive_seconds | None: ...
+
+Global___KeepModelRequest: _TypeAlias = KeepModelRequest  # noqa: Y015
+
+@_typing.final
+class KeepModelResponse(_message.Message):
+    """The model after a request to load or unload it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def model(self) -> Global___Model:
+        """The model. If it is still in memory although `keep_alive_seconds` was 0, `expire_time` is set if it will be
+        unloaded.
+        """
+
+    def __init__(
+        self,
+        *,
+        model: Global___Model | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeepModelResponse: _TypeAlias = KeepModelResponse  # noqa: Y015
+
+@_typing.final
 class Model(_message.Message):
     """A served model."""
 
@@ -263,6 +319,7 @@ class Model(_message.Message):
     IS_ASLEEP_FIELD_NUMBER: _builtins.int
     INPUT_MODALITIES_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name that requests use."""
     architecture: _builtins.str
@@ -305,6 +362,12 @@ class Model(_message.Message):
     def input_modalities(self) -> _containers.RepeatedScalarFieldContainer[Global___Modality.ValueType]:
         """The kinds of input that the model accepts."""
 
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When the model is unloaded if no request arrives until then. Unset for models that are not in memory, are pinned, or
+        stay until others need their memory.
+        """
+
     def __init__(
         self,
         *,
@@ -326,10 +389,11 @@ class Model(_message.Message):
         is_asleep: _builtins.bool = ...,
         input_modalities: _abc.Iterable[Global___Modality.ValueType] | None = ...,
         state: Global___ModelState.ValueType = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "created", b"created", "dtype", b"dtype", "embedding_dimensions", b"embedding_dimensions", "input_modalities", b"input_modalities", "is_asleep", b"is_asleep", "max_model_len", b"max_model_len", "name", b"name", "num_parameters", b"num_parameters", "parent", b"parent", "state", b"state", "supports_reasoning", b"supports_reasoning", "supports_resume", b"supports_resume", "supports_tools", b"supports_tools", "system_fingerprint", b"system_fingerprint", "tasks", b"tasks", "version", b"version", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "created", b"created", "dtype", b"dtype", "embedding_dimensions", b"embedding_dimensions", "expire_time", b"expire_time", "input_modalities", b"input_modalities", "is_asleep", b"is_asleep", "max_model_len", b"max_model_len", "name", b"name", "num_parameters", b"num_parameters", "parent", b"parent", "state", b"state", "supports_reasoning", b"supports_reasoning", "supports_resume", b"supports_resume", "supports_tools", b"supports_tools", "system_fingerprint", b"system_fingerprint", "tasks", b"tasks", "version", b"version", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

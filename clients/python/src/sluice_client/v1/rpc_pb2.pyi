@@ -96,9 +96,7 @@ class _DeadlineClassEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Deadlin
     DEADLINE_CLASS_LOOKUP: _DeadlineClass.ValueType  # 2
     """Seconds: the gateway's setting `lookup_deadline_s`."""
     DEADLINE_CLASS_LOADING: _DeadlineClass.ValueType  # 3
-    """As long as loading a model or finishing its running requests: minutes, up to an hour. The gateway does not offer
-    such RPCs.
-    """
+    """As long as loading a model or finishing its running requests: minutes, up to an hour."""
 
 class DeadlineClass(_DeadlineClass, metaclass=_DeadlineClassEnumTypeWrapper):
     """How long an RPC may take."""
@@ -110,9 +108,7 @@ DEADLINE_CLASS_REQUEST: DeadlineClass.ValueType  # 1
 DEADLINE_CLASS_LOOKUP: DeadlineClass.ValueType  # 2
 """Seconds: the gateway's setting `lookup_deadline_s`."""
 DEADLINE_CLASS_LOADING: DeadlineClass.ValueType  # 3
-"""As long as loading a model or finishing its running requests: minutes, up to an hour. The gateway does not offer
-such RPCs.
-"""
+"""As long as loading a model or finishing its running requests: minutes, up to an hour."""
 Global___DeadlineClass: _TypeAlias = DeadlineClass  # noqa: Y015
 
 class _Scope:

@@ -65,6 +65,7 @@ class ServingOptions(_message.Message):
     REPORT_TIMINGS_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
     REPORT_PROGRESS_FIELD_NUMBER: _builtins.int
+    KEEP_ALIVE_SECONDS_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
     """The priority among the queued requests of the same API key: lower values are served first. Requests of other keys
     are not affected. Range [-100, 100]; a key has a minimum that it may request, and without a key the minimum is 0.
@@ -115,6 +116,12 @@ class ServingOptions(_message.Message):
     """Whether the stream of a chat, a completion or a text generation reports the progress of its prompts in
     `prompt_progress` events, until the first tokens. Other RPCs and resumed streams ignore it. Default: false.
     """
+    keep_alive_seconds: _builtins.float
+    """How long the model stays in memory without requests, as far as this API key is concerned, if the server loads models
+    on demand; in seconds. 0 unloads it after the request, -1 and other negative values set no time. The server's
+    `idle_unload_s` limits it, a model is unloaded earlier if others need its memory, and later if other keys use it.
+    Range [-1, 31,536,000]. Default: `idle_unload_s`.
+    """
     def __init__(
         self,
         *,
@@ -129,11 +136,14 @@ class ServingOptions(_message.Message):
         report_timings: _builtins.bool | None = ...,
         receipt: _builtins.bool | None = ...,
         report_progress: _builtins.bool | None = ...,
+        keep_alive_seconds: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_receipt", b"_receipt", "_report_progress", b"_report_progress", "_report_timings", b"_report_timings", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "priority", b"priority", "receipt", b"receipt", "report_progress", b"report_progress", "report_timings", b"report_timings", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_keep_alive_seconds", b"_keep_alive_seconds", "_priority", b"_priority", "_receipt", b"_receipt", "_report_progress", b"_report_progress", "_report_timings", b"_report_timings", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "keep_alive_seconds", b"keep_alive_seconds", "priority", b"priority", "receipt", b"receipt", "report_progress", b"report_progress", "report_timings", b"report_timings", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "_receipt", b"_receipt", "_report_progress", b"_report_progress", "_report_timings", b"_report_timings", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "cache_salt", b"cache_salt", "deployment", b"deployment", "error_behavior", b"error_behavior", "priority", b"priority", "receipt", b"receipt", "report_progress", b"report_progress", "report_timings", b"report_timings", "request_id", b"request_id", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_keep_alive_seconds", b"_keep_alive_seconds", "_priority", b"_priority", "_receipt", b"_receipt", "_report_progress", b"_report_progress", "_report_timings", b"_report_timings", "_separate_tokens", b"_separate_tokens", "_slo_first_token_seconds", b"_slo_first_token_seconds", "_slo_token_seconds", b"_slo_token_seconds", "cache_salt", b"cache_salt", "deployment", b"deployment", "error_behavior", b"error_behavior", "keep_alive_seconds", b"keep_alive_seconds", "priority", b"priority", "receipt", b"receipt", "report_progress", b"report_progress", "report_timings", b"report_timings", "request_id", b"request_id", "separate_tokens", b"separate_tokens", "slo_first_token_seconds", b"slo_first_token_seconds", "slo_token_seconds", b"slo_token_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__keep_alive_seconds: _TypeAlias = _typing.Literal["keep_alive_seconds"]  # noqa: Y015
+    _WhichOneofArgType__keep_alive_seconds: _TypeAlias = _typing.Literal["_keep_alive_seconds", b"_keep_alive_seconds"]  # noqa: Y015
     _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
     _WhichOneofReturnType__receipt: _TypeAlias = _typing.Literal["receipt"]  # noqa: Y015
@@ -148,6 +158,8 @@ class ServingOptions(_message.Message):
     _WhichOneofArgType__slo_first_token_seconds: _TypeAlias = _typing.Literal["_slo_first_token_seconds", b"_slo_first_token_seconds"]  # noqa: Y015
     _WhichOneofReturnType__slo_token_seconds: _TypeAlias = _typing.Literal["slo_token_seconds"]  # noqa: Y015
     _WhichOneofArgType__slo_token_seconds: _TypeAlias = _typing.Literal["_slo_token_seconds", b"_slo_token_seconds"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__keep_alive_seconds) -> _WhichOneofReturnType__keep_alive_seconds | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
     @_typing.overload
