@@ -21,9 +21,12 @@ from tests.waiting import GUARD_S
 USER = "sluice"
 PASSWORD = "a-secret-of-tests"  # noqa: S105  only this server knows it
 _OPTIONS = {
+    "max_connections": "30", "log_min_messages": "panic",
+    "listen_addresses": "127.0.0.1", "unix_socket_directories": "",
+}  # fmt: skip
+_FAST = {
     "fsync": "off",  # a killed server loses nothing, only a machine without power
-    "full_page_writes": "off", "shared_buffers": "16MB", "max_connections": "30", "autovacuum": "off", "jit": "off",
-    "listen_addresses": "127.0.0.1", "unix_socket_directories": "", "log_min_messages": "panic",
+    "full_page_writes": "off", "shared_buffers": "16MB", "autovacuum": "off", "jit": "off",
 }  # fmt: skip
 # A segment of the log fits, and the last page of a file does not, which is how a full disk looks to the server.
 _FULL_SIZE = (1 << 20) + 4096
@@ -40,7 +43,9 @@ def _programs() -> Path:
 class PostgresServer:
     """A server with one database, whose data outlive its process."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_durable: bool = False) -> None:
+        """Without `is_durable`, the server is faster than one of production, and can lose data with the machine."""
+        self._options = _OPTIONS if is_durable else _OPTIONS | _FAST
         self._programs = _programs()
         self._folder = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._prefix: list[str] = []
@@ -51,14 +56,9 @@ class PostgresServer:
             self._prefix = ["setpriv", *ids, "--clear-groups"]
         (self.port,) = free_ports(1)
         self._data = self._folder / "data"
-        options = (
-            "--no-sync",
-            "--no-instructions",
-            "--encoding=UTF8",
-            "--locale=C",
-            f"--username={USER}",
-            "--wal-segsize=1",
-        )
+        options = ["--no-sync", "--no-instructions", "--encoding=UTF8", "--locale=C", f"--username={USER}"]
+        if not is_durable:
+            options.append("--wal-segsize=1")
         password = self._folder / "password"
         password.write_text(PASSWORD)
         password.chmod(0o644)
@@ -72,7 +72,7 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start or restart the server, and return when it answers."""
-        settings = (f"-c{name}={value}" for name, value in _OPTIONS.items())
+        settings = (f"-c{name}={value}" for name, value in self._options.items())
         self._process = self._run("postgres", "-D", str(self._data), "-p", str(self.port), *settings)
         deadline = time.monotonic() + GUARD_S
         while True:
@@ -129,6 +129,16 @@ class PostgresServer:
             os.kill(pid, signal.SIGCONT)
 
     @contextlib.contextmanager
+    def full_log(self) -> Iterator[None]:
+        """Let the server write nothing to its log, at which it ends as on a full disk, and restart it at the end."""
+        self._limit_files("1")
+        yield
+        with contextlib.suppress(psycopg.OperationalError):
+            self.execute("CREATE TABLE more ()")  # in case nothing was written in the block
+        self._process.wait(GUARD_S)
+        self.start()
+
+    @contextlib.contextmanager
     def full_disk(self) -> Iterator[None]:
         """Let no file grow beyond a size, at which the server reports a full disk, until the end of the block."""
         self._limit_files(str(_FULL_SIZE))
@@ -141,7 +151,7 @@ class PostgresServer:
         """Limit the size of files of all processes, also of those that the first one starts later."""
         for pid in reversed(self.pids()):  # the first one first
             command = [*self._prefix, "prlimit", f"--pid={pid}", f"--fsize={size}:"]  # as the server's user
-            subprocess.run(command, check=True, timeout=GUARD_S)
+            subprocess.run(command, check=pid == self._process.pid, timeout=GUARD_S)  # others may have ended
 
     def close(self) -> None:
         """Stop the server for good, and delete its data."""

@@ -32,23 +32,33 @@ from service.engine.loading.gguf.settings_files import write_settings
 from service.engine.models.checkpoint.gguf.gguf_checkpoint import GgufCheckpoint
 from service.engine.models.checkpoint.gguf.header import read_header
 from service.engine.models.checkpoint.model_config import read_model_config
-from service.engine.models.native.backend import NativeBackend, load_native
+from service.engine.models.native.backend import NativeBackend, RecurrentBackend, load_native
 
 TYPES: Final = ("F16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q4_0", "IQ4_NL")
 _BLOCK_SIZE, _MAX_LENGTH, _MOST_TOKENS = 16, 2_048, 48
 _START_S: Final = 120
 
 
-def loaded(file: Path) -> tuple[NativeBackend, set[int]]:
-    """Return a file's model with a cache for one sequence, and its end tokens."""
+class WidenedCheckpoint(GgufCheckpoint):
+    """A file whose weights are computed as the numbers that its blocks mean."""
+
+    block_type = None
+
+
+def loaded(
+    file: Path, cache_dtype: str = "float16", checkpoint: type[GgufCheckpoint] = GgufCheckpoint
+) -> tuple[NativeBackend, set[int]]:
+    """Return a file's model with a cache, and a state, for one sequence, and its end tokens."""
     header = read_header(file)
     with tempfile.TemporaryDirectory() as folder:
         write_settings(header, Path(folder), "float32")
         config = read_model_config(Path(folder))
         ends = json.loads((Path(folder) / "generation_config.json").read_text())["eos_token_id"]
-    backend = load_native(config, GgufCheckpoint(file.parent, [header]), "float32", 2, cache_dtype="float16")
+    backend = load_native(config, checkpoint(file.parent, [header]), "float32", 2, cache_dtype=cache_dtype)
     backend.prepare_thread(2)
     backend.allocate(_MAX_LENGTH // _BLOCK_SIZE, _BLOCK_SIZE)
+    if isinstance(backend, RecurrentBackend):
+        backend.allocate_states(1)
     return backend, set(ends)
 
 
@@ -67,6 +77,21 @@ def next_logits(backend: NativeBackend, ids: list[int], num_cached: int) -> NDAr
     return logits
 
 
+def logits_after(backend: NativeBackend, ids: list[int], count: int) -> NDArray[np.float32]:
+    """Return the logits after each of the last `count` of the tokens `ids`, [count, vocabulary]."""
+    length = len(ids)
+    batch = Batch(
+        token_ids=np.array(ids, np.int32),
+        positions=np.arange(length, dtype=np.int32),
+        row_offsets=np.array([0, length], np.int32),
+        context_lengths=np.array([length], np.int32),
+        block_tables=np.arange(_MAX_LENGTH // _BLOCK_SIZE, dtype=np.int32)[None],
+        output_rows=np.arange(length - count, length, dtype=np.int32),
+        states=np.array([[0, 0, 0, -1]], np.int32) if isinstance(backend, RecurrentBackend) else None,
+    )
+    return np.array(backend.forward(batch))
+
+
 def own_answer(backend: NativeBackend, prompt: list[int], ends: set[int]) -> tuple[list[int], list[float]]:
     """Return the most likely tokens, and by how much the first one's logit exceeds the second one's at each."""
     ids, margins = list(prompt), list[float]()
@@ -83,10 +108,10 @@ def own_answer(backend: NativeBackend, prompt: list[int], ends: set[int]) -> tup
 
 
 @contextmanager
-def llama_server(file: Path, *options: str) -> Iterator[str]:
+def llama_server(file: Path, *options: str, program: Path = LLAMA_SERVER) -> Iterator[str]:
     """Run llama.cpp's server, with further options; yield its address."""
     port = free_port()
-    command = [str(LLAMA_SERVER), "--model", str(file), "--port", str(port), "--no-webui", "--threads", "2"]
+    command = [str(program), "--model", str(file), "--port", str(port), "--no-webui", "--threads", "2"]
     command += ["--ctx-size", str(_MAX_LENGTH), "--parallel", "1", *options]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 CONVERTER = Path(__file__).resolve().parents[2] / ".cache" / "llama.cpp" / "converter"
 _OLD_KINDS = {"full_attention": "attention", "linear_attention": "mamba"}  # that the converter knows of Granite
-_WITH_PREDICTORS = ("qwen3_next", "qwen3_5_text")  # whose files may lack the layers that predict further tokens
+# Models whose files may lack the layers that predict further tokens.
+_WITH_PREDICTORS = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 
 
 def main() -> None:
@@ -24,13 +25,13 @@ def main() -> None:
     converter = importlib.import_module("convert_hf_to_gguf")
     text_model = importlib.import_module("conversion.base").TextModel
     text_model.get_vocab_base_pre = lambda *_: "gpt-2"
-    # These look for SentencePiece's files first.
-    for module, name in (("llama", "LlamaModel"), ("phi", "Phi3MiniModel")):
-        getattr(importlib.import_module(f"conversion.{module}"), name).set_vocab = text_model._set_vocab_gpt2  # noqa: SLF001
     with tempfile.TemporaryDirectory() as made:
         for path in folder.iterdir():
             (Path(made) / path.name).symlink_to(path)
         config = json.loads((folder / "config.json").read_text())
+        # Many look for SentencePiece's files first, or for tokens of their own.
+        model_class = importlib.import_module("conversion").get_model_class(config["architectures"][0])
+        model_class.set_vocab = text_model._set_vocab_gpt2  # noqa: SLF001
         if config["model_type"] == "granitemoehybrid":
             config["layer_types"] = [_OLD_KINDS[kind] for kind in config["layer_types"]]
             (Path(made) / "config.json").unlink()

@@ -47,7 +47,7 @@ def convert(file: Path, folder: Path, dtype: str) -> None:
 def _tensors(headers: Sequence[GgufHeader], folder: Path, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield each weight with its name."""
     checkpoint = GgufCheckpoint(folder, headers)
-    for name, shape, _ in checkpoint.describe():
+    for name, shape in checkpoint.checkpoint_shapes().items():
         numbers = checkpoint.take(name, shape)
         floats = bits_as_floats(numbers) if numbers.dtype == "uint16" else numbers
         yield name, torch.from_numpy(floats).to(dtype)

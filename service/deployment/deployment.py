@@ -73,8 +73,11 @@ class Deployment:
         self._load, self._describe = load, describe
 
     def can_describe(self, model: ModelSettings) -> bool:
-        """Return whether a model can be served without a load: only an engine that runs can load adapters."""
-        return self._describe is not None and not model.adapters
+        """Return whether a model can be served before it is loaded.
+
+        Only a running engine can load adapters, and a judge's prompts have the length that the load leaves.
+        """
+        return self._describe is not None and not model.adapters and model.rank is None
 
     async def load_model(self, model: ModelSettings, *, is_asleep: bool = False) -> ServedModel:
         """Load and serve a model, whose settings are filled in, with its adapters.
@@ -147,6 +150,9 @@ class Deployment:
             except LoadCancelled:
                 await served.engine.sleep(self._settings.drain_timeout_s)
                 raise
+            if isinstance(served, ServedGenerator) and served.engine.max_model_len != served.description.max_model_len:
+                # It was described before its first load, which has chosen the size of its cache.
+                self._registry.add(served.with_length(served.engine.max_model_len))
             _log.info("model is awake", extra={"fields": {"model": name}})
 
     async def load_adapter(self, model: str, name: str, folder: Path) -> None:

@@ -78,7 +78,7 @@ class Preparation:
         """
         self.chat = chat
         self.tokenizer = tokenizer
-        self._max_model_len = max_model_len
+        self.max_model_len = max_model_len  # changes if the model's first load leaves too little memory for its cache
         self._bytes_per_token = most_bytes_per_token(tokenizer)
         self._workers = workers
         self._adapter = adapter
@@ -96,7 +96,7 @@ class Preparation:
         return Preparation(
             model,
             self.tokenizer,
-            self._max_model_len,
+            self.max_model_len,
             self.chat,
             self._workers,
             adapter=adapter,
@@ -118,9 +118,7 @@ class Preparation:
         Raise InvalidRequest, or a subclass of it, with the field's name, EngineOverloaded, or DeadlineExceeded.
         """
         check_priority(request.priority, caller)
-        budget = PromptBudget(
-            self._max_model_len, request.stopping.max_tokens, request.truncates, self._bytes_per_token
-        )
+        budget = PromptBudget(self.max_model_len, request.stopping.max_tokens, request.truncates, self._bytes_per_token)
         encoded = await self._encoder.encode(request, budget, deadline)
         self._check_tokens(request)
         parameters: dict[str, Any] = {
@@ -190,7 +188,7 @@ class Preparation:
 
     def _stopping(self, given: StopParams, token_ids: Sequence[int]) -> StopParams:
         """Return `given` with `max_tokens`, limited by the number of tokens left in the context."""
-        num_left = self._max_model_len - len(token_ids)
+        num_left = self.max_model_len - len(token_ids)
         return replace(given, max_tokens=num_left if given.max_tokens is None else min(given.max_tokens, num_left))
 
 

@@ -39,6 +39,11 @@ class ServedGenerator:
     def name(self) -> str:
         return self.description.name
 
+    def with_length(self, max_model_len: int) -> ServedGenerator:
+        """Return the model with another maximum length, which applies to the requests that wait for it, too."""
+        self.preparation.max_model_len = max_model_len
+        return replace(self, description=replace(self.description, max_model_len=max_model_len))
+
     def adapted(self, adapter: str, fingerprint: str, digest: str) -> ServedGenerator:
         """Return the model with an adapter that its engine has loaded. It is closed together with the model."""
         name = adapted_name(self.name, adapter)

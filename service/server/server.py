@@ -135,22 +135,23 @@ class Server:
         self._calls = IdempotentCalls(window_s=kept.window_s, max_bytes=kept.max_bytes)
         store_metrics = StoreMetrics(telemetry)
         stored = StoredResponses(self._responses, settings.max_request_bytes, store_metrics)
-        self._jobs: JobRunner | None = None
-        self._batches: BatchRunner | None = None
+        self._runners: Sequence[JobRunner | BatchRunner] = ()
         embeddings = Embeddings(self.registry, telemetry, self.quota, self.residency)
         background: BackgroundResponses | None = None
+        batches: BatchRunner | None = None
         if self._responses is not None:
-            self._jobs = job_runner(settings.stored_responses, self._responses, answering, stored)
+            jobs = job_runner(settings.stored_responses, self._responses, answering, stored)
             background = BackgroundResponses(
                 self._responses,
-                self._jobs,
+                jobs,
                 answering,
                 stored,
                 max_unfinished=settings.stored_responses.max_background_per_key,
                 metrics=store_metrics,
             )
             lines = LineAnswers(answering, embeddings, stored)
-            self._batches = batch_runner(settings, self._responses, lines, telemetry)
+            batches = batch_runner(settings, self._responses, lines, telemetry)
+            self._runners = jobs, batches
         changes = ModelChanges(self.reconciler, self.deployment, self.registry, settings.engine)
         self._operations = Operations(changes)
         add_services(
@@ -162,7 +163,7 @@ class Server:
             background=background,
             conversations=Conversations(self._responses),
             files=Files(self._responses),
-            batches=Batches(self._responses, self._batches, rules.check, described_line),
+            batches=Batches(self._responses, batches, rules.check, described_line),
             embeddings=embeddings,
             registry=self.registry,
             models=changes,
@@ -230,10 +231,8 @@ class Server:
         self._run(self.reconciler.wanted.follow(on_loss, self.reconciler.request_pass))
         await self.reconciler.wanted.catch_up()  # other replicas wait for this one from its first request on
         await self.health.set_models(self.registry.loads)
-        if self._jobs is not None:
-            self._run(self._jobs.run())
-        if self._batches is not None:
-            self._run(self._batches.run())
+        for runner in self._runners:
+            self._run(runner.run())
         await self.health.enter(ServingPhase.SERVING)
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
@@ -271,10 +270,8 @@ class Server:
         await self.health.enter(ServingPhase.LEAVING)
         await asyncio.sleep(self._settings.drain_delay_s if delay_s is None else delay_s)
         await self.health.enter(ServingPhase.DRAINING)
-        if self._jobs is not None:
-            await self._jobs.close()
-        if self._batches is not None:
-            await self._batches.close()
+        for runner in self._runners:
+            await runner.close()
         self._operations.close()
         # Admitted calls may not have reached an engine yet, and a draining engine accepts none.
         await self._admission.until_idle(self._settings.drain_timeout_s)
@@ -293,10 +290,8 @@ class Server:
         self.readers.close()
         for task in self._tasks:
             task.cancel()
-        if self._jobs is not None:
-            await self._jobs.close()
-        if self._batches is not None:
-            await self._batches.close()
+        for runner in self._runners:
+            await runner.close()
         if self._responses is not None:
             await self._responses.close()
         self.endpoints.wanted.close()

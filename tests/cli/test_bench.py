@@ -95,7 +95,7 @@ def slow() -> Iterator[str]:
     Slow.num_asked = Slow.most_open = Slow.now_open = 0
     Slow.least_open = 1
     with ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server:
-        threading.Thread(target=server.serve_forever).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"
         finally:

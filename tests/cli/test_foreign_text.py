@@ -48,7 +48,7 @@ class Server(BaseHTTPRequestHandler):
 def url() -> Iterator[str]:
     """Yield the URL of such a server."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
-        threading.Thread(target=server.serve_forever).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"
         finally:

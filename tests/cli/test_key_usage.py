@@ -35,7 +35,7 @@ class _Page(BaseHTTPRequestHandler):
 def url() -> Iterator[str]:
     """The URL of a metrics page."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
-        threading.Thread(target=server.serve_forever).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
         yield f"http://127.0.0.1:{server.server_port}/metrics"
         server.shutdown()
 

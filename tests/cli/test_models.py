@@ -61,7 +61,29 @@ def test_null_fields_of_other_servers_are_ignored() -> None:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Other) as other:
-        threading.Thread(target=other.serve_forever).start()
+        threading.Thread(target=other.serve_forever, args=(0.01,)).start()
         done = sluice("chat", "Hello", "--model", "m", url=f"http://127.0.0.1:{other.server_port}")
         other.shutdown()
     assert (done.returncode, done.stdout, done.stderr) == (0, "Hi\n", "")
+
+
+@pytest.mark.slow
+def test_models_that_are_not_in_memory_are_listed_with_their_state() -> None:
+    """Servers that report no state have their models in memory."""
+    states = {"a": "loaded", "b": "unloaded", "c": "asleep"}
+    models = [{"id": "d"}, *({"id": name, "state": state} for name, state in states.items())]
+
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"object": "list", "data": models}).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever).start()
+        done = sluice("models", url=f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+    assert (done.stdout, done.stderr) == ("d\na\nb  (unloaded)\nc  (asleep)\n", "")

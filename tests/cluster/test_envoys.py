@@ -30,7 +30,7 @@ def admin(counts: dict[str, int]) -> Iterator[Host]:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield Host("127.0.0.1", server.server_port)

@@ -31,6 +31,7 @@ def test_attacks_are_many_and_have_different_ids() -> None:
     assert len(set(ids)) == len(ids)
 
 
+@pytest.mark.slow
 def test_attacks_find_what_a_careless_server_lets_through(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nearly every attack by URLs, framing, heads and names succeeds, and the report says with what."""
     path = tmp_path / "report.json"

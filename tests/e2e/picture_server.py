@@ -59,7 +59,7 @@ class PictureServer:
         self._server = _Server(files)
         self.requests = self._server.requests
         self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
 
     def __enter__(self) -> Self:
         self._thread.start()

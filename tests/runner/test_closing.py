@@ -25,6 +25,7 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.slow
 def test_established_connections_are_served_and_new_ones_rejected() -> None:
     """The excluded port is not affected."""
     command = [sys.executable, "-c", LISTENER]

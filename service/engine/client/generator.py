@@ -107,6 +107,7 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         if isinstance(description, GeneratorDescription) and description.config != self._config:
             self._config = description.config
             self._admission = Admission(self._config)
+            self.max_model_len = max_sequence_len(self._config, description.cache_groups)
 
     def stats(self) -> EngineStats:
         """Return the state after the last step. Under overload, `max_running` is lower."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from service.engine.interface.cache_group import ONE_GROUP, CacheGroup
-from service.engine.interface.config import EngineConfig, max_sequence_len
+from service.engine.interface.config import EngineConfig
 from service.generation.requests.ranking import Activation
 
 ComputeDtype: TypeAlias = Literal["auto", "float32", "bfloat16"]
@@ -44,13 +44,13 @@ class GeneratorDescription:
     cache_groups: Sequence[CacheGroup] = ONE_GROUP
 
     def matches(self, description: Any) -> bool:
-        """Return whether a loaded model is what this plan has promised to clients."""
+        """Return whether a loaded model is the planned one; its maximum length depends on the memory for its cache."""
         return isinstance(description, GeneratorDescription) and self.promises == description.promises
 
     @property
-    def promises(self) -> tuple[ModelInfo, int, frozenset[int], int]:
-        """All that clients see: the facts, the vocabulary, the ends of texts, and the maximum length."""
-        return self.info, self.vocab_size, self.eos_token_ids, max_sequence_len(self.config, self.cache_groups)
+    def promises(self) -> tuple[ModelInfo, int, frozenset[int]]:
+        """What doesn't depend on the memory for the cache: the facts, the vocabulary, and the ends of texts."""
+        return self.info, self.vocab_size, self.eos_token_ids
 
 
 @dataclass(frozen=True, slots=True)

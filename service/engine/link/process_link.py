@@ -111,8 +111,13 @@ class ProcessLink:
         worker = next_worker()
         try:
             plan = worker.plan(self._engine_spec)
-        except WorkerDied as error:
-            raise ModelLoadError(f"{self._name}: the engine's process died while reading: {error}") from error
+        except BaseException as error:
+            if self._cache_file is not None:
+                self._cache_file.close()
+            if isinstance(error, WorkerDied):
+                text = f"{self._name}: the engine's process died while reading the model's files: {error}"
+                raise ModelLoadError(text) from error
+            raise
         put_back(worker)
         self._is_expected = plan.matches
         self._enter(LinkState.STOPPED)

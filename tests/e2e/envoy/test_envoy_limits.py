@@ -24,14 +24,6 @@ HALF_GRPC = (
     b"POST /sluice.v1.ChatService/Chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/grpc-web+proto\r\n"
     b"content-length: 100\r\n\r\n\0"
 )
-HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)  # with an empty SETTINGS frame
-
-
-# SETTINGS with a window of 0, so that the server may send no data, and GET http://a/v1/models on the first stream.
-NO_WINDOW = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\x06\x04\0\0\0\0\0" + b"\0\x04\0\0\0\0"
-GET_MODELS = b"\x82\x86\x04\x0a/v1/models\x41\x01a"
-GET_MODELS_FRAME = b"\0\0" + bytes([len(GET_MODELS)]) + b"\x01\x05\0\0\0\x01" + GET_MODELS
-RST_STREAM = 3
 
 
 def is_stat(envoy: EnvoyProcess, name: str, value: int) -> bool:
@@ -272,49 +264,3 @@ def test_retries_have_a_budget(stack: Stack) -> None:
         assert codes == {503}
         assert envoy.stat("cluster.gateway.upstream_rq_retry_overflow") > 0
         assert 0 < envoy.stat("cluster.gateway.upstream_rq_retry") < 40
-
-
-def test_peer_that_does_not_answer_pings_is_disconnected(stack: Stack) -> None:
-    """A half-open HTTP/2 connection is closed."""
-
-    def change(config: dict[str, Any]) -> None:
-        connection_manager(config)["http2_protocol_options"]["connection_keepalive"] = {
-            "interval": "0.2s",
-            "timeout": "0.3s",
-        }
-
-    with envoy_with(stack, change) as envoy, connections(envoy, 1, HTTP2_PREFACE) as (connection,):
-        assert is_closed(connection)
-        assert envoy.stat("http2.keepalive_timeout") == 1
-
-
-def test_a_client_that_stops_reading_is_disconnected(stack: Stack) -> None:
-    """Envoy closes the connection of a client that does not read its response."""
-
-    def change(config: dict[str, Any]) -> None:
-        config["static_resources"]["listeners"][0]["per_connection_buffer_high_watermark_timeout"] = "1s"
-
-    with SlowUpstream("/v1/slow") as upstream, EnvoyProcess(upstream.port, stack.ports["service"], change) as envoy:
-        request = b"GET /v1/large HTTP/1.1\r\nhost: localhost\r\n\r\n"
-        with connections(envoy, 1, request) as (connection,):
-            envoy.until(lambda: envoy.stat("http.front_door.downstream_cx_total") > 0)
-            envoy.until(lambda: envoy.stat("http.front_door.downstream_rq_active") == 0)
-            assert is_closed(connection)
-
-
-def test_a_stream_without_a_window_is_reset(stack: Stack) -> None:
-    """A response for which the HTTP/2 client opens no window is reset, and its connection continues."""
-
-    def change(config: dict[str, Any]) -> None:
-        assert connection_manager(config)["stream_flush_timeout"] == "60s"
-        connection_manager(config)["stream_flush_timeout"] = "1s"
-
-    with envoy_with(stack, change) as envoy, connections(envoy, 1, NO_WINDOW + GET_MODELS_FRAME) as (connection,):
-        connection.settimeout(GUARD_S)
-        kinds = []
-        while RST_STREAM not in kinds:
-            head = connection.recv(9, socket.MSG_WAITALL)
-            connection.recv(int.from_bytes(head[:3], "big"), socket.MSG_WAITALL)
-            kinds.append(head[3])
-        assert envoy.stat("http2.tx_flush_timeout") == 1
-        envoy.until(lambda: envoy.stat("http.front_door.downstream_rq_active") == 0)

@@ -49,7 +49,7 @@ class Page(http.server.BaseHTTPRequestHandler):
 def page() -> Iterator[str]:
     """Serve an empty page and yield its origin."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

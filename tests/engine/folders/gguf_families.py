@@ -116,6 +116,11 @@ FAMILIES = {
         options={"routed_scaling_factor": 1.5},
     ),
     "gpt_oss": GgufFamily(arch=MODEL_ARCH.GPT_OSS, keys=_WINDOW, more=metadata.yarn),
+    "gpt_oss, plain positions": GgufFamily(
+        arch=MODEL_ARCH.GPT_OSS,
+        keys=_WINDOW,
+        options={"rope_parameters": {"rope_type": "default", "rope_theta": 150_000.0}},
+    ),
     "granite": GgufFamily(arch=MODEL_ARCH.GRANITE, permutes=True, keys=_GRANITE),
     "granite, multipliers": GgufFamily(arch=MODEL_ARCH.GRANITE, permutes=True, keys=_GRANITE),
     "granitemoe": GgufFamily(arch=MODEL_ARCH.GRANITE_MOE, permutes=True, keys=_GRANITE),
@@ -241,7 +246,9 @@ def write_file(family: GgufFamily, model: Any, file: Path, quantized: gguf.GGMLQ
     family.more(writer, config)
     family.write_model(writer, model)
     writer.add_tokenizer_model("gpt2")
-    writer.add_token_list([f"t{index}" for index in range(config.vocab_size)])
+    writer.add_token_list(["t", "0", *(f"t{index}" for index in range(config.vocab_size - 2))])
+    writer.add_token_merges(["t 0"])
+    writer.add_tokenizer_pre("gpt-2")
     names = gguf.get_tensor_name_map(family.arch, config.num_hidden_layers)
     for stored, array in _tensors(model, family):
         found = names.get_name(stored, try_suffixes=(".weight", ".bias"))
@@ -265,42 +272,17 @@ def _tensors(model: Any, family: GgufFamily) -> Iterator[tuple[str, Array]]:
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         if ".experts." in name or "shared_mlp.input_linear" in name:
-            yield from _of_experts(name, array, config)
+            yield from tensors.of_experts(name, array, config)
             continue
         if name.endswith("norm.weight") and family.norm_addend and not name.endswith(family.plain_norms or "-"):
             array = array + np.float32(family.norm_addend)
         if family.permutes and "self_attn.q_proj" in name:
-            array = _in_pairs(array, config.num_attention_heads)
+            array = tensors.in_pairs(array, config.num_attention_heads)
         if family.permutes and "self_attn.k_proj" in name:
-            array = _in_pairs(array, config.num_key_value_heads)
+            array = tensors.in_pairs(array, config.num_key_value_heads)
         stored = name.replace("block_sparse_moe.router.weight", "block_sparse_moe.router.layer.weight")
         stored = f"{stored}.weight" if "sinks" in name else stored
         if family.convert is None:
             yield stored, array.squeeze()
         else:
             yield from family.convert(stored, array, config)
-
-
-def _of_experts(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
-    """Yield gate and up separately, with the rows of outputs first."""
-    stem, is_bias = name.removesuffix(".weight").removesuffix("_bias"), name.endswith("_bias")
-    end = ".bias" if is_bias else ".weight"
-    if config.model_type == "gpt_oss" and not is_bias:
-        array = array.swapaxes(-1, -2)
-    if "gate_up_proj" not in stem and "input_linear" not in stem:
-        yield stem.replace("block_sparse_moe.experts", "mlp.experts") + end, array
-        return
-    axis = array.ndim - 1 if is_bias else array.ndim - 2
-    if config.model_type == "gpt_oss":
-        parts = [np.take(array, range(first, array.shape[axis], 2), axis) for first in (0, 1)]
-    else:
-        parts = np.split(array, 2, axis)
-    where = "model.layers.{}.mlp.shared_expert" if "shared_mlp" in stem else "model.layers.{}.mlp.experts"
-    base = where.format(stem.split(".")[2])
-    yield f"{base}.gate_proj{end}", parts[0]
-    yield f"{base}.up_proj{end}", parts[1]
-
-
-def _in_pairs(weight: Array, num_heads: int) -> Array:
-    """Return rows in the order in which the two halves of each head alternate."""
-    return weight.reshape(num_heads, 2, -1, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)

@@ -51,11 +51,16 @@ def in_pairs(weight: np.ndarray[Any, Any], num_heads: int) -> np.ndarray[Any, An
 
 
 def write_gguf(
-    model: Any, file: Path, quantized: gguf.GGMLQuantizationType | None = None, words: str | None = "gpt-2"
+    model: Any,
+    file: Path,
+    quantized: gguf.GGMLQuantizationType | None = None,
+    words: str | None = "gpt-2",
+    *,
+    adds_bos: bool | None = None,
 ) -> None:
     """Write the file as llama.cpp's own converter does.
 
-    `quantized` is a type of fewer bits for the layers' matrices.
+    `quantized` is a type of fewer bits for the layers' matrices; `adds_bos` whether texts begin with the first token.
     """
     model_config = model.config
     writer = gguf.GGUFWriter(file, model_config.model_type)
@@ -77,6 +82,9 @@ def write_gguf(
     writer.add_token_types([gguf.TokenType.CONTROL, *[gguf.TokenType.NORMAL] * (len(VOCABULARY) - 1)])
     writer.add_token_merges(MERGES)
     writer.add_eos_token_id(0)
+    writer.add_bos_token_id(0)
+    if adds_bos is not None:
+        writer.add_add_bos_token(adds_bos)
     writer.add_chat_template("{{ messages }}")
     for name, tensor in model.state_dict().items():
         if name == "lm_head.weight" and model_config.tie_word_embeddings:

@@ -99,3 +99,28 @@ def tiled(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
     elif module in {"in_proj_a", "in_proj_b", "A_log", "dt_bias"}:
         array = in_turns(array, 1)
     yield from of_delta_net(name, array, config)
+
+
+def of_experts(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
+    """Yield gate and up separately, with the rows of outputs first."""
+    stem, is_bias = name.removesuffix(".weight").removesuffix("_bias"), name.endswith("_bias")
+    end = ".bias" if is_bias else ".weight"
+    if config.model_type == "gpt_oss" and not is_bias:
+        array = array.swapaxes(-1, -2)
+    if "gate_up_proj" not in stem and "input_linear" not in stem:
+        yield stem.replace("block_sparse_moe.experts", "mlp.experts") + end, array
+        return
+    axis = array.ndim - 1 if is_bias else array.ndim - 2
+    if config.model_type == "gpt_oss":
+        parts = [np.take(array, range(first, array.shape[axis], 2), axis) for first in (0, 1)]
+    else:
+        parts = np.split(array, 2, axis)
+    where = "model.layers.{}.mlp.shared_expert" if "shared_mlp" in stem else "model.layers.{}.mlp.experts"
+    base = where.format(stem.split(".")[2])
+    yield f"{base}.gate_proj{end}", parts[0]
+    yield f"{base}.up_proj{end}", parts[1]
+
+
+def in_pairs(weight: Array, num_heads: int) -> Array:
+    """Return rows in the order in which the two halves of each head alternate."""
+    return weight.reshape(num_heads, 2, -1, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)

@@ -78,7 +78,7 @@ def serving_hub(model: str, folder: Path, pause_s: float = 0.0) -> Iterator[str]
     files = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
     handler = type("OneHub", (Hub,), {"model": model, "files": files, "pause_s": pause_s})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"
         finally:

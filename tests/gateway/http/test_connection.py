@@ -85,6 +85,7 @@ async def test_slow_headers_are_rejected(gateway: Gateway, before: bytes) -> Non
     assert answer.endswith(b"the headers exceed the limit of 0.5 s\n")
 
 
+@pytest.mark.slow
 async def test_slow_body_is_not_limited_by_the_header_timeout(gateway: Gateway) -> None:
     """The time of the headers ends with them."""
     head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 2\r\n"

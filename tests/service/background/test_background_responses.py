@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 from sluice.v1 import error_pb2, stored_response_pb2
 
 from tests.engine.fakes import until
@@ -83,6 +84,7 @@ async def test_leaving_a_stream_does_not_stop_the_response(tmp_path: Path) -> No
         assert text_of(await ended(run, first.created.response.id)) == "hello"
 
 
+@pytest.mark.slow
 async def test_stopped_service_leaves_the_rest_to_the_next_one(tmp_path: Path) -> None:
     """A response that a service has begun is completed by the next one, with the same events and the same numbers."""
     runner = ScriptedRunner("a long answer")
@@ -115,6 +117,7 @@ async def test_two_services_complete_each_response_once(tmp_path: Path) -> None:
     assert one.num_steps + two.num_steps <= len(created) * (len("hello") + 1)
 
 
+@pytest.mark.slow
 async def test_cancelled_response_stays_cancelled(tmp_path: Path) -> None:
     """Cancelling stops the generation and ends the streams; a second time changes nothing; a complete one stays so."""
     runner = ScriptedRunner("hello", end=False)
@@ -147,6 +150,7 @@ async def test_deleted_response_is_not_generated(tmp_path: Path) -> None:
     assert not any(created.id.encode() in path.read_bytes() for path in tmp_path.iterdir())  # noqa: ASYNC240  tiny files
 
 
+@pytest.mark.slow
 async def test_response_survives_a_failed_engine(tmp_path: Path) -> None:
     """An error of the engine does not end the response; one of the request does, with its reason."""
     runner = ScriptedRunner("hello")

@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from service.commands.convert_gguf import main
 from service.engine.tokens.tokenizer import FastTokenizer
+from tests.engine.folders.gguf_families import model_of, write_family
 from tests.engine.folders.gguf_files import MODELS, VOCABULARY, write_gguf
 from tests.engine.folders.tiny_models import random_model, reference
 
@@ -46,6 +47,15 @@ def test_converted_folder_computes_the_same_as_the_file(model: Any, tmp_path: Pa
     assert_close(reference(loaded.eval(), token_ids), reference(model, token_ids), rtol=1e-5, atol=1e-5)
 
 
+# Latents whose up-projections files store in two parts, a mixer in parts, and numbers that are metadata.
+@pytest.mark.parametrize("name", ["deepseek_v3, groups", "qwen3_next", "apertus"])
+def test_tensors_in_parts_are_converted_to_those_of_checkpoints(name: str, tmp_path: Path) -> None:
+    found, token_ids = model_of(name), list(range(1, 40))
+    write_family(name, found, tmp_path / "tiny.gguf")
+    loaded: Any = AutoModelForCausalLM.from_pretrained(converted(tmp_path / "tiny.gguf", "--dtype", "float32"))
+    assert_close(reference(loaded.eval(), token_ids), reference(found, token_ids), rtol=1e-4, atol=1e-4)
+
+
 def test_quantized_tensors_are_dequantized(tmp_path: Path) -> None:
     """The numbers are those of llama.cpp's own package; the type is bfloat16 unless another one is requested."""
     torch.manual_seed(0)
@@ -74,6 +84,8 @@ WORDS = {
     "llama-bpe": ["it", "'s", "Ġ", "202", "6", ",Ċ", "Ġthought"],
     "qwen2": ["it", "'s", "Ġ", "2", "0", "2", "6", ",Ċ", "Ġthought"],
     "tekken": ["it", "'s", "Ġ", "2", "0", "2", "6", ",Ċ", "Ġthought"],
+    "qwen35": ["it", "'s", "Ġ", "2", "0", "2", "6", ",Ċ", "Ġthought"],
+    "deepseek-llm": ["it", "'", "s", "Ġ", "2", "0", "2", "6", ",", "Ċ", "Ġthought"],
     "deepseek-coder": ["it", "'", "s", "Ġ", "2", "0", "2", "6", ",", "Ċ", "Ġthought"],
 }
 
@@ -84,8 +96,23 @@ def test_pre_tokenizer_of_the_file_is_converted(words: str, tmp_path: Path) -> N
     write_gguf(random_model(MODELS["llama"]()), tmp_path / "tiny.gguf", words=words)
     tokenizer = tokenizers.Tokenizer.from_file(str(converted(tmp_path / "tiny.gguf") / "tokenizer.json"))
     assert [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str("it's 2026,\n thought")] == WORDS[words]
-    assert (tokenizer.encode("ought").tokens == ["ought"]) == (words in {"llama-bpe", "tekken"})
-    assert (tokenizer.normalizer is not None) == (words == "qwen2")
+    tokens = tokenizer.encode("ought", add_special_tokens=False).tokens
+    assert (tokens == ["ought"]) == (words in {"llama-bpe", "tekken"})
+    assert (tokenizer.normalizer is not None) == (words in {"qwen2", "qwen35"})
+
+
+@pytest.mark.parametrize(
+    ("words", "adds_bos", "begins"),
+    [("llama-bpe", None, True), ("tekken", None, True), ("llama-bpe", False, False), ("qwen2", None, False)],
+)
+def test_texts_begin_with_the_token_that_the_pre_tokenizer_implies(
+    tmp_path: Path, words: str, *, adds_bos: bool | None, begins: bool
+) -> None:
+    """llama.cpp adds it for some pre-tokenizers unless the file says otherwise."""
+    write_gguf(random_model(MODELS["llama"]()), tmp_path / "tiny.gguf", words=words, adds_bos=adds_bos)
+    tokenizer = FastTokenizer.from_folder(converted(tmp_path / "tiny.gguf"))
+    found = tokenizer.encode("the", add_special_tokens=True)
+    assert found == [0] * begins + tokenizer.encode("the")
 
 
 @pytest.mark.parametrize(

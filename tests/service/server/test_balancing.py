@@ -65,6 +65,7 @@ def test_service_config_retries_rpcs_without_changes(config: dict[str, Any]) -> 
     assert {f"{each['service']}/{each['method']}" for each in once["name"]} == creating
 
 
+@pytest.mark.slow
 async def test_repeated_creation_is_sent_once(config: dict[str, Any]) -> None:
     """A call that stores something is not repeated by gRPC, because the first one may have had its effect."""
     received: dict[str, int] = {}

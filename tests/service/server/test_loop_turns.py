@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from sluice.v1 import chat_pb2, logprobs_pb2
 
 from service.engine.core.engine_core import SampledToken
@@ -48,6 +49,7 @@ class CountingTokenizer(ByteTokenizer):
         return super().token_bytes(token_id)
 
 
+@pytest.mark.slow
 async def test_large_answers_yield_to_other_calls() -> None:
     """Other calls get turns while outputs that have piled up are read and rendered, streamed or whole."""
     sizes = {"num_blocks": 4000, "max_model_len": 1000}

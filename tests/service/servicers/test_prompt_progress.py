@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from sluice.v1 import (
     completion_pb2,
     completion_pb2_grpc,
@@ -14,6 +15,8 @@ from sluice.v1 import (
 
 from tests.service.fakes import MODEL, ScriptedRunner, request, running
 from tests.service.servicers.test_resume import read, resumed, whole
+
+pytestmark = pytest.mark.slow  # each waits for several steps
 
 PROMPT = "0123456789" * 2
 ENGINE = {"max_batch_tokens": 8, "max_batch_sequences": 4}

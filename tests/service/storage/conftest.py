@@ -1,4 +1,4 @@
-"""The locations of stores: the tests of the store run with each of them."""
+"""Stores for tests: their locations, files and keys."""
 
 from __future__ import annotations
 
@@ -15,3 +15,17 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
     if request.param == "sqlite":
         return SqliteLocation(tmp_path)
     return PostgresLocation(request.getfixturevalue("postgres"))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return the path of a store's file."""
+    return tmp_path / "responses.sqlite3"
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    """Return the file of a store's key."""
+    path = tmp_path / "key"
+    path.write_text("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
+    return path

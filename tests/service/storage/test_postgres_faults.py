@@ -118,7 +118,11 @@ async def test_full_disk_ends_no_answer_and_loses_nothing(
 
 @contextlib.contextmanager
 def hanging(postgres: PostgresServer, fault: str) -> Iterator[None]:
-    """Let the server answer no write until the end of the block: suspended, or with the lock of writes held."""
+    """Let the server accept no write until the end of the block: suspended, locked, or without space for its log."""
+    if fault == "log is full":
+        with postgres.full_log():
+            yield
+        return
     if fault == "suspended":
         postgres.pause()
         try:
@@ -131,7 +135,7 @@ def hanging(postgres: PostgresServer, fault: str) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("fault", ["suspended", "locked"])
+@pytest.mark.parametrize("fault", ["suspended", "locked", "log is full"])
 async def test_server_that_hangs_delays_no_answer_and_loses_nothing(
     postgres: PostgresServer, key: Path, fault: str
 ) -> None:

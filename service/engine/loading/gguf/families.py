@@ -134,7 +134,7 @@ def _phi3(metadata: GgufMetadata) -> Fields:
 def _gpt_oss(metadata: GgufMetadata) -> Fields:
     rope = rope_scaling(metadata, metadata.number("rope.freq_base"), head_dim_of(metadata))
     return _experts(metadata) | {
-        "rope_scaling": rope and rope | {"truncate": False},
+        "rope_scaling": rope | {"truncate": False} if rope else {"rope_type": "default"},
         "intermediate_size": metadata.width("blk.*.ffn_down_exps.weight"),
         "sliding_window": metadata.size("attention.sliding_window"),
         "layer_types": _kinds(metadata, 2),

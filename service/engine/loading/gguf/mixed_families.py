@@ -13,6 +13,7 @@ Fields: TypeAlias = dict[str, Any]
 
 _SIGMOID, _SOFTMAX = 2, 1  # how experts are scored
 _LOG_MULTIPLIER: Final = "rope.scaling.yarn_log_multiplier"
+_TEMPERATURE: Final = "attention.temperature_scale"  # the growth of scores with positions
 _DOWN_EXPERTS: Final = "blk.*.ffn_down_exps.weight"
 _INTERVAL: Final = 4  # layers from one with attention to the next
 
@@ -51,6 +52,8 @@ def glm_moe(metadata: GgufMetadata) -> Fields:
 
 def deepseek(metadata: GgufMetadata) -> Fields:
     """Return the fields of DeepSeek-V2, V3, and their relatives."""
+    if metadata.own(_TEMPERATURE, 0):
+        raise ModelLoadError(f"{metadata.file}: {metadata.kind}.{_TEMPERATURE} is not supported")
     scores = metadata.own("expert_gating_func", _SOFTMAX)
     if scores not in {_SOFTMAX, _SIGMOID}:
         raise ModelLoadError(f"{metadata.file}: {metadata.kind}.expert_gating_func must be {_SOFTMAX} or {_SIGMOID}")
@@ -105,14 +108,14 @@ def mistral3(metadata: GgufMetadata) -> Fields:
     scaling = rope_scaling(metadata, metadata.number("rope.freq_base", 10_000.0), head_dim_of(metadata))
     if scaling is None:
         return {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": None}
-    growth = metadata.own("attention.temperature_scale", 0)
+    growth = metadata.own(_TEMPERATURE, 0)
     weight = metadata.own(_LOG_MULTIPLIER, 0)
     return {
         "rope_scaling": scaling
         | {
             "mscale": 1.0,
             "mscale_all_dim": metadata.number(_LOG_MULTIPLIER) if weight else 0.0,
-            "llama_4_scaling_beta": metadata.number("attention.temperature_scale") if growth else 0.0,
+            "llama_4_scaling_beta": metadata.number(_TEMPERATURE) if growth else 0.0,
         }
     }
 

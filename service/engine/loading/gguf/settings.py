@@ -35,6 +35,14 @@ class GgufSettings:
         value = self._metadata.value
         return str(value("tokenizer.ggml.model", "")), str(value("tokenizer.ggml.pre", ""))
 
+    @property
+    def optional_bos(self) -> tuple[str, int] | None:
+        """The text and the id of the BOS token, or None if the file has none or says whether texts begin with it."""
+        metadata = self._metadata
+        token_id = metadata.token_id("bos")
+        is_stated = metadata.value("tokenizer.ggml.add_bos_token", None) is not None
+        return None if token_id is None or is_stated else (metadata.tokens[token_id], token_id)
+
     def config(self, dtype: str) -> dict[str, Any]:
         """Return the content of config.json. Raise ModelLoadError for an unsupported variant."""
         metadata = self._metadata

@@ -22,7 +22,7 @@ def write_settings(header: GgufHeader, folder: Path, dtype: str) -> None:
     config = settings.config(dtype)
     check_splitter(header.file, *settings.word_splitter)
     _write_tokenizer(header.file, folder)
-    set_splitter(folder, *settings.word_splitter)
+    set_splitter(folder, *settings.word_splitter, settings.optional_bos)
     _drop_invented_tokens(folder, len(header.metadata["tokenizer.ggml.tokens"]))
     for name, text in {**settings.other_files(), "config.json": json.dumps(config, indent=2)}.items():
         (folder / name).write_text(text, encoding="utf-8")

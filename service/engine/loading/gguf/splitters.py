@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import tokenizers
-from tokenizers import Regex, normalizers, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers, processors
 
 from service.generation.errors import ModelLoadError
 
+_ASIAN: Final = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
 _MERGED: Final = "gpt2"  # the kind of tokenizer that has a word splitter
 
 
@@ -35,8 +36,13 @@ def _split(*patterns: str, digits: bool = False) -> Any:
     return pre_tokenizers.Sequence([*steps, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
+def _deepseek_llm() -> Any:
+    marks = "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+"
+    return _split(r"[\r\n]", r"\s?[\p{Lu}\p{Ll}\p{Lt}]+", marks, r"\s+$", _ASIAN, digits=True)
+
+
 def _deepseek_coder() -> Any:
-    return _split(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", digits=True)
+    return _split(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _ASIAN, digits=True)
 
 
 def _deepseek_v3() -> Any:
@@ -60,20 +66,22 @@ _OWN: Final[dict[str, Callable[[], Any]]] = {
     **dict.fromkeys(
         ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"), _single_digits
     ),
+    "deepseek-llm": _deepseek_llm,
     "deepseek-coder": _deepseek_coder,
     **dict.fromkeys(("deepseek-v3", "hunyuan-dense"), _deepseek_v3),
     "seed-coder": _seed_coder,
 }
 # Splitters whose patterns are those of another one that transformers has.
 _ALIKE: Final = {"chatglm-bpe": "llama-bpe", "glm4": "llama-bpe", "hunyuan": "qwen2", "stablelm2": "qwen2"}
-# Splitters whose words are one token if the vocabulary has them, regardless of the merges.
+# Splitters whose words are one token if the vocabulary has them, regardless of the merges. Their texts begin with a
+# token unless the file says otherwise.
 _WHOLE_WORDS: Final = frozenset(
     {
         *("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"),
         "tekken",
     }
 )
-_COMPOSED: Final = frozenset({"qwen2"})  # splitters after Unicode composition (NFC)
+_COMPOSED: Final = frozenset({"qwen2", "qwen35"})  # splitters after Unicode composition (NFC)
 
 
 def check_splitter(file: Path, kind: str, name: str) -> None:
@@ -91,8 +99,11 @@ def check_splitter(file: Path, kind: str, name: str) -> None:
     raise ModelLoadError(f"{file}: unsupported pre-tokenizer {name!r} (tokenizer.ggml.pre); supported are {known}")
 
 
-def set_splitter(folder: Path, kind: str, name: str) -> None:
-    """Set the word splitter in the tokenizer.json that transformers wrote. `name` must have passed `check_splitter`."""
+def set_splitter(folder: Path, kind: str, name: str, first: tuple[str, int] | None = None) -> None:
+    """Set the word splitter in the tokenizer.json that transformers wrote. `name` must have passed `check_splitter`.
+
+    `first` are the text and the id of a token with which texts begin if the splitter implies it.
+    """
     if kind != _MERGED:
         return
     file = str(folder / "tokenizer.json")
@@ -101,6 +112,11 @@ def set_splitter(folder: Path, kind: str, name: str) -> None:
     tokenizer.pre_tokenizer = splitter() if splitter else _split(_of_transformers()[_ALIKE.get(name, name)])
     if name in _WHOLE_WORDS:
         tokenizer.model.ignore_merges = True
+        if first is not None:
+            text, _ = first
+            tokenizer.post_processor = processors.TemplateProcessing(
+                single=[text, "$A"], pair=[text, "$A", f"{text}:1", "$B:1"], special_tokens=[first]
+            )
     if name in _COMPOSED:
         tokenizer.normalizer = normalizers.NFC()
     tokenizer.save(file)

@@ -70,7 +70,7 @@ def import_rows(rows: Rows, database: PostgresDatabase) -> int:
         execute("SET LOCAL statement_timeout = 0")
         conflicts = [text for table in _KEYED if (text := _conflict(table, rows, execute))]
         if conflicts:
-            raise StoreFailed(f"{database.name} has {', '.join(conflicts)} of the file already; nothing was imported")
+            raise StoreFailed(f"{database.name} already has {', '.join(conflicts)} of the file; nothing was imported")
         num_rows = sum(database.insert_all(table.name, table.columns, rows(table.query)) for table in _TABLES)
         for seen in rows("SELECT seen_ns FROM clock"):
             execute("INSERT INTO clock VALUES (1, ?) ON CONFLICT (id) DO NOTHING", seen)

@@ -27,6 +27,6 @@ def locked_file(file: Path) -> Iterator[sqlite3.Connection]:
             yield connection
             connection.execute("ROLLBACK")
     except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:  # the primary one
             raise StoreFailed(f"{file} is open in another process; stop the services that use it") from error
         raise StoreFailed(f"{file}: {error}") from error

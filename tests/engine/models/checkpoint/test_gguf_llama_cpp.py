@@ -30,15 +30,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "glm4_moe": {},
     "ministral3, long": {"sliding_window": None},
     "qwen3_5_text": _HEADS,
+    "qwen3_5_moe_text": _HEADS,
     "qwen3_next": _HEADS | {"norm_topk_prob": True},
 }
 
 
 def _usable(writer: gguf.GGUFWriter, config: Any) -> None:
     """Add what llama.cpp requires of a file in addition."""
-    writer.add_token_merges(["t 0"])
-    writer.add_tokenizer_pre("gpt-2")
-    if config.model_type == "qwen3_5_text":
+    if config.model_type in {"qwen3_5_text", "qwen3_5_moe_text"}:
         writer.add_rope_dimension_sections([1, 1, 0, 0])
 
 

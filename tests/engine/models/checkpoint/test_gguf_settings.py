@@ -79,6 +79,14 @@ def test_missing_values_are_rejected_by_their_keys() -> None:
             _read(GgufSettings(GgufHeader(Path("tiny.gguf"), metadata, {})))
 
 
+def test_attention_over_latents_with_a_temperature_is_rejected() -> None:
+    """Mistral Large 3 has the architecture of DeepSeek."""
+    metadata = {key.replace("qwen2.", "deepseek2."): value for key, value in METADATA.items()}
+    metadata |= {"general.architecture": "deepseek2", "deepseek2.attention.temperature_scale": 0.1}
+    with pytest.raises(ModelLoadError, match=r"deepseek2\.attention\.temperature_scale is not supported"):
+        _read(GgufSettings(GgufHeader(Path("tiny.gguf"), metadata, {})))
+
+
 def _read(settings: GgufSettings) -> None:
     settings.config("bfloat16")
     settings.other_files()

@@ -10,7 +10,7 @@ import pytest
 from gateway.dialects.ollama.chat import OllamaChatTranslator
 from gateway.dialects.ollama.embedding import OllamaEmbeddingTranslator, OllamaEmbedTranslator
 from gateway.dialects.seam.failure import Reason
-from tests.gateway.dialects.ollama.test_translators import USER, chat, generate, http, violation
+from tests.gateway.dialects.ollama.ollama_requests import USER, chat, generate, http, violation
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from service.engine.interface.messages import Command
 from service.engine.link.link import Receiver
@@ -25,6 +26,7 @@ class RelaunchedLink:
         self.gate = asyncio.Event()
         self.gate.set()
         self.is_broken = False
+        self.description: Any = None  # of the next core
         self.num_relaunches = 0
 
     def kill(self) -> None:
@@ -34,13 +36,14 @@ class RelaunchedLink:
         self._receiver = receiver
         self._link.start(receiver)
 
-    async def relaunch(self) -> None:
+    async def relaunch(self) -> Any:
         self.num_relaunches += 1
         await self.gate.wait()
         if self.is_broken:
             raise ModelLoadError("too large")
         self._link = ThreadLink(self._make_core())
         self._link.start(self._receiver)
+        return self.description
 
     def send(self, command: Command) -> None:
         self._link.send(command)

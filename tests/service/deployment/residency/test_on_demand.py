@@ -15,6 +15,8 @@ from sluice.v1 import chat_pb2, chat_pb2_grpc, model_pb2, model_pb2_grpc, servin
 
 from service.engine.client.generator import GeneratorClient
 from service.engine.core.generator_core import GeneratorCore
+from service.engine.interface.config import max_sequence_len
+from service.engine.interface.description import GeneratorDescription, ModelInfo
 from service.engine.interface.port import StepObserver
 from service.observability.telemetry import Telemetry
 from service.registry.models import ServedModel
@@ -172,6 +174,22 @@ async def test_a_pinned_model_stays_and_the_others_take_turns() -> None:
             assert await service.ask(name) == f"I am {name}"
             assert service.loaded == {"a", name}
         assert service.links["a"].num_relaunches == 0
+
+
+async def test_the_first_load_may_lower_the_maximum_length() -> None:
+    """It depends on the memory for the cache. The request that waits for the load has the new length already."""
+    async with scene() as service:
+        before = await service.models.GetModel(model_pb2.GetModelRequest(model="b"))
+        config = config_of(num_blocks=8)
+        info = ModelInfo("Scripted", before.model.max_model_len, 256, "float32", "cpu", 1, True, "fp")
+        service.links["b"].description = GeneratorDescription(config, info, 256, frozenset([END]))
+        longest = max_sequence_len(config)
+        assert longest < before.model.max_model_len
+        too_long = await rejection_of(service.chat.Chat(request("x" * longest, model="b")))
+        assert (too_long.code, too_long.info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "PROMPT_TOO_LONG")
+        after = await service.models.GetModel(model_pb2.GetModelRequest(model="b"))
+        assert after.model.max_model_len == longest
+        assert await service.ask("b") == "I am b"
 
 
 async def test_keep_model_loads_and_unloads_a_model_without_a_request_for_text() -> None:

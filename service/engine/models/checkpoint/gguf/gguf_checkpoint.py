@@ -84,6 +84,12 @@ class GgufCheckpoint(Checkpoint):
         """Return the name, shape and type of each tensor, sorted by name."""
         return [(name, tensor.shape, tensor.type.name) for name, tensor in sorted(self._tensors.items())]
 
+    def checkpoint_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the tensors that a checkpoint of the model has, some of which a file has in parts."""
+        parts = {part for assembled in self._assembled.values() for part in assembled.parts}
+        names = [name for name in self._tensors if name not in parts]
+        return {name: self.shape(name) for name in sorted([*names, *self._assembled, *self._curves])}
+
     @property
     def dtype(self) -> str:
         """The type in which backends compute that don't take blocks."""
