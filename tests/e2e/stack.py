@@ -106,14 +106,17 @@ class Stack:
         state_folder: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`environment` is added to this process's environment."""
+        """`environment` is added to this process's environment. Lists of models may take long on a busy machine."""
         self._folder = tempfile.TemporaryDirectory(prefix="sluice-stack-")
         self.endpoints_file = endpoints_file or Path(self._folder.name) / "endpoints.json"
         self.state_folder = state_folder or Path(self._folder.name) / "state"
         self.ports = ports or dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
         flags = [f"--{name.replace('_', '-')}-port={port}" for name, port in self.ports.items()]
         flags += [f"--endpoints-file={self.endpoints_file}", f"--state-folder={self.state_folder}"]
-        changes = {"SLUICE_SERVICE_AUTH__ALLOW_ANONYMOUS_CHANGES": "true"}
+        changes = {
+            "SLUICE_SERVICE_AUTH__ALLOW_ANONYMOUS_CHANGES": "true",
+            "SLUICE_GATEWAY_LOOKUP_DEADLINE_S": str(GUARD_S),
+        }
         self.process = subprocess.Popen(
             [sys.executable, "-m", "runner", *flags, *options],
             cwd=ROOT,

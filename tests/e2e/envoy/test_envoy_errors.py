@@ -35,6 +35,7 @@ PATHS = [
     "/v2/embed?a=b",
     "/api/chat?a=b",
     "/v2/models/sluice-demo/generate",
+    "/v2/repository/models/sluice-demo/load",
     "/v2/rerank",
     "/score",
     "/nothing/of/ours",
