@@ -15,7 +15,8 @@ from service.registry.description import ModelState
 from service.registry.models import ServedModel
 
 _RULES: Final = Rules((model_pb2.LoadModelRequest,))
-_OPTIONS: Final = tuple(each.name for each in model_pb2.LoadModelRequest.DESCRIPTOR.fields if each.name != "name")
+_OWN: Final = frozenset({"name", "background"})  # the protocol has a name of its own, and no operations
+_OPTIONS: Final = tuple(each.name for each in model_pb2.LoadModelRequest.DESCRIPTOR.fields if each.name not in _OWN)
 _STATES: Final = {
     ModelState.LOADED: ("READY", ""),
     ModelState.UNLOADED: ("READY", "the next request loads the model"),

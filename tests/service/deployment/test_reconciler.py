@@ -16,6 +16,7 @@ import pytest
 from service.deployment.changes import Changes, LoadedModel
 from service.deployment.deployment import Deployment
 from service.deployment.model_changes import ModelChanges
+from service.deployment.operation import LoadPhase, Operation, OperationKind
 from service.deployment.reconciler import Reconciler
 from service.engine.interface.port import Engine, StepObserver
 from service.generation.caller import ANONYMOUS, Caller
@@ -44,6 +45,7 @@ class Store(DocumentStore[Changes]):
         self.document = Changes()
         self._seen = self.document
         self.is_lost = False
+        self.behind = 0  # replicas that don't know the document
 
     def read(self) -> Changes:
         self._seen = self.document
@@ -61,7 +63,7 @@ class Store(DocumentStore[Changes]):
         return self.document is not self._seen
 
     def num_behind(self) -> int:
-        return 0
+        return self.behind
 
     def close(self) -> None:
         """Do nothing: no connection is open."""
@@ -262,3 +264,26 @@ async def test_caller_can_change_only_visible_models(tmp_path: Path) -> None:
             await replica.changes.load_model(NEW, caller)
         assert [each.name for each in replica.registry.visible_to(caller)] == []
         assert [each.name for each in replica.registry.visible_to(ANONYMOUS)] == ["a"]
+
+
+async def test_an_operation_that_is_published_is_not_cancelled(tmp_path: Path) -> None:
+    """The model is served and stored; the operation waits for the other replicas."""
+    async with scene(tmp_path) as replica:
+        replica.store.behind = 1
+        operation = Operation("", OperationKind.LOAD, "new")
+        loading = asyncio.create_task(replica.changes.load_model(NEW, ANONYMOUS, operation))
+        await until(lambda: operation.phase is LoadPhase.PUBLISHING)
+        assert replica.names == ["a", "new"]
+        assert not operation.load.cancel()
+        assert not loading.done()
+        replica.store.behind = 0
+        assert (await loading).name == "new"
+
+
+async def test_an_operation_whose_store_is_lost_is_undone(tmp_path: Path) -> None:
+    async with scene(tmp_path) as replica:
+        replica.store.is_lost = True
+        operation = Operation("", OperationKind.LOAD, "new")
+        with pytest.raises(ChangesUnavailable):
+            await replica.changes.load_model(NEW, ANONYMOUS, operation)
+        assert replica.names == ["a"]

@@ -73,11 +73,12 @@ async def test_models_are_loaded_and_unloaded_by_name(tmp_path: Path) -> None:
         for name in ("new", "other"):
             await stub.RepositoryModelUnload(inference_pb2.RepositoryModelUnloadRequest(model_name=name))
         assert await names() == ["a", "encoder"]
-        for parameters, field in (({"config": "{}"}, 'parameters["config"]'), ({"pth": "a"}, 'parameters["pth"]')):
+        for unsupported in ("config", "pth", "background"):
             with pytest.raises(aio.AioRpcError) as failed:
-                await load("third", **parameters)
+                await load("third", **{unsupported: "true"})
             assert failed.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-            assert (failed.value.details() or "").startswith(field)
+            assert (failed.value.details() or "").startswith(f'parameters["{unsupported}"]')
+            assert unsupported == "config" or "unknown parameter" in (failed.value.details() or "")
 
 
 async def test_the_index_separates_models_that_are_being_loaded_from_those_that_failed() -> None:
