@@ -180,6 +180,7 @@ DETOKENIZE: Final = _method("DetokenizeText", token_pb2.DetokenizeTextRequest, t
 COUNT_TOKENS: Final = _method("CountTokens", token_pb2.CountTokensRequest, token_pb2.CountTokensResponse)
 LIST_MODELS: Final = _method("ListModels", model_pb2.ListModelsRequest, model_pb2.ListModelsResponse)
 GET_MODEL: Final = _method("GetModel", model_pb2.GetModelRequest, model_pb2.GetModelResponse)
+KEEP_MODEL: Final = _method("KeepModel", model_pb2.KeepModelRequest, model_pb2.KeepModelResponse)
 LOAD_MODEL: Final = _method("LoadModel", model_pb2.LoadModelRequest, model_pb2.LoadModelResponse)
 UNLOAD_MODEL: Final = _method("UnloadModel", model_pb2.UnloadModelRequest, model_pb2.UnloadModelResponse)
 SLEEP_MODEL: Final = _method("SleepModel", model_pb2.SleepModelRequest, model_pb2.SleepModelResponse)
