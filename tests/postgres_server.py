@@ -72,15 +72,17 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start or restart the server, and return when it answers."""
-        settings = (f"-c{name}={value}" for name, value in self._options.items())
-        self._process = self._run("postgres", "-D", str(self._data), "-p", str(self.port), *settings)
+        settings = tuple(f"-c{name}={value}" for name, value in self._options.items())
+        command = ("postgres", "-D", str(self._data), "-p", str(self.port), *settings)
+        self._process = self._run(*command)
         deadline = time.monotonic() + GUARD_S
         while True:
             try:
                 psycopg.connect(self.url, connect_timeout=2).close()
             except psycopg.OperationalError:
                 assert time.monotonic() < deadline, "postgres did not start"
-                assert self._process.poll() is None, "postgres ended"
+                if self._process.poll() is not None:  # a process of the killed server still had its memory
+                    self._process = self._run(*command)
                 time.sleep(0.02)
             else:
                 return
