@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from sluice.v1 import error_pb2, response_pb2
 
 from service.answering.background.caller_snapshot import to_caller
+from service.answering.background.claimed_tasks import ClaimedTasks
 from service.answering.background.job_generation import TEMPORARY, generate
 from service.answering.background.live_events import LiveEvents
 from service.answering.generation import Answering
@@ -60,7 +61,7 @@ class JobRunner:
         self._wakeup = asyncio.Event()
         self._changed = asyncio.Event()
         self._live: dict[JobKey, LiveEvents] = {}
-        self._tasks: dict[JobKey, asyncio.Task[None]] = {}
+        self._tasks = ClaimedTasks[JobKey]()
         self.is_closed = False
 
     def live(self, key: JobKey) -> LiveEvents | None:
@@ -109,7 +110,8 @@ class JobRunner:
                 self._wakeup.clear()
                 job = await self._claim() if len(self._tasks) < self._max_running else None
                 if job is not None:
-                    self._begin(job)
+                    if await self._tasks.may_begin(job.key) and not self.is_closed:
+                        self._begin(job)
                     continue
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._lease_s / _RENEWALS):
@@ -130,16 +132,13 @@ class JobRunner:
         """Generate a job in a task."""
         self._live[job.key] = LiveEvents()
         self._notify()
-        task = asyncio.create_task(self._serve(job, self._live[job.key]))
-        self._tasks[job.key] = task
 
-        def end(_: asyncio.Task[None]) -> None:
-            del self._tasks[job.key]
+        def end() -> None:
             self._live.pop(job.key).close()
             self._notify()
             self.wake()
 
-        task.add_done_callback(end)
+        self._tasks.begin(job.key, self._serve(job, self._live[job.key]), end)
 
     def _notify(self) -> None:
         """Continue all that wait in `until_changed`."""
@@ -155,6 +154,7 @@ class JobRunner:
         except Exception as error:  # noqa: BLE001  the client finds it in the response
             if isinstance(error, TEMPORARY) and job.num_claims <= _MAX_CLAIMS:
                 _log.info("a response in the background has to wait: %s", error)
+                self._tasks.leave(job.key)
                 await self._release(job.key, error.retry_after_s, is_counted=isinstance(error, EngineFailed))
                 return
             if not isinstance(error, ServiceError):

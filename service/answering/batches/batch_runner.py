@@ -14,6 +14,7 @@ from typing import Final
 from sluice.v1 import error_pb2
 
 from service.answering.background.caller_snapshot import to_caller
+from service.answering.background.claimed_tasks import ClaimedTasks
 from service.answering.background.job_generation import TEMPORARY
 from service.answering.batches.line_answers import LineAnswers, method_of
 from service.calls.call import Call, enter_call
@@ -62,7 +63,7 @@ class BatchRunner:
         self._holder = uuid.uuid4().hex
         self._wakeup = asyncio.Event()
         self._claimed: deque[batch_port.Line] = deque()
-        self._tasks: dict[LineKey, asyncio.Task[None]] = {}
+        self._tasks = ClaimedTasks[LineKey]()
         self._results: list[LineResult] = []
         self._has_results = asyncio.Event()
         self._is_closed = False
@@ -86,7 +87,9 @@ class BatchRunner:
             while True:
                 self._wakeup.clear()
                 while self._claimed and len(self._tasks) < self._max_running and not self._is_closed:
-                    self._begin(self._claimed.popleft())
+                    line = self._claimed.popleft()
+                    if await self._tasks.may_begin(line.key) and not self._is_closed:
+                        self._tasks.begin(line.key, self._serve(line), self.wake)
                 if not self._is_closed and len(self._claimed) <= self._max_running // 4 and await self._claim():
                     continue
                 with contextlib.suppress(TimeoutError):
@@ -107,17 +110,6 @@ class BatchRunner:
         for key in unfinished:
             await self._release(key, 0.0, is_counted=False)
 
-    def _begin(self, line: batch_port.Line) -> None:
-        """Answer a line in a task."""
-        task = asyncio.create_task(self._serve(line))
-        self._tasks[line.key] = task
-
-        def end(_: asyncio.Task[None]) -> None:
-            del self._tasks[line.key]
-            self.wake()
-
-        task.add_done_callback(end)
-
     async def _serve(self, claimed: batch_port.Line) -> None:
         """Answer a line, and add its result to those to store, or release it."""
         line = Line.FromString(claimed.request)
@@ -128,6 +120,7 @@ class BatchRunner:
         except Exception as error:  # noqa: BLE001  the client finds it in the result
             if isinstance(error, TEMPORARY) and claimed.num_claims <= _MAX_CLAIMS:
                 _log.info("a request of a batch has to wait: %s", error)
+                self._tasks.leave(claimed.key)
                 await self._release(claimed.key, error.retry_after_s, is_counted=isinstance(error, EngineFailed))
                 return
             if not isinstance(error, ServiceError):
@@ -165,7 +158,8 @@ class BatchRunner:
         except StoreFailed as error:
             _log.warning("requests of batches can't be answered now: %s", error)
             return False
-        self._claimed.extend(lines)
+        waiting = {line.key for line in self._claimed}  # a lease may have ended meanwhile
+        self._claimed.extend(line for line in lines if line.key not in waiting)
         return bool(lines)
 
     async def _release(self, key: LineKey, delay_s: float, *, is_counted: bool) -> None:
