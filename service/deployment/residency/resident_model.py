@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 CLAIM_S: Final = 600.0  # how long a model is charged to a key after its last request
+MAX_CLAIMS: Final = 1024  # of a model; those of the keys that used it longest ago are forgotten
 
 
 @dataclass(eq=False, slots=True)
@@ -49,6 +50,8 @@ class ResidentModel:
         self.used_at = self.idle_since = now
         self.claims.pop(key, None)
         self.claims[key] = Claim(now, keep_s)
+        if len(self.claims) > MAX_CLAIMS:
+            del self.claims[next(iter(self.claims))]
 
     def admit(self) -> None:
         """Let the requests run that wait for the model."""

@@ -15,7 +15,7 @@ from service.deployment.residency.policy import (
     ResidencyPolicy,
     ResidencyStep,
 )
-from service.deployment.residency.resident_model import CLAIM_S
+from service.deployment.residency.resident_model import CLAIM_S, MAX_CLAIMS, ResidentModel
 from tests.engine.fakes import Clock
 
 FIVE = ResidencyLimits(max_models=5)
@@ -103,6 +103,15 @@ def test_a_model_stays_as_long_as_its_keys_want_and_the_operator_allows(
     if expires_in_s is not None:
         scene.clock.now += expires_in_s
         assert scene.policy.next_step() == ResidencyStep("a", is_load=False)
+
+
+def test_the_claims_of_a_model_are_limited() -> None:
+    """Keys of an issuer of tokens may be any number; the newest are kept."""
+    model = ResidentModel(1, is_pinned=False)
+    for number in range(MAX_CLAIMS + 9):
+        model.claim(str(number), number, None)
+    assert len(model.claims) == MAX_CLAIMS
+    assert next(iter(model.claims)) == "9"
 
 
 def test_a_wish_neither_ends_requests_nor_moves_a_pinned_model() -> None:
