@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadGroupScheduling
@@ -21,6 +22,15 @@ CUDA_DRIVER = Path("/dev/nvidiactl")  # absent if no device is accessible
 SLOW_FIXTURES = {"stack", "redis", "shared_redis", "postgres"}  # the whole product; a server of Redis or PostgreSQL
 PRODUCTS = {"stack", "guarded", "vision"}  # fixtures of the whole product, each started once per test process
 SLOW_FOLDERS = {TESTS / "e2e", TESTS / "clients"}  # need npm, a browser or other clients' environments
+
+# Each run tries the same examples, however slow the machine is; `make fuzz` tries new ones.
+hypothesis.settings.register_profile(
+    "repeatable",
+    deadline=None,
+    derandomize="FUZZ_EXAMPLES" not in os.environ,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("repeatable")
 
 
 def pytest_configure() -> None:

@@ -19,7 +19,7 @@ BUNDLED = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text())
 def test_tokenizer_round_trips_any_text(text: str) -> None:
     """Every UTF-8 text is decoded byte for byte."""

@@ -192,7 +192,7 @@ def model_with_adapters(name: str, weight_type: str, instruction_set: str) -> sl
 
 @pytest.mark.parametrize("instruction_set", SETS)
 @pytest.mark.parametrize("weight_type", TYPES)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     name=st.sampled_from(("qwen3", "llama, one kv head of 20")),
     work=st.lists(

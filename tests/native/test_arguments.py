@@ -77,7 +77,7 @@ def test_a_bad_batch_is_refused(model: sluice_native.Model, name: str, value: An
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     name=st.sampled_from(sorted(good())),
     index=st.integers(0, 100),

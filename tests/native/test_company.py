@@ -47,7 +47,7 @@ def works(draw: st.DrawFn) -> list[tuple[int, list[int]]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("instruction_set", sluice_native.instruction_sets())
 @pytest.mark.parametrize("types", TYPES, ids="-".join)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(name=st.sampled_from(NAMES), work=works(), threads=st.integers(1, 4), data=st.data())
 def test_a_row_has_the_same_bits_in_any_company(
     instruction_set: str,

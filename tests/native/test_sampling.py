@@ -43,7 +43,7 @@ def expected(logits: NDArray[np.float32], rule: SamplingParams, uniform: float) 
 
 
 @pytest.mark.parametrize("instruction_set", sluice_native.instruction_sets())
-@settings(max_examples=40, deadline=None, derandomize=True)  # sums may be rounded differently
+@settings(max_examples=40)
 @given(rules=st.lists(RULES, min_size=1, max_size=5), seed=st.integers(0, 99), size=st.sampled_from([1, 17, 3_000]))
 def test_the_same_uniform_gives_the_same_token(
     instruction_set: str, rules: list[SamplingParams], seed: int, size: int

@@ -200,7 +200,7 @@ def test_an_admitted_request_is_served_however_long_it_waits() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_no_key_starves(data: st.DataObject) -> None:
     """With many keys of any weight and a flood, each request starts and generates the same tokens as alone.

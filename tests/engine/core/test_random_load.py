@@ -92,7 +92,7 @@ def test_load_ends_with_every_block_free(seed: int, prefix_caching: bool) -> Non
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_load_does_not_change_answers(data: st.DataObject) -> None:
     """The tokens do not depend on batching, chunked prefill, caching or preemption."""

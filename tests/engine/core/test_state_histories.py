@@ -102,4 +102,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=_EXAMPLES, stateful_step_count=25, deadline=None)
+TestHistories.settings = settings(max_examples=_EXAMPLES, stateful_step_count=25)

@@ -27,7 +27,7 @@ def drafter(num_blocks: int, max_positions: int = 1000) -> ModelDrafter[Contexts
     return ModelDrafter(BlockBackend(), draw, num_blocks, BLOCK_SIZE, max_positions=max_positions)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_model_always_finds_its_own_tokens(data: st.DataObject) -> None:
     """A draft model equal to the first one is always right, with any preemption, sharing and drafting."""

@@ -70,7 +70,7 @@ def test_an_engine_says_the_same_alone_and_in_any_company(dtype: str, kv_cache_d
     """Tokens, texts, logprobs and finish reasons are equal with preemptions, chunked prompts and cancelled requests."""
     num_preemptions = num_hits = 0
 
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=15)
     @given(data=st.data())
     def run(data: st.DataObject) -> None:
         nonlocal num_preemptions, num_hits

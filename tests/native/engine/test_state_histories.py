@@ -225,4 +225,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=_EXAMPLES, stateful_step_count=15, deadline=None)
+TestHistories.settings = settings(max_examples=_EXAMPLES, stateful_step_count=15)

@@ -216,7 +216,7 @@ def shared_redis() -> Iterator[RedisServer]:
 Steps = list[tuple[str, int, int]]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(steps=st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 40), st.integers(-30, 40)), max_size=12))
 def test_redis_and_memory_store_give_equal_results(shared_redis: RedisServer, steps: Steps) -> None:
     """Any sequence of demands and returns gets the same results from Redis and from memory."""

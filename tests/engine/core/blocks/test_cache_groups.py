@@ -137,7 +137,7 @@ def test_check_finds_a_block_given_back_too_early() -> None:
         pool.check([sequence])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_windows_do_not_change_answers(data: st.DataObject) -> None:
     """Each computed token finds all tokens that it attends to: in any batch, cached, chunked, preempted, drafted."""

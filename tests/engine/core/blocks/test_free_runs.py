@@ -69,7 +69,7 @@ def test_free_runs_join_adjacent_runs() -> None:
     assert [runs.take(None, 4), *(runs.take(i, 1) for i in range(3))] == [0, 1, 2, 3]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     num_blocks=st.integers(1, 40),
     moves=st.lists(st.tuples(st.booleans(), st.integers(0, 40), st.integers(1, 9)), max_size=80),

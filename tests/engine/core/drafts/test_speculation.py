@@ -81,7 +81,7 @@ def test_rejected_drafts_change_nothing_and_soon_end() -> None:
     assert not drafter.kept
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_drafts_do_not_change_answers(data: st.DataObject) -> None:
     """With any rate of correct drafts, any cache and any batch, the tokens are those without drafts."""

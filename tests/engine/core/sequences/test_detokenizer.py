@@ -77,7 +77,7 @@ def test_detokenizer_gives_the_same_text_for_every_split(text: str, stops: tuple
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(
     chunks=st.lists(st.text("ab€", min_size=1, max_size=4), min_size=1, max_size=8),
     stops=st.lists(st.text("ab€", min_size=1, max_size=4), max_size=4, unique=True),
@@ -105,7 +105,7 @@ def test_detokenizer_honours_stops_after_min_tokens(chunks: list[str], stops: li
     assert (sent, detokenizer.stop_sequence) == (wanted, wanted_stop)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.binary(max_size=12), cuts=st.lists(st.integers(0, 12), max_size=6))
 def test_detokenizer_replaces_invalid_utf8(data: bytes, cuts: list[int]) -> None:
     """Any bytes, split anywhere, decode to the text of the whole, with U+FFFD for invalid bytes."""
