@@ -142,10 +142,13 @@ async def ask_on(channel: aio.Channel, **headers: str) -> str:
 async def replicas_of_keys(envoy: FleetEnvoy, *names: str) -> dict[str, str]:
     """Return the replica that answers each of 60 affinity keys, once all of these replicas get calls.
 
-    Envoy's threads update hosts with a delay.
+    Envoy's threads update hosts with a delay, which may end between the calls of the first keys and of the last ones.
     """
-    found: dict[str, str] = {}
     async with aio.insecure_channel(envoy.target) as channel:
-        while set(found.values()) != set(names):
-            found = {key: await ask_on(channel, affinity=key) for key in map(str, range(60))}
-    return found
+
+        async def answers() -> dict[str, str]:
+            return {key: await ask_on(channel, affinity=key) for key in map(str, range(60))}
+
+        while set((await answers()).values()) != set(names):
+            pass
+        return await answers()
