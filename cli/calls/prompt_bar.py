@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from typing import Any, Final, TextIO
+from typing import Any, Final
+
+from cli.calls.terminal_bar import TerminalBar
 
 _LONG_MS: Final = 1000  # a prompt that takes less has no bar
-_WIDTH: Final = 30  # characters
-_CLEAR: Final = "\r\x1b[2K"
 
 
-class PromptBar:
-    """Draws the `prompt_progress` of a stream's events on one line, which it clears when the prompt is complete."""
-
-    def __init__(self, terminal: TextIO = sys.stderr) -> None:
-        self.is_shown = terminal.isatty()  # whether events with progress should be requested
-        self._terminal = terminal
-        self._is_drawn = False
+class PromptBar(TerminalBar):
+    """Draws the `prompt_progress` of a stream's events, which are requested only if the bar `is_shown`."""
 
     def update(self, event: Mapping[str, Any]) -> None:
-        """Draw the progress of an event, if it has any and the prompt is expected to take longer than a second."""
+        """Draw the progress of an event, if the prompt is expected to take longer than a second, until it is complete.
+
+        An event without progress changes nothing.
+        """
         progress = event.get("prompt_progress")
         if not self.is_shown or progress is None:
             return
@@ -28,14 +25,4 @@ class PromptBar:
         if processed >= total:
             self.clear()
         elif self._is_drawn or progress["time_ms"] * (total - cached) > _LONG_MS * (processed - cached):
-            bar = ("#" * (_WIDTH * processed // total)).ljust(_WIDTH, ".")
-            self._terminal.write(f"{_CLEAR}prompt [{bar}] {processed:,} of {total:,} tokens")
-            self._terminal.flush()
-            self._is_drawn = True
-
-    def clear(self) -> None:
-        """Remove the bar."""
-        if self._is_drawn:
-            self._terminal.write(_CLEAR)
-            self._terminal.flush()
-            self._is_drawn = False
+            self._draw("prompt", processed, total, f"{processed:,} of {total:,} tokens")

@@ -45,6 +45,7 @@ _SHARED = ("moe_intermediate_size", "shared_expert_intermediate_size")
 _GRANITE = ("attention_multiplier", "embedding_multiplier", "residual_multiplier", "logits_scaling")
 _SCALED = {"query_pre_attn_scalar": 16}  # the width of a head
 _WHOLE = {"sliding_window": None}
+_DELTA_NET: dict[str, Any] = {"norm_addend": 1.0, "plain_norms": ("linear_attn.norm.weight",)}
 FAMILIES = {
     "apertus": GgufFamily(
         arch=MODEL_ARCH.APERTUS,
@@ -146,15 +147,13 @@ FAMILIES = {
     "qwen2_moe": GgufFamily(arch=MODEL_ARCH.QWEN2MOE, keys=_SHARED),
     "qwen3_5_text": GgufFamily(
         arch=MODEL_ARCH.QWEN35,
-        norm_addend=1.0,
-        plain_norms=("linear_attn.norm.weight",),
+        **_DELTA_NET,
         more=metadata.delta_net,
         convert=tensors.tiled,
     ),
     "qwen3_5_text, a layer that predicts": GgufFamily(
         arch=MODEL_ARCH.QWEN35,
-        norm_addend=1.0,
-        plain_norms=("linear_attn.norm.weight",),
+        **_DELTA_NET,
         more=metadata.delta_net_with_predictor,
         convert=tensors.tiled,
         written_by_more=("block_count",),
@@ -162,16 +161,14 @@ FAMILIES = {
     ),
     "qwen3_5_moe_text": GgufFamily(
         arch=MODEL_ARCH.QWEN35MOE,
-        norm_addend=1.0,
-        plain_norms=("linear_attn.norm.weight",),
+        **_DELTA_NET,
         more=metadata.delta_net,
         convert=tensors.tiled,
         keys=_SHARED,
     ),
     "qwen3_next": GgufFamily(
         arch=MODEL_ARCH.QWEN3NEXT,
-        norm_addend=1.0,
-        plain_norms=("linear_attn.norm.weight",),
+        **_DELTA_NET,
         more=metadata.delta_net,
         convert=tensors.of_delta_net,
         keys=_SHARED,

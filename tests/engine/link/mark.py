@@ -1,4 +1,4 @@
-"""A command that tells a test that a worker process has received all commands before it."""
+"""A command that creates a file when a worker process receives it, and so has received all commands before it."""
 
 from __future__ import annotations
 
