@@ -21,7 +21,7 @@ from service.generation.errors import SequenceError
 
 
 class _Expected(NamedTuple):
-    """A decode that was computed ahead: its row, and what identifies the sequence's state that it continues."""
+    """A decode that was computed ahead: its row of logits, and the sequence's state that it requires."""
 
     row: int
     num_tokens: int
@@ -29,9 +29,9 @@ class _Expected(NamedTuple):
 
 
 class _Ahead(NamedTuple):
-    """A step of decodes that was computed ahead."""
+    """A step of decodes that was computed ahead; its logits are valid until the next step is computed."""
 
-    pending: PendingTokens
+    logits: Tensor
     expected: dict[Sequence, _Expected]
 
     def rows_of(self, items: abc.Sequence[ScheduledSequence]) -> dict[Sequence, int]:
@@ -47,17 +47,18 @@ class _Ahead(NamedTuple):
 
 
 class _Queued(NamedTuple):
-    """Tokens that the device chooses, and the rows of those that belong to the step."""
+    """Tokens that the device chooses for some of a step's sequences."""
 
+    sequences: abc.Sequence[Sequence]
     pending: PendingTokens
-    rows: dict[Sequence, int]
 
 
 class AheadRunner(ModelRunner[Tensor]):
     """A ModelRunner on a device. Before it waits for a step's tokens, it queues the decodes of `Step.following`.
 
-    These are taken over by the next step, unless it has no use for them: a sequence has ended, was preempted, or has
-    drafts. What they have stored in blocks meanwhile lies behind the tokens of any sequence, or is the same again.
+    The next step samples from their logits, unless it has no use for them: a sequence has ended, was preempted, has
+    drafts, or got another token by its constraint. What they have stored in blocks meanwhile is stored again if it is
+    ever read.
     """
 
     def __init__(self, backend: Backend[Tensor], sampler: TorchSampler, *arguments: Any, **options: Any) -> None:
@@ -65,7 +66,6 @@ class AheadRunner(ModelRunner[Tensor]):
         super().__init__(backend, sampler, *arguments, **options)
         self._torch_sampler = sampler
         self._ahead: _Ahead | None = None
-        self._is_plain: dict[Sequence, bool] = {}
 
     @property
     def computes_ahead(self) -> bool:
@@ -76,70 +76,60 @@ class AheadRunner(ModelRunner[Tensor]):
         """Compute the step as ModelRunner does, without the items that were computed ahead."""
         ahead, self._ahead = self._ahead, None
         rows = {} if ahead is None else ahead.rows_of(step.items)
-        following = step.following
-        if following and not all(map(self._is_sampled_plainly, step.items)):
-            following = ()
-        if not rows and not following:
+        if not rows and not step.following:
             return super().run(step)
-        queued = [] if ahead is None or not rows else [_Queued(ahead.pending, rows)]
+        queued = []
+        if ahead is not None and rows:  # before another step's logits replace these
+            chosen = list(rows.values())
+            is_whole = chosen == list(range(len(ahead.logits)))
+            queued.append(self._sample_later(ahead.logits, list(rows), None if is_whole else chosen))
         rest = [item for item in step.items if item.sequence not in rows]
         results: dict[Sequence, SampledToken | SequenceError | None] = {}
-        if following and rest:
-            queued.append(self._queue(rest))
+        if rest and step.following:  # all of them sample, one row each
+            self._prepare_thread()
+            queued.append(self._sample_later(self._logits_of(rest), [item.sequence for item in rest]))
         elif rest:
             found = super().run(Step(rest, [], []))
             assert found is not None  # noqa: S101  no step on a device ends early
             results = {item.sequence: result for item, result in zip(rest, found, strict=True)}
-        if following:
-            self._ahead = self._continue(following, queued)
-        for pending, of_step in queued:
-            tokens = pending.finish()
-            results |= {sequence: tokens[row] for sequence, row in of_step.items()}
+        if step.following:
+            self._ahead = self._continue(step.following, queued)
+        for sequences, pending in queued:
+            results |= zip(sequences, pending.finish(), strict=True)
+            if self._ahead is not None:
+                for sequence in pending.replaced:
+                    self._ahead.expected.pop(sequence, None)
         return [results[item.sequence] for item in step.items]
 
-    def release(self, sequence: Sequence) -> None:
-        """Drop the state of a sequence that has ended, or was preempted and will be computed again."""
-        super().release(sequence)
-        self._is_plain.pop(sequence, None)
-
-    def _is_sampled_plainly(self, item: ScheduledSequence) -> bool:
-        sequence = item.sequence
-        found = self._is_plain.get(sequence)
-        if found is None:
-            found = self._is_plain[sequence] = self._torch_sampler.is_plain(sequence)
-        return found
-
-    def _queue(self, items: list[ScheduledSequence]) -> _Queued:
-        """Queue the computation of items that all sample, one row each."""
-        self._prepare_thread()
+    def _logits_of(self, items: list[ScheduledSequence]) -> Tensor:
         logits = self._forward(Step(items, [], []))
         assert logits is not None  # noqa: S101  no step on a device ends early
-        sequences = [item.sequence for item in items]
-        return _Queued(self._torch_sampler.start(logits, sequences), {each: row for row, each in enumerate(sequences)})
+        return logits
+
+    def _sample_later(
+        self, logits: Tensor, sequences: abc.Sequence[Sequence], rows: abc.Sequence[int] | None = None
+    ) -> _Queued:
+        return _Queued(sequences, self._torch_sampler.start(logits, sequences, rows))
 
     def _continue(self, sequences: abc.Sequence[Sequence], queued: list[_Queued]) -> _Ahead:
-        """Queue the copies of the results, and then the decodes of the tokens in them."""
-        for pending, _ in queued:
+        """Queue the copies of a step's results, and then the decodes of the tokens in them."""
+        for _, pending in queued:
             pending.copy()
-        assert isinstance(self.backend, ContinuesDecodes)  # noqa: S101  otherwise no sequence is following
+        backend = self.backend
+        assert isinstance(backend, ContinuesDecodes)  # noqa: S101  otherwise no sequence is following
         batch = make_following_batch(sequences, self.block_size, self._adapter_slots)
-        logits = self.backend.forward_following(batch, _tokens(sequences, queued))
-        pending = self._torch_sampler.start(logits, sequences, num_unread=1)
-        return _Ahead(
-            pending,
-            {each: _Expected(row, len(each.token_ids) + 1, each.num_preemptions) for row, each in enumerate(sequences)},
-        )
+        logits = backend.forward_following(batch, _tokens(sequences, queued))
+        expected = {
+            each: _Expected(row, len(each.token_ids) + 1, each.num_preemptions) for row, each in enumerate(sequences)
+        }
+        return _Ahead(logits, expected)
 
 
 def _tokens(sequences: abc.Sequence[Sequence], queued: list[_Queued]) -> Tensor:
-    """Return the tokens that the device chooses for the sequences, int64 [sequences]."""
-    start = 0
-    rows: dict[Sequence, int] = {}
-    for pending, of_step in queued:
-        rows |= {sequence: start + row for sequence, row in of_step.items()}
-        start += len(pending.token_ids)
+    """Return the tokens that the device chooses for `sequences`, int64 [sequences]."""
+    tokens = torch.cat([pending.token_ids for _, pending in queued])
+    rows = {sequence: row for row, sequence in enumerate(each for of, _ in queued for each in of)}
     wanted = [rows[sequence] for sequence in sequences]
-    tokens = torch.cat([pending.token_ids for pending, _ in queued])
-    if wanted == list(range(start)):
+    if wanted == list(range(len(rows))):
         return tokens
     return tokens.index_select(0, to_device(np.array(wanted), tokens.device))

@@ -44,17 +44,9 @@ class TorchSampler:
 
     @torch.inference_mode()
     def start(
-        self,
-        logits: Tensor,
-        sequences: abc.Sequence[Sequence],
-        rows: abc.Sequence[int] | None = None,
-        *,
-        num_unread: int = 0,
+        self, logits: Tensor, sequences: abc.Sequence[Sequence], rows: abc.Sequence[int] | None = None
     ) -> PendingTokens:
-        """Let the device choose the next token of each sequence, as `sample` does, without waiting for it.
-
-        The sequences may have `num_unread` more tokens, which the host hasn't read yet, if they are plain.
-        """
+        """Let the device choose the next token of each sequence, as `sample` does, without waiting for it."""
         if rows is not None:
             logits = logits.index_select(0, to_device(np.array(rows), logits.device))
         logprobs = Logprobs(logits, sequences)
@@ -64,12 +56,8 @@ class TorchSampler:
         if random:
             index = to_device(np.array(random), logits.device)
             own = logits if len(random) == len(sequences) else logits.index_select(0, index)
-            chosen[index] = _draw(own, largest[index], [sequences[row] for row in random], num_unread)
+            chosen[index] = _draw(own, largest[index], [sequences[row] for row in random])
         return PendingTokens(sequences, chosen, largest.isfinite(), logprobs, failures)
-
-    def is_plain(self, sequence: Sequence) -> bool:
-        """Return True if the sequence's tokens are chosen without regard to those before them."""
-        return not any(effect.is_used_by(sequence) for effect in self._effects)
 
     @torch.inference_mode()
     def prompt_logprobs(
@@ -106,6 +94,7 @@ class PendingTokens:
     ) -> None:
         """`is_finite` has False for rows without valid logits; `failures` are the rows that have failed already."""
         self.token_ids = token_ids  # int64 [sequences], on the device
+        self.replaced: set[Sequence] = set()  # after `finish`, those that got another token than the device chose
         self._sequences = sequences
         self._results = [is_finite, token_ids, *logprobs.tensors(token_ids)]
         self._logprobs = logprobs
@@ -127,13 +116,14 @@ class PendingTokens:
             failures.setdefault(row, no_token(sequences[row]))
         token_ids = drawn.tolist()
         failures |= replace_tokens(sequences, token_ids, failures)
+        self.replaced = {sequences[row] for row in np.flatnonzero(drawn != token_ids).tolist()}
         token_logprobs = self._logprobs.by_row(drawn.tolist(), token_ids, of_logprobs)
         return [
             failures.get(row) or SampledToken(token_ids[row], token_logprobs.get(row)) for row in range(len(sequences))
         ]
 
 
-def _draw(logits: Tensor, largest: Tensor, sequences: abc.Sequence[Sequence], num_unread: int) -> Tensor:
+def _draw(logits: Tensor, largest: Tensor, sequences: abc.Sequence[Sequence]) -> Tensor:
     """Draw a token for each row. The largest logit is subtracted first, so that no temperature makes a row overflow."""
     params = [sequence.request.sampling for sequence in sequences]
     bounds = torch.finfo(torch.float32)
@@ -142,7 +132,6 @@ def _draw(logits: Tensor, largest: Tensor, sequences: abc.Sequence[Sequence], nu
     logits = logits.sub_(largest[:, None]).div_(temperatures[:, None])
     truncate(logits, params)
     numbers = uniforms(
-        [sequence.seed for sequence in sequences],
-        [sequence.num_generated_tokens + num_unread for sequence in sequences],
+        [sequence.seed for sequence in sequences], [sequence.num_generated_tokens for sequence in sequences]
     )
     return draw(logits.softmax(dim=-1), to_device(numbers, logits.device))

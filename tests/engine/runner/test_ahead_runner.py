@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -27,6 +28,7 @@ from service.generation.requests.parameters import LogprobsOptions, SamplingPara
 from service.generation.requests.request import GenerationRequest
 from tests.engine.accelerator_double import accelerator
 from tests.engine.driving import drive
+from tests.engine.fake_constraint import FakeConstraint
 from tests.engine.fakes import group_of
 from tests.engine.folders.tiny_models import MAX_POSITIONS, save, spec, tokens
 
@@ -39,6 +41,29 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("qwen")
     save("qwen2-tied", made)
     return made
+
+
+class Alternating(FakeConstraint):
+    """Allows tokens of another remainder after each token, and replaces every third one."""
+
+    def __init__(self) -> None:
+        self._num_accepted = 0
+
+    def fill_mask(self, mask: Any) -> None:
+        bits = np.zeros(32 * len(mask), dtype=np.uint8)
+        bits[self._num_accepted % 3 :: 3] = 1
+        mask[:] = np.packbits(bits, bitorder="little").view(np.int32)
+
+    def accept(self, token_id: int) -> None:
+        assert token_id % 3 == self._num_accepted % 3
+        self._num_accepted += 1
+
+    def replace_token(self, token_id: int, num_left: int) -> int:
+        assert num_left > 0
+        return (token_id + 3) % 60 if self._num_accepted % 3 == 2 else token_id
+
+    def fork(self) -> Alternating:
+        return Alternating()
 
 
 def decoder_of(folder: Path, *, records: bool = True) -> Decoder:
@@ -100,10 +125,8 @@ def random_groups(rng: random.Random, number: int) -> list[SequenceGroup]:
             [
                 SamplingParams(temperature=0),
                 SamplingParams(temperature=1.5, top_p=0.9),
-                SamplingParams(temperature=1, repetition_penalty=1.3),
+                SamplingParams(temperature=1, repetition_penalty=1.3, frequency_penalty=0.5),
             ]
-            if rng.random() < 0.3
-            else [SamplingParams(temperature=0), SamplingParams(temperature=1.5)]
         )
         request = GenerationRequest(
             str(serial),
@@ -117,7 +140,8 @@ def random_groups(rng: random.Random, number: int) -> list[SequenceGroup]:
             n=rng.choice([1, 1, 1, 2]),
             logprobs=LogprobsOptions(2) if rng.random() < 0.4 else None,
         )
-        groups.append(group_of(request, serial=serial, max_model_len=MAX_POSITIONS))
+        constraint = Alternating() if rng.random() < 0.2 else None
+        groups.append(group_of(request, serial=serial, max_model_len=MAX_POSITIONS, constraint=constraint))
     return groups
 
 
