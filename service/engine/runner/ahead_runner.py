@@ -20,30 +20,17 @@ from service.engine.sampler.torch_sampler import PendingTokens, TorchSampler
 from service.generation.errors import SequenceError
 
 
-class _Expected(NamedTuple):
-    """A decode that was computed ahead: its row of logits, and the sequence's state that it requires."""
-
-    row: int
-    num_tokens: int
-    num_preemptions: int
-
-
 class _Ahead(NamedTuple):
-    """A step of decodes that was computed ahead; its logits are valid until the next step is computed."""
+    """A step of decodes that was computed ahead. Its logits are valid until the next step is computed."""
 
     logits: Tensor
-    expected: dict[Sequence, _Expected]
+    rows: dict[Sequence, int]
 
     def rows_of(self, items: abc.Sequence[ScheduledSequence]) -> dict[Sequence, int]:
-        """Return the rows of those items that are decodes of the expected tokens."""
-        rows = {}
-        for sequence, num_new, samples, draft in items:
-            found = self.expected.get(sequence)
-            if found is None or not samples or num_new != 1 or draft:
-                continue
-            if (found.num_tokens, found.num_preemptions) == (len(sequence.token_ids), sequence.num_preemptions):
-                rows[sequence] = found.row
-        return rows
+        """Return the rows of those items of the next step that were computed."""
+        return {
+            each.sequence: self.rows[each.sequence] for each in items if each.sequence in self.rows and not each.draft
+        }
 
 
 class _Queued(NamedTuple):
@@ -98,7 +85,7 @@ class AheadRunner(ModelRunner[Tensor]):
             results |= zip(sequences, pending.finish(), strict=True)
             if self._ahead is not None:
                 for sequence in pending.replaced:
-                    self._ahead.expected.pop(sequence, None)
+                    self._ahead.rows.pop(sequence, None)
         return [results[item.sequence] for item in step.items]
 
     def _logits_of(self, items: list[ScheduledSequence]) -> Tensor:
@@ -119,10 +106,7 @@ class AheadRunner(ModelRunner[Tensor]):
         assert isinstance(backend, ContinuesDecodes)  # noqa: S101  otherwise no sequence is following
         batch = make_following_batch(sequences, self.block_size, self._adapter_slots)
         logits = backend.forward_following(batch, _tokens(sequences, queued))
-        expected = {
-            each: _Expected(row, len(each.token_ids) + 1, each.num_preemptions) for row, each in enumerate(sequences)
-        }
-        return _Ahead(logits, expected)
+        return _Ahead(logits, {each: row for row, each in enumerate(sequences)})
 
 
 def _tokens(sequences: abc.Sequence[Sequence], queued: list[_Queued]) -> Tensor:
