@@ -6,7 +6,7 @@ import random
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, Protocol
 
 from bench import shapes
@@ -156,8 +156,8 @@ class Scenario:
 
 
 def _grid(_size: Size, options: Options) -> Iterator[Case]:
-    cases = ({"prompt": prompt, "streams": number} for prompt in options.prompts for number in options.streams)
-    return (case for case in cases if case["prompt"] * case["streams"] <= MOST_TOKENS)
+    pairs = product(options.prompts, options.streams)
+    return ({"prompt": prompt, "streams": number} for prompt, number in pairs if prompt * number <= MOST_TOKENS)
 
 
 def _streams(_size: Size, options: Options) -> Iterator[Case]:
