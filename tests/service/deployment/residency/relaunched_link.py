@@ -14,7 +14,10 @@ from service.generation.errors import ModelChanged, ModelLoadError
 
 
 class RelaunchedLink:
-    """Runs a new core of `make_core` at each launch. Relaunches wait for `gate`, and fail while `is_broken` or `has_changed`."""
+    """Runs a new core of `make_core` at each launch.
+
+    Relaunches wait for `gate`, and fail while `is_broken` or `has_changed`.
+    """
 
     pid = None
     is_suspended = False
