@@ -23,6 +23,7 @@ from service.engine.models.checkpoint.gguf.restored import (
     as_stored,
     assembled_from,
     curves,
+    held_names,
     restored_rates,
     stored_order,
     value_heads,
@@ -57,11 +58,7 @@ class GgufCheckpoint(Checkpoint):
             for tensor in header.tensors.values():
                 if tensor.name in NOT_WEIGHTS:
                     continue
-                if (name := checkpoint_name(tensor.name, self._architecture)) is None:
-                    raise ModelLoadError(f"{header.file}: {kind} has no tensor {tensor.name}")
-                if name in self._tensors or name.format(0) in self._tensors:
-                    raise ModelLoadError(f"{header.file}: the tensor {tensor.name} is in two of the files")
-                self._tensors |= as_stored(name, tensor)
+                self._add(tensor, kind)
         self._value_heads = value_heads(kind, metadata)
         self._assembled = {
             name: each for name, each in assembled_from(self._tensors, self._value_heads) if name not in self._tensors
@@ -70,6 +67,16 @@ class GgufCheckpoint(Checkpoint):
             self._curves = curves(kind, metadata) if self._architecture.has_curves else {}
         except ModelLoadError as error:
             raise ModelLoadError(f"{headers[0].file}: {error}") from error
+
+    def _add(self, tensor: GgufTensor, kind: str) -> None:
+        """Add a file's tensor by its names in checkpoints. Raise ModelLoadError for an unknown tensor."""
+        held = held_names(tensor.name)
+        for part, own in enumerate(held):
+            if (name := checkpoint_name(own, self._architecture)) is None:
+                raise ModelLoadError(f"{tensor.file}: {kind} has no tensor {tensor.name}")
+            if name in self._tensors or name.format(0) in self._tensors:
+                raise ModelLoadError(f"{tensor.file}: the tensor {own} occurs twice")
+            self._tensors |= as_stored(name, tensor, part, len(held))
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors or name in self._assembled or name in self._curves

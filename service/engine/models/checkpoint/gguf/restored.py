@@ -14,6 +14,9 @@ from service.generation.errors import ModelLoadError
 
 Array = npt.NDArray[Any]
 
+_GATE_AND_UP: Final = (
+    ".ffn_gate_up_exps."  # in the name of a tensor that has, of each expert, gate's rows and then up's
+)
 _MOST_EXPERTS: Final = 1 << 12
 _MOST_SIZE: Final = 1 << 20
 # The ends of names of vectors that checkpoints store as matrices of one row, of matrices stored as convolutions, and of
@@ -50,10 +53,20 @@ class Assembled:
     combine: Callable[..., Array]
 
 
-def as_stored(name: str, tensor: GgufTensor) -> dict[str, GgufTensor]:
-    """Return a file's tensor by its names in checkpoints, which store the experts of a layer separately."""
+def held_names(name: str) -> tuple[str, ...]:
+    """Return the names of the tensors that a file's tensor holds: its own, or those of gate and up."""
+    if _GATE_AND_UP not in name:
+        return (name,)
+    return tuple(name.replace(_GATE_AND_UP, f".ffn_{part}_exps.") for part in ("gate", "up"))
+
+
+def as_stored(name: str, tensor: GgufTensor, part: int = 0, num_parts: int = 1) -> dict[str, GgufTensor]:
+    """Return a file's tensor by its names in checkpoints, which store the experts of a layer separately.
+
+    Of each expert it has the rows of `num_parts` tensors of equal size; those of `part` are returned.
+    """
     if "{}" in name:
-        return {name.format(index): expert for index, expert in enumerate(_experts(tensor))}
+        return {name.format(index): expert for index, expert in enumerate(_experts(tensor, part, num_parts))}
     shape = tensor.shape
     if name.endswith(_ROWS) and len(shape) == 1:
         shape = (1, *shape)
@@ -64,16 +77,19 @@ def as_stored(name: str, tensor: GgufTensor) -> dict[str, GgufTensor]:
     return {name: replace(tensor, shape=shape)}
 
 
-def _experts(tensor: GgufTensor) -> Iterator[GgufTensor]:
-    """Yield the part of each expert of a tensor whose first axis is that of experts. Raise ModelLoadError."""
+def _experts(tensor: GgufTensor, part: int, num_parts: int) -> Iterator[GgufTensor]:
+    """Yield a part of each expert's rows of a tensor whose first axis is that of experts. Raise ModelLoadError."""
     if len(tensor.shape) == 1 or tensor.shape[0] > _MOST_EXPERTS:
         raise ModelLoadError(
             f"{tensor.file}: {tensor.name} has the shape {list(tensor.shape)}; its first axis must be that of at most "
             f"{_MOST_EXPERTS} experts"
         )
-    each = replace(tensor, shape=tensor.shape[1:])
+    rows, *columns = tensor.shape[1:]
+    each = replace(tensor, shape=(rows // num_parts, *columns))
+    if rows % num_parts or each.shape[-1] % tensor.type.columns:
+        raise ModelLoadError(f"{tensor.file}: the {rows} rows of an expert in {tensor.name} are not {num_parts} parts")
     for index in range(tensor.shape[0]):
-        yield replace(each, offset=tensor.offset + index * tensor.num_bytes // tensor.shape[0])
+        yield replace(each, offset=tensor.offset + (index * num_parts + part) * each.num_bytes)
 
 
 def value_heads(kind: str, metadata: Mapping[str, object]) -> ValueHeads | None:
