@@ -109,9 +109,19 @@ def test_experts_in_two_forms_are_rejected(tmp_path: Path) -> None:
         checkpoint_of(tmp_path, {"blk.0.ffn_up_exps.weight": (4, 32, 64), "blk.0.ffn_gate_up_exps.weight": (4, 64, 64)})
 
 
-def checkpoint_of(folder: Path, shapes: dict[str, tuple[int, ...]]) -> GgufCheckpoint:
+@pytest.mark.parametrize("up", [None, (4, 31, 64), (3, 32, 64)])
+def test_experts_without_matching_parts_are_not_stacked(up: tuple[int, ...] | None, tmp_path: Path) -> None:
+    shapes = {"blk.0.ffn_gate_exps.weight": (4, 32, 64), "blk.0.ffn_down_exps.weight": (4, 64, 32)}
+    found = checkpoint_of(
+        tmp_path, shapes | ({} if up is None else {"blk.0.ffn_up_exps.weight": up}), "granitemoe"
+    ).checkpoint_shapes()
+    assert found["model.layers.0.block_sparse_moe.output_linear.weight"] == (4, 64, 32)
+    assert found["model.layers.0.mlp.experts.0.gate_proj.weight"] == (32, 64)
+
+
+def checkpoint_of(folder: Path, shapes: dict[str, tuple[int, ...]], architecture: str = "qwen3moe") -> GgufCheckpoint:
     """Return the tensors of a file that has zeros of these shapes."""
-    writer = gguf.GGUFWriter(folder / "tiny.gguf", "qwen3moe")
+    writer = gguf.GGUFWriter(folder / "tiny.gguf", architecture)
     for name, shape in shapes.items():
         writer.add_tensor(name, np.zeros(shape, np.float32))
     writer.write_header_to_file()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -50,7 +50,7 @@ class Assembled:
 
     parts: Mapping[str, tuple[int, ...]]
     shape: tuple[int, ...]
-    combine: Callable[..., Array]
+    combine: Callable[[Iterable[Array]], Array]
 
 
 def held_names(name: str) -> tuple[str, ...]:
@@ -135,13 +135,13 @@ def assembled_from(tensors: Mapping[str, GgufTensor], heads: ValueHeads | None) 
                 num_heads, rank, key_dim = first.shape
                 shape = (num_heads * (key_dim + second.shape[1]), rank)
                 parts = {name: first.shape, f"{stem}v_b_proj.weight": second.shape}
-                yield f"{stem}kv_b_proj.weight", Assembled(parts, shape, _keys_and_values)
+                yield f"{stem}kv_b_proj.weight", Assembled(parts, shape, lambda parts: _keys_and_values(*parts))
         if name.endswith(".in_proj_qkv.weight") and heads is not None and f"{name[:-10]}ba.weight" in tensors:
             gate = f"{name.removesuffix('qkv.weight')}z.weight"
             if gate in tensors:
                 joined = {name: first.shape, gate: tensors[gate].shape}
                 whole = (first.shape[0] + tensors[gate].shape[0], *first.shape[1:])
-                assembled = Assembled(joined, whole, lambda qkv, z: _by_key_head(qkv, z, heads))
+                assembled = Assembled(joined, whole, lambda parts: _by_key_head(*parts, heads))
                 yield f"{name.removesuffix('.weight')}z.weight", assembled
 
 
