@@ -60,8 +60,8 @@ def test_converted_folders_have_the_tensors_of_checkpoints(name: str, tmp_path: 
     found, token_ids = model_of(name), list(range(1, 40))
     write_family(name, found, tmp_path / "tiny.gguf")
     folder = converted(tmp_path / "tiny.gguf", "--dtype", "float32")
-    loaded: Any
-    loaded, problems = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    answer: Any = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    loaded, problems = answer
     assert not any(problems.values())
     assert_close(reference(loaded.eval(), token_ids), reference(found, token_ids), rtol=1e-4, atol=1e-4)
 

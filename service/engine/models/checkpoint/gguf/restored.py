@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -135,27 +136,29 @@ def assembled_from(tensors: Mapping[str, GgufTensor], heads: ValueHeads | None) 
                 num_heads, rank, key_dim = first.shape
                 shape = (num_heads * (key_dim + second.shape[1]), rank)
                 parts = {name: first.shape, f"{stem}v_b_proj.weight": second.shape}
-                yield f"{stem}kv_b_proj.weight", Assembled(parts, shape, lambda parts: _keys_and_values(*parts))
+                yield f"{stem}kv_b_proj.weight", Assembled(parts, shape, _keys_and_values)
         if name.endswith(".in_proj_qkv.weight") and heads is not None and f"{name[:-10]}ba.weight" in tensors:
             gate = f"{name.removesuffix('qkv.weight')}z.weight"
             if gate in tensors:
                 joined = {name: first.shape, gate: tensors[gate].shape}
                 whole = (first.shape[0] + tensors[gate].shape[0], *first.shape[1:])
-                assembled = Assembled(joined, whole, lambda parts: _by_key_head(*parts, heads))
+                assembled = Assembled(joined, whole, partial(_by_key_head, heads=heads))
                 yield f"{name.removesuffix('.weight')}z.weight", assembled
 
 
-def _keys_and_values(keys: Array, values: Array) -> Array:
+def _keys_and_values(parts: Iterable[Array]) -> Array:
     """Return the rows that expand latents: of each head those of its key, and those of its value."""
+    keys, values = parts
     rows = np.concatenate([keys.swapaxes(1, 2), values], axis=1)
     return np.ascontiguousarray(rows.reshape(-1, rows.shape[-1]))
 
 
-def _by_key_head(qkv: Array, gates: Array, heads: ValueHeads) -> Array:
+def _by_key_head(parts: Iterable[Array], heads: ValueHeads) -> Array:
     """Return the rows of queries, keys, values and gates together for each key head."""
+    qkv, gates = parts
     keys = heads.num_keys * heads.key_dim
-    parts = (qkv[:keys], qkv[keys : 2 * keys], qkv[2 * keys :], gates)
-    by_head = [part.reshape(heads.num_keys, -1, part.shape[-1]) for part in parts]
+    all_rows = (qkv[:keys], qkv[keys : 2 * keys], qkv[2 * keys :], gates)
+    by_head = [rows.reshape(heads.num_keys, -1, rows.shape[-1]) for rows in all_rows]
     return np.ascontiguousarray(np.concatenate(by_head, axis=1).reshape(-1, qkv.shape[-1]))
 
 
