@@ -14,6 +14,7 @@ from typing import Any
 import gguf
 import numpy as np
 from gguf import MODEL_ARCH
+from gguf import GGMLQuantizationType as Kind
 from numpy.typing import NDArray
 
 from tests.engine.folders import gguf_metadata as metadata
@@ -222,30 +223,18 @@ def model_of(name: str) -> Any:
     return families.random_model(small(kind, **options))
 
 
-def write_family(
-    name: str,
-    model: Any,
-    file: Path,
-    quantized: gguf.GGMLQuantizationType | None = None,
-    *,
-    fuses_experts: bool = False,
+def write_family(name: str, model: Any, file: Path, quantized: Kind | None = None, **options: bool) -> None:
+    """Write a model as `write_file` does."""
+    write_file(FAMILIES[name], model, file, quantized, **options)
+
+
+def write_file(
+    family: GgufFamily, model: Any, file: Path, quantized: Kind | None = None, *, fuses_experts: bool = False
 ) -> None:
     """Write a model; `quantized` is a type of fewer bits for the matrices of layers.
 
     With `fuses_experts`, the file has gate and up of experts in one tensor.
     """
-    write_file(FAMILIES[name], model, file, quantized, fuses_experts=fuses_experts)
-
-
-def write_file(
-    family: GgufFamily,
-    model: Any,
-    file: Path,
-    quantized: gguf.GGMLQuantizationType | None = None,
-    *,
-    fuses_experts: bool = False,
-) -> None:
-    """Write a model of a family."""
     config = model.config
     writer = gguf.GGUFWriter(file, gguf.MODEL_ARCH_NAMES[family.arch])
     written = set()
