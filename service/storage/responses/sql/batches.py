@@ -50,6 +50,9 @@ class SqlBatches(BatchStore):
         self.files = SqlUploads(database, limits, max_age_s, age_ns)
         self._lines = SqlLines(database, self.files, now_ns)
 
+    def now_ns(self) -> int:
+        return self._age_ns()
+
     def begin(self, batch: BatchRecord) -> BatchRecord | None:
         key = (batch.owner, batch.id)
         with self._database.transaction() as execute:
