@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from bench.serving import servers
+from bench.serving.scenarios import SCENARIOS, SIZES
 from bench.serving.servers import command_of, installed
 
 FOLDER = Path("weights")
+
+
+@dataclass
+class Options:
+    """The options that choose the cases."""
+
+    prompts: list[int]
+    streams: list[int]
+    rates: list[float]
+    shared: list[int]
 
 
 def test_servers_are_started_on_the_device() -> None:
@@ -22,6 +35,29 @@ def test_servers_are_started_on_the_device() -> None:
     theirs = command_of("transformers", FOLDER, 256, "cuda").arguments
     assert theirs[theirs.index("--device") + 1] == "cuda"
     assert installed("cuda") == ["sluice", "transformers"]
+
+
+def test_without_envoy_the_gateway_is_called(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A machine without Envoy is measured without it, under another name, and the reason is printed."""
+    monkeypatch.setattr(servers, "ENVOY", tmp_path / "envoy")
+    assert installed("cuda") == ["gateway", "transformers"]
+    assert f"{tmp_path / 'envoy'} does not exist" in capsys.readouterr().err
+    command = command_of("gateway:engine.device_memory=0.45", FOLDER, 256, "cuda")
+    assert f"--gateway-port={command.port}" in command.arguments
+    assert command.environment["SLUICE_SERVICE_ENGINE__DEVICE_MEMORY"] == "0.45"
+
+
+def test_cases_beyond_a_device_are_left_out() -> None:
+    """Streams with long prompts that together exceed a device's cache would only measure preemption."""
+    options = Options(prompts=[128, 2_048], streams=[64, 256], rates=[], shared=[])
+    cases = list(SCENARIOS["chats"].cases(SIZES["8b"], options))
+    assert cases == [
+        {"prompt": 128, "streams": 64},
+        {"prompt": 128, "streams": 256},
+        {"prompt": 2_048, "streams": 64},
+    ]
 
 
 def test_on_a_cpu_nothing_is_set_but_the_device() -> None:
