@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +15,9 @@ from service.generation.errors import ModelLoadError
 
 Array = npt.NDArray[Any]
 
+_GATE_AND_UP: Final = (
+    ".ffn_gate_up_exps."  # in the name of a tensor that has, of each expert, gate's rows and then up's
+)
 _MOST_EXPERTS: Final = 1 << 12
 _MOST_SIZE: Final = 1 << 20
 # Suffixes of the names of tensors with another shape in a checkpoint: a file's [n] is [1, n] there, its [a, b] is
@@ -47,16 +51,24 @@ class Assembled:
 
     parts: Mapping[str, tuple[int, ...]]
     shape: tuple[int, ...]
-    combine: Callable[..., Array]
+    combine: Callable[[Iterable[Array]], Array]
 
 
-def as_stored(name: str, tensor: GgufTensor) -> dict[str, GgufTensor]:
+def held_names(name: str) -> tuple[str, ...]:
+    """Return the names of the tensors that a file's tensor holds: its own name, or those of gate and up."""
+    if _GATE_AND_UP not in name:
+        return (name,)
+    return tuple(name.replace(_GATE_AND_UP, f".ffn_{part}_exps.") for part in ("gate", "up"))
+
+
+def as_stored(name: str, tensor: GgufTensor, part: int = 0, num_parts: int = 1) -> dict[str, GgufTensor]:
     """Return a file's tensor by its name in a checkpoint, with its shape there.
 
-    A name with `{}` is that of all experts of a layer, which a checkpoint stores one by one.
+    A name with `{}` is that of all experts of a layer, which a checkpoint stores one by one. The file's tensor has, of
+    each expert, the rows of `num_parts` tensors of equal size; return those of `part`.
     """
     if "{}" in name:
-        return {name.format(index): expert for index, expert in enumerate(_experts(tensor))}
+        return {name.format(index): expert for index, expert in enumerate(_experts(tensor, part, num_parts))}
     shape = tensor.shape
     if name.endswith(_ROWS) and len(shape) == 1:
         shape = (1, *shape)
@@ -67,16 +79,19 @@ def as_stored(name: str, tensor: GgufTensor) -> dict[str, GgufTensor]:
     return {name: replace(tensor, shape=shape)}
 
 
-def _experts(tensor: GgufTensor) -> Iterator[GgufTensor]:
-    """Yield the slice of each expert of a tensor [experts, …]. Raise ModelLoadError for other shapes."""
+def _experts(tensor: GgufTensor, part: int, num_parts: int) -> Iterator[GgufTensor]:
+    """Yield the rows of one part of each expert of a tensor [experts, rows, …]. Raise ModelLoadError."""
     if len(tensor.shape) == 1 or tensor.shape[0] > _MOST_EXPERTS:
         raise ModelLoadError(
             f"{tensor.file}: {tensor.name} has the shape {list(tensor.shape)}; it must be [experts, …] with at most "
             f"{_MOST_EXPERTS} experts"
         )
-    each = replace(tensor, shape=tensor.shape[1:])
+    rows, *columns = tensor.shape[1:]
+    each = replace(tensor, shape=(rows // num_parts, *columns))
+    if rows % num_parts or each.shape[-1] % tensor.type.columns:
+        raise ModelLoadError(f"{tensor.file}: the {rows} rows of an expert in {tensor.name} are not {num_parts} parts")
     for index in range(tensor.shape[0]):
-        yield replace(each, offset=tensor.offset + index * tensor.num_bytes // tensor.shape[0])
+        yield replace(each, offset=tensor.offset + (index * num_parts + part) * each.num_bytes)
 
 
 def value_heads(kind: str, metadata: Mapping[str, object]) -> ValueHeads | None:
@@ -132,21 +147,23 @@ def assembled_from(tensors: Mapping[str, GgufTensor], heads: ValueHeads | None) 
             if gate in tensors:
                 joined = {name: first.shape, gate: tensors[gate].shape}
                 whole = (first.shape[0] + tensors[gate].shape[0], *first.shape[1:])
-                assembled = Assembled(joined, whole, lambda qkv, z: _by_key_head(qkv, z, heads))
+                assembled = Assembled(joined, whole, partial(_by_key_head, heads=heads))
                 yield f"{name.removesuffix('.weight')}z.weight", assembled
 
 
-def _keys_and_values(keys: Array, values: Array) -> Array:
+def _keys_and_values(parts: Iterable[Array]) -> Array:
     """Return `kv_b_proj`: for each head the rows of its key, then those of its value."""
+    keys, values = parts
     rows = np.concatenate([keys.swapaxes(1, 2), values], axis=1)
     return np.ascontiguousarray(rows.reshape(-1, rows.shape[-1]))
 
 
-def _by_key_head(qkv: Array, gates: Array, heads: ValueHeads) -> Array:
+def _by_key_head(parts: Iterable[Array], heads: ValueHeads) -> Array:
     """Return `in_proj_qkvz`: for each key head the rows of its query, key, values and gates."""
+    qkv, gates = parts
     keys = heads.num_keys * heads.key_dim
-    parts = (qkv[:keys], qkv[keys : 2 * keys], qkv[2 * keys :], gates)
-    by_head = [part.reshape(heads.num_keys, -1, part.shape[-1]) for part in parts]
+    all_rows = (qkv[:keys], qkv[keys : 2 * keys], qkv[2 * keys :], gates)
+    by_head = [rows.reshape(heads.num_keys, -1, rows.shape[-1]) for rows in all_rows]
     return np.ascontiguousarray(np.concatenate(by_head, axis=1).reshape(-1, qkv.shape[-1]))
 
 
