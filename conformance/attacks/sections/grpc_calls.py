@@ -1,4 +1,4 @@
-"""gRPC: malformed and oversized messages, hostile metadata and deadlines, and calls of what isn't there."""
+"""gRPC: malformed and oversized messages, hostile metadata and deadlines, and calls to unknown methods."""
 
 from __future__ import annotations
 
