@@ -26,7 +26,7 @@ class FakeFileService(fakes.FakeService, file_pb2_grpc.FileServiceServicer):
         super().__init__()
         self.descriptions: list[file_pb2.FileDescription] = []
 
-    async def UploadFile(  # type: ignore[override]  # noqa: N802  the contract's name
+    async def UploadFile(  # noqa: N802  the contract's name
         self, request_iterator: AsyncIterator[file_pb2.UploadFileRequest], context: Any
     ) -> file_pb2.UploadFileResponse:
         first = await anext(aiter(request_iterator))
