@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from grpc import aio
-from sluice.v1 import chat_pb2_grpc, embedding_pb2, embedding_pb2_grpc
+from sluice.v1 import adapter_pb2, adapter_pb2_grpc, chat_pb2_grpc, embedding_pb2, embedding_pb2_grpc
 
 from service.engine.interface.port import StepObserver
 from service.engine.link.worker.worker_process import end_unused_workers
@@ -25,7 +25,7 @@ from service.registry.models import ServedModel
 from service.server.server import Server
 from service.settings.bundled_models import DEMO_FOLDER, embedding_folder
 from service.settings.model_settings import ModelSettings
-from tests.service.fakes import request, settings_of
+from tests.service.fakes import rejection_of, request, settings_of
 
 ENGINE = {"num_blocks": 64, "num_threads": 1}
 
@@ -87,6 +87,11 @@ async def test_the_start_loads_only_pinned_models_and_describes_the_others_compl
         written, described = service.description("writer"), service.description("coder1")
         assert (described.fingerprint, described.max_model_len) == (written.fingerprint, written.max_model_len)
         assert (described.tasks, described.num_parameters) == (written.tasks, written.num_parameters)
+
+        load = adapter_pb2_grpc.AdapterServiceStub(service.channel).LoadAdapter
+        rejected = await rejection_of(load(adapter_pb2.LoadAdapterRequest(model="vectors", name="a", path="a")))
+        assert [field for field, _ in rejected.fields] == ["model"]
+        assert service.in_memory == {"writer"}, "a model that takes no adapters is not loaded for one"
 
         answer = await chat_pb2_grpc.ChatServiceStub(service.channel).Chat(request(model="coder1"))
         assert answer.usage.completion_tokens > 0
