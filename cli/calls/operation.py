@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeAlias
+from urllib.parse import quote
 
 import typer
 
@@ -25,7 +26,7 @@ def load(url: str, key: str, ca_file: str, method: str, request: Any, answer: An
     """
     model = request.name if method == "LoadModel" else request.model
     # Operations are kept by the replica that began them: behind Envoy, this header leads all calls to the same one.
-    send = partial(call, url, key, ca_file, metadata=(("x-sluice-affinity", f"load {model}"),))
+    send = partial(call, url, key, ca_file, metadata=(("x-sluice-affinity", f"load {quote(model)}"),))
     request.background = True
     answered = send(f"sluice.v1.ModelService/{method}", request, answer)
     if answered.HasField("operation"):

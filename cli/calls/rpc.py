@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from cli.calls.operator_token import operator_token
-from cli.calls.server import KEY_HINT, ServerError
+from cli.calls.server import KEY_HINT, ServerError, authorization
 from cli.calls.tls_hint import tls_problem
 
 Answer = TypeVar("Answer", bound="_Message")
@@ -63,12 +63,10 @@ def call(
     with channel:
         call = channel.unary_unary(f"/{method}", request.__class__.SerializeToString, answer.FromString)
         try:
-            credentials = (("authorization", f"Bearer {key}"),) if key else ()
+            credentials = (("authorization", authorization(key)),) if key else ()
             found: Answer = call(request, timeout=_LONGEST_S, metadata=(*credentials, *metadata))
         except grpc.RpcError as error:
             raise ServerError(_reason(url, error)) from error
-        except ValueError as error:  # a key with characters that metadata cannot have
-            raise ServerError(f"{url}: {error}") from error
         return found
 
 

@@ -21,13 +21,20 @@ class ServerError(Exception):
     """A call has failed; the text is one line for the user."""
 
 
+def authorization(key: str) -> str:
+    """Return the header `authorization` for an API key. Raise ServerError for a key that no header can have."""
+    if not (key.isascii() and key.isprintable()):
+        raise ServerError("the API key must have printable ASCII characters only")
+    return f"Bearer {key}"
+
+
 class Server:
     """A client of one server. It must be closed after use."""
 
     def __init__(self, url: str, key: str | None = None, ca_file: str | None = None) -> None:
         """`url` is the base URL, with or without /v1. Raise ServerError if it is invalid."""
         self.url = url.rstrip("/").removesuffix("/v1")
-        headers = {"authorization": f"Bearer {key}"} if key else {}
+        headers = {"authorization": authorization(key)} if key else {}
         try:
             if self.url.startswith("https"):
                 verify = ssl.create_default_context(cafile=ca_file)

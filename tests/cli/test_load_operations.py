@@ -14,9 +14,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import grpc
+import pytest
 from sluice.v1 import model_pb2, model_pb2_grpc, operation_pb2, operation_pb2_grpc
 
 from cli.calls.load_bar import LoadBar
+from cli.calls.operation import load
+from cli.calls.rpc import call
+from cli.calls.server import Server, ServerError
 from tests.e2e.stack import ROOT
 from tests.waiting import GUARD_S
 
@@ -96,6 +100,25 @@ def test_a_load_that_ends_before_its_cancellation_is_reported() -> None:
     scripted = Scripted(is_cancelled=False)  # type: ignore[abstract]  # its other methods are not called
     code, errors = interrupted(scripted)
     assert (code, errors) == (130, "sluice: the load of writer had ended before it was cancelled\n")
+
+
+def test_a_model_may_have_a_name_that_no_header_can_have() -> None:
+    scripted = Scripted(is_cancelled=False)  # type: ignore[abstract]  # its other methods are not called
+    scripted.ended.set()
+    request = model_pb2.LoadModelRequest(name="modèle", path="third")
+    with serving(scripted) as url:
+        load(url, "k", "", "LoadModel", request, model_pb2.LoadModelResponse)
+    assert scripted.affinities == {"load mod%C3%A8le"}
+
+
+@pytest.mark.parametrize("key", ["clé", "two\nlines"])
+def test_a_key_that_no_header_can_have_is_rejected(key: str) -> None:
+    """REST and gRPC reject it in the same way, before a call."""
+    text = "the API key must have printable ASCII characters only"
+    with pytest.raises(ServerError, match=text):
+        Server("http://127.0.0.1:1", key)
+    with pytest.raises(ServerError, match=text):
+        call("http://127.0.0.1:1", key, "", "a.B/C", model_pb2.ListModelsRequest(), model_pb2.ListModelsResponse)
 
 
 class Terminal(io.StringIO):
