@@ -6,6 +6,7 @@ A parameter is given in the request's `parameters`, as an input tensor of one el
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -160,11 +161,11 @@ def _to_number(given: Given) -> float:
 
 
 def _to_integer(given: Given) -> int:
-    try:
-        if not isinstance(given.value, bool) and int(given.value) == float(given.value):
-            return int(given.value)
-    except (TypeError, ValueError, OverflowError):
-        pass
+    value = given.value
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        number = int(value)
+        if not isinstance(value, bool) and (isinstance(value, str) or number == value):
+            return number
     raise given.rejected("must be an integer")
 
 

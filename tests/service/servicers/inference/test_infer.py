@@ -12,7 +12,9 @@ import grpc
 import pytest
 from grpc import aio
 from sluice.inference import inference_pb2, inference_pb2_grpc
+from sluice.v1.sampling_pb2 import SamplingParams
 
+from service.contract.inference.parameters import Given, set_fields
 from service.observability.health import ServingPhase
 from tests.engine.fakes import until
 from tests.service.fakes import ENDLESS, MODEL, Running, ScriptedRunner, rejection_of, running
@@ -87,6 +89,14 @@ async def test_parameters_limit_the_text(parameters: dict[str, Any]) -> None:
     assert found["finish_reason"] == ("stop" if "stop" in parameters else "length")
     assert found["num_input_tokens"] == len("hi")
     assert found["num_output_tokens"] == len("hello" if "stop" in parameters else "hel")
+
+
+@pytest.mark.parametrize("seed", [2**53 + 1, 2**64 - 1, str(2**64 - 1), 5.0])
+def test_integers_are_exact(seed: float | str) -> None:
+    """Also those that no float64 can have."""
+    message = SamplingParams()
+    set_fields({"seed": Given(seed, "seed")}, [(message, None)])
+    assert message.seed == int(seed)
 
 
 async def test_chat_is_answered_by_messages() -> None:
