@@ -11,7 +11,7 @@ from typing import Final
 from gateway.dialects.seam.failure import Failure, Reason
 
 _MAX_HEADERS: Final = 8 * 1024  # bytes of one part's headers
-_PARAMETER: Final = re.compile(r';\s*([a-z]+)="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
+_PARAMETER: Final = re.compile(r';\s*([a-z]+)=(?:"((?:[^"\\]|\\.)*)"|([^;\s"]+))', re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,8 @@ class Multipart:
         for line in text.split("\r\n"):
             header, _, value = line.partition(":")
             if header.strip().lower() == "content-disposition":
-                parameters = {name.lower(): re.sub(r"\\(.)", r"\1", given) for name, given in _PARAMETER.findall(value)}
+                found = _PARAMETER.findall(value)
+                parameters = {name.lower(): token or re.sub(r"\\(.)", r"\1", text) for name, text, token in found}
                 if "name" in parameters:
                     return PartBegin(parameters["name"], parameters.get("filename"))
         raise _malformed("a part of the form has no name")

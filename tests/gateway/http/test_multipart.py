@@ -37,6 +37,13 @@ def test_parts_do_not_depend_on_how_the_body_is_cut(size: int) -> None:
     assert [filename is None for _, filename, _ in found] == [True, True, False]
 
 
+def test_names_need_no_quotes() -> None:
+    """HttpClient of .NET sends none."""
+    header = b"Content-Disposition: form-data; name=file; filename=a.jsonl; filename*=utf-8''a.jsonl"
+    form = Multipart({"content-type": "multipart/form-data; boundary=b"})
+    assert read(form, [b"--b\r\n" + header + b"\r\n\r\nx\r\n--b--"]) == [("file", "a.jsonl", b"x")]
+
+
 @pytest.mark.parametrize(
     ("body", "text"),
     [
