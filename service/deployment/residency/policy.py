@@ -129,10 +129,16 @@ class ResidencyPolicy:
         """Return for how many more seconds requests are rejected because the last load has failed; 0 if they aren't."""
         return max(0.0, self._models[name].failed_until - self._clock())
 
-    def can_ever_fit(self, name: str) -> bool:
-        """Return whether a model fits if all models but the pinned ones are unloaded."""
+    def unfit_reason(self, name: str) -> str | None:
+        """Return why a model doesn't fit even if all models but the pinned ones are unloaded; None if it does."""
         pinned = [model for other, model in self._models.items() if model.is_pinned and other != name]
-        return self._fit([*pinned, self._models[name]])
+        model, limits = self._models[name], self._limits
+        if self._fit([*pinned, model]):
+            return None
+        if limits.max_models is not None and len(pinned) >= limits.max_models:
+            return f"max_loaded_models is {limits.max_models}, and {len(pinned)} others are pinned"
+        needed, taken = model.num_bytes, sum(each.num_bytes for each in pinned)
+        return f"it has {needed} bytes and the pinned models {taken}; max_loaded_bytes is {limits.max_bytes}"
 
     def record_loaded(self, name: str) -> None:
         """Record that a model is in memory. The requests that wait for it run from now on."""

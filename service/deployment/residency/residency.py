@@ -142,9 +142,8 @@ class Residency:
 
     def unfit_reason(self, name: str) -> str | None:
         """Return why a model that was loaded doesn't fit even alone with the pinned models; None if it does."""
-        if not self._policy.has(name) or self._policy.can_ever_fit(name):
-            return None
-        return f"the model {name!r} exceeds max_loaded_models or max_loaded_bytes together with the pinned models"
+        reason = self._policy.unfit_reason(name) if self._policy.has(name) else None
+        return None if reason is None else f"the model {name!r} exceeds the memory of models on demand: {reason}"
 
     def pin(self, name: str) -> None:
         """Keep a model in memory from now on, because it can't be unloaded."""

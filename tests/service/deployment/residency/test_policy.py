@@ -57,7 +57,9 @@ def test_a_model_larger_than_what_the_pinned_ones_leave_can_never_fit() -> None:
     for name, num_bytes in (("fits", 9), ("large", 10)):
         scene.policy.add(name, num_bytes, is_pinned=False)
         scene.policy.record_unloaded(name)
-    assert [scene.policy.can_ever_fit(name) for name in ("fits", "large")] == [True, False]
+    assert [scene.policy.unfit_reason(name) for name in ("fits", "large")] == [
+        None, "it has 10 bytes and the pinned models 1; max_loaded_bytes is 10",
+    ]  # fmt: skip
 
 
 def test_an_idle_model_is_unloaded_when_its_time_has_passed() -> None:

@@ -99,4 +99,5 @@ async def test_a_model_that_exceeds_the_limit_alone_says_so() -> None:
     for name, num_bytes in (("fits", 10), ("large", 11)):
         residency.add(name, num_bytes, is_pinned=False)
     assert residency.unfit_reason("fits") is None
-    assert "the model 'large' exceeds max_loaded_models or max_loaded_bytes" in (residency.unfit_reason("large") or "")
+    text = "the model 'large' exceeds the memory of models on demand: it has 11 bytes and the pinned models 0; "
+    assert residency.unfit_reason("large") == text + "max_loaded_bytes is 10"
