@@ -110,7 +110,7 @@ def _read_table(
     """Return the records of a snapshot's table, and the offset of the first entry's bytes. Raise SnapshotUnusable."""
     head = os.pread(file.fileno(), _HEADER.size, 0)
     if len(head) < _HEADER.size or not head.startswith(_MAGIC):
-        raise SnapshotUnusable("it is no snapshot of this version")
+        raise SnapshotUnusable("it is not a snapshot of this version")
     _, found, count, start, *sizes = _HEADER.unpack(head)
     if found != seal or tuple(sizes) != _sizes(rows):
         raise SnapshotUnusable("it is of another model, or of other settings")
