@@ -17,6 +17,8 @@ from service.engine.interface.cache_group import CacheGroup
 from service.engine.interface.config import EngineConfig
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.interface.backend import Backend, ExposesCache, KeepsSequenceState
+from service.generation.errors import ModelLoadError
+from service.storage.encryption_key import EncryptionKeyError, read_encryption_key
 
 _FORMAT: Final = 1  # version of the layout of blocks and states in memory; increment it when the layout changes
 
@@ -72,7 +74,10 @@ class KeptCache:
         return memory
 
     def snapshot(self, weights_digest: Future[str] | None) -> CacheSnapshot | None:
-        """Return the snapshot of an allocated cache, or None if snapshots are off or unsupported."""
+        """Return the snapshot of an allocated cache, or None if snapshots are off or unsupported.
+
+        Raise ModelLoadError if the key that encrypts it can't be read.
+        """
         if self.config.cache_folder is None or weights_digest is None:
             return None
         if self.unsupported_reason is not None or not isinstance(self.backend, ExposesCache):
@@ -81,7 +86,12 @@ class KeptCache:
             return None
         rows = self.backend.cache_rows()
         sizes = [each.shape[1] for each in rows]
-        folder = SnapshotFolder(self.config.cache_folder, self.config.cache_folder_bytes)
+        try:
+            key_file = self.config.cache_key_file
+            key = None if key_file is None else read_encryption_key(key_file)
+        except EncryptionKeyError as error:
+            raise ModelLoadError(f"engine.cache_key_file: {error}") from error
+        folder = SnapshotFolder(self.config.cache_folder, self.config.cache_folder_bytes, key=key)
         return CacheSnapshot(folder, lambda: self._seal(weights_digest.result(), sizes), rows)
 
     def _seal(self, *parts: Any) -> bytes:
