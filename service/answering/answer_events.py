@@ -32,6 +32,7 @@ class AnswerEvents:
         identity: StreamIdentity,
         point: ResumePoint | None,
         receipt: OpenReceipt | None = None,
+        *,
         load_wait_s: float = 0.0,
     ) -> None:
         """`point` is the position at which the stream is resumed; None for a new stream.
@@ -110,9 +111,7 @@ class AnswerEvents:
         return (self.usage(), Completed(time.time_ns(), receipt))
 
 
-def _started(
-    model: ServedGenerator, prepared: PreparedAnswer, identity: StreamIdentity, load_wait_s: float
-) -> Started:
+def _started(model: ServedGenerator, prepared: PreparedAnswer, identity: StreamIdentity, load_wait_s: float) -> Started:
     """Return the first event of an answer."""
     return Started(
         id=identity.id,

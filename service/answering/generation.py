@@ -178,7 +178,7 @@ class Answering:
                     num_choices, stream_bytes(identity, num_choices) if can_resume else b"", point
                 )
                 prepared = _with_output_ends(prepared, resumable.output_ends) if point is not None else prepared
-                answer = AnswerEvents(model, prepared, identity, point, receipt, load_wait_s)
+                answer = AnswerEvents(model, prepared, identity, point, receipt, load_wait_s=load_wait_s)
                 renderer = kind.renderer(request)
                 async with aclosing(_event_groups(model, prepared, answer, observation, charge)) as groups:
                     async for events in groups:

@@ -71,9 +71,10 @@ class Residency:
     ) -> AsyncIterator[float]:
         """Keep a model, or the model of an adapter, in memory for the duration of the block.
 
-        The value is the time that entry waited for the model to be loaded: 0 if it was in memory. `keep_s` is how long the caller wants it to stay afterwards; None: the default. Entry waits until the model is
-        loaded. It raises ModelNotLoaded if that fails, EngineOverloaded if too many requests wait for it,
-        DeadlineExceeded, and ModelNotFound or EngineAsleep if an operator removes it meanwhile.
+        `keep_s` is how long the caller wants it to stay afterwards; None: the default. Entry waits until the model is
+        loaded, and returns the time that this took: 0 if it was in memory. It raises ModelNotLoaded if that fails,
+        EngineOverloaded if too many requests wait for it, DeadlineExceeded, and ModelNotFound or EngineAsleep if an
+        operator removes it meanwhile.
         """
         if not self._is_managed(name := self._own_name(name)):
             yield 0.0
