@@ -42,14 +42,23 @@ class Adapters:
     async def load(self, name: str, folder: Path) -> AdapterLoaded:
         """Load an adapter. Raise AdapterRejected or TooManyAdapters, or an error of the engine."""
         async with self._changing:
-            if name in self._folders:
-                raise AdapterRejected(f"the model has an adapter named {name!r}")
-            if len(self._folders) >= (most := self._config.max_adapters or 0):
-                raise TooManyAdapters(f"the model has {len(self._folders)} adapters; engine.max_adapters is {most}")
+            self._check_new(name)
             loaded = await self._call(partial(LoadAdapter, name=name, folder=folder))
             assert isinstance(loaded, AdapterLoaded)  # noqa: S101  the answer to this command
             self._folders[name], self._digests[name] = folder, loaded.digest
             return loaded
+
+    def add_unloaded(self, name: str, folder: Path, digest: str) -> None:
+        """Add an adapter of a core that sleeps: `load_again` loads it. Raise AdapterRejected or TooManyAdapters."""
+        self._check_new(name)
+        self._folders[name], self._digests[name] = folder, digest
+
+    def _check_new(self, name: str) -> None:
+        """Raise AdapterRejected if there is an adapter of that name, and TooManyAdapters if there can't be another."""
+        if name in self._folders:
+            raise AdapterRejected(f"the model has an adapter named {name!r}")
+        if len(self._folders) >= (most := self._config.max_adapters or 0):
+            raise TooManyAdapters(f"the model has {len(self._folders)} adapters; engine.max_adapters is {most}")
 
     async def drop(self, name: str, *, is_down: bool) -> None:
         """Unload an adapter that no request uses any more. A core that is down (`is_down`) has already unloaded it."""
