@@ -167,6 +167,7 @@ class Answering:
                 admitted(self._quota, model.name) as charge,
                 self._residency.held(model.name, caller, deadline, answer_request.keep_s) as load_wait_s,
             ):
+                model = self._registry.visible_to(caller).generator(model.name)  # another one after a reload
                 bound = charge.bound(answer_request)
                 prepared = await model.preparation.prepare(bound, current_request_id(), deadline, caller)
                 await charge.take_for(answer_request, prepared.requests)

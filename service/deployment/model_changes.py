@@ -129,6 +129,7 @@ class ModelChanges:
             _check_name(full, caller)
 
         step = partial(self._reconciler.steps.add_adapter, full)
+        check()  # before the model is loaded on demand
         async with self._reconciler.residency.held(entry.model, caller, None):
             return await self._apply_on_all_replicas(
                 Proposal(full, change, check, step, partial(self._deployment.adapter, full))

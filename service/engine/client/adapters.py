@@ -28,14 +28,17 @@ class Adapters:
         self._call = call
         self._folders: dict[str, Path] = {}
         self._digests: dict[str, str] = {}
-        self._lost: dict[str, EngineError] = {}
+        self._lost: set[str] = set()
         self._reloading: set[asyncio.Task[None]] = set()
         self._changing = asyncio.Lock()
 
     def check(self, name: str) -> None:
         """Raise AdapterLost if requests can't use the adapter of that name."""
         if name and name in self._lost:
-            raise AdapterLost(f"the adapter {name!r} could not be loaded again: {self._lost[name]}")
+            raise AdapterLost(
+                f"the adapter {name!r} could not be loaded again: its files have changed or can't be read; "
+                "an operator has to unload it and load it again"
+            )
         if name and name not in self._folders:
             raise AdapterLost(f"the adapter {name!r} is not loaded")
 
@@ -65,7 +68,7 @@ class Adapters:
         async with self._changing:
             self._folders.pop(name, None)
             self._digests.pop(name, None)
-            self._lost.pop(name, None)
+            self._lost.discard(name)
             if is_down:
                 return
             with contextlib.suppress(EngineFailed):  # a failed core has unloaded it, too
@@ -88,4 +91,4 @@ class Adapters:
             await loading
         except EngineError as error:
             _log.error("the adapter %s could not be loaded again: %s", name, error)
-            self._lost[name] = error
+            self._lost.add(name)  # the error may have paths, which are for operators

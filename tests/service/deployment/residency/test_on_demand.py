@@ -168,6 +168,13 @@ async def test_a_load_that_fails_ends_the_requests_that_wait_as_unavailable() ->
         assert service.metric("sluice_model_loads_total", gen_ai_request_model="b", sluice_outcome="failed") == 1
 
 
+async def test_a_request_that_waits_while_changed_files_are_loaded_is_answered_with_them() -> None:
+    async with scene() as service:
+        service.links["b"].has_changed = True
+        assert await service.ask("b") == "I am b"
+        assert service.links["b"].num_relaunches == 0, "it has a new link"
+
+
 async def test_a_request_whose_deadline_passes_during_the_load_ends_with_that_status() -> None:
     async with scene() as service:
         service.links["b"].gate.clear()
