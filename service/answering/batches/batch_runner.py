@@ -128,6 +128,7 @@ class BatchRunner:
             state, result = LineState.FAILED, self._describe(error)
         self._metrics.on_line(is_success=state == LineState.SUCCEEDED)
         self._results.append(LineResult(claimed.key, state, result, _FULL))
+        self._claimed = deque(line for line in self._claimed if line.key != claimed.key)  # again, after its lease ended
         self._has_results.set()
 
     async def _write(self) -> None:
@@ -158,8 +159,9 @@ class BatchRunner:
         except StoreFailed as error:
             _log.warning("batch requests can't be answered now: %s", error)
             return False
-        waiting = {line.key for line in self._claimed}  # a lease may have ended meanwhile
-        self._claimed.extend(line for line in lines if line.key not in waiting)
+        # Leases may have ended meanwhile, also of lines whose results are still to be stored.
+        known = {line.key for line in self._claimed} | {each.key for each in self._results}
+        self._claimed.extend(line for line in lines if line.key not in known)
         return bool(lines)
 
     async def _release(self, key: LineKey, delay_s: float, *, is_counted: bool) -> None:
