@@ -253,7 +253,8 @@ def _dequantized(tensor: GgufTensor, rows: npt.NDArray[np.uint8]) -> npt.NDArray
         return bits_as_floats(numbers) if tensor.type.kind == "bfloat16" else numbers.astype(np.float32)
     import gguf  # noqa: PLC0415  installed with the extra `gguf`
 
-    found: npt.NDArray[np.float32] = gguf.dequantize(rows, gguf.GGMLQuantizationType(tensor.type.number))
+    with np.errstate(all="ignore"):  # scales may be any numbers
+        found: npt.NDArray[np.float32] = gguf.dequantize(rows, gguf.GGMLQuantizationType(tensor.type.number))
     return found.reshape(tensor.shape)
 
 

@@ -28,7 +28,7 @@ def checkpoint_name(name: str, architecture: Architecture) -> str | None:
     path, _, kind = name.rpartition(".")
     layer = re.fullmatch(r"blk\.(\d{1,5})\.([\w.]+)", path)
     module = architecture.module(path if layer is None else layer[2], is_in_layer=layer is not None)
-    if module is None:
+    if module is None or not kind.isidentifier():
         return None
     found = module if layer is None else f"model.layers.{int(layer[1])}.{module}"
     return found if module in _BARE else f"{found}.{kind}"

@@ -105,7 +105,11 @@ def value_heads(kind: str, metadata: Mapping[str, object]) -> ValueHeads | None:
 
 def restored_rates(name: str, numbers: Array) -> Array:
     """Return the numbers of a checkpoint's tensor, of which a file has the negative powers instead of logarithms."""
-    return np.log(-numbers) if name.endswith(_RATES) else numbers
+    if not name.endswith(_RATES):
+        return numbers
+    with np.errstate(all="ignore"):  # a file may have any numbers
+        logarithms: Array = np.log(-numbers)
+    return logarithms
 
 
 def stored_order(name: str, heads: ValueHeads) -> npt.NDArray[np.intp] | None:
