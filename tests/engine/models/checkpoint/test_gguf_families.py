@@ -97,7 +97,7 @@ def test_gate_and_up_of_experts_may_be_one_tensor(
     ("shape", "message"),
     [
         ((4, 63, 64), "the 63 rows of an expert in blk.0.ffn_gate_up_exps.weight are not 2 parts"),
-        ((64,), r"blk.0.ffn_gate_up_exps.weight has the shape \[64\]; its first axis must be that of"),
+        ((64,), r"blk.0.ffn_gate_up_exps.weight has the shape \[64\]; it must be \[experts, …\] with at most"),
     ],
 )
 def test_fused_experts_of_another_shape_are_rejected(shape: tuple[int, ...], message: str, tmp_path: Path) -> None:

@@ -22,11 +22,11 @@ from service.engine.models.checkpoint.gguf.restored import (
     Assembled,
     as_stored,
     assembled_from,
-    curves,
     held_names,
-    restored_rates,
+    restore_decay_rates,
     stored_order,
     value_heads,
+    xielu_parameters,
 )
 from service.engine.models.checkpoint.gguf.stacked import stacked_experts
 from service.generation.errors import ModelLoadError
@@ -63,7 +63,7 @@ class GgufCheckpoint(Checkpoint):
         self._value_heads = value_heads(kind, metadata)
         self._assembled = {name: each for name, each in self._assemble_all() if name not in self._tensors}
         try:
-            self._curves = curves(kind, metadata) if self._architecture.has_curves else {}
+            self._xielu = xielu_parameters(kind, metadata) if self._architecture.has_xielu else {}
         except ModelLoadError as error:
             raise ModelLoadError(f"{headers[0].file}: {error}") from error
 
@@ -78,12 +78,12 @@ class GgufCheckpoint(Checkpoint):
             self._tensors |= as_stored(name, tensor, part, len(held))
 
     def __contains__(self, name: str) -> bool:
-        return name in self._tensors or name in self._assembled or name in self._curves
+        return name in self._tensors or name in self._assembled or name in self._xielu
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of a tensor, which must exist."""
-        if name in self._curves:
-            return self._curves[name].shape
+        if name in self._xielu:
+            return self._xielu[name].shape
         return self._assembled[name].shape if name in self._assembled else self._tensors[name].shape
 
     def describe(self) -> list[tuple[str, tuple[int, ...], str]]:
@@ -94,7 +94,7 @@ class GgufCheckpoint(Checkpoint):
         """Return the shapes of the tensors that a checkpoint of the model has, some of which a file has in parts."""
         parts = {part for assembled in self._assembled.values() for part in assembled.parts}
         names = [name for name in self._tensors if name not in parts]
-        return {name: self.shape(name) for name in sorted([*names, *self._assembled, *self._curves])}
+        return {name: self.shape(name) for name in sorted([*names, *self._assembled, *self._xielu])}
 
     @property
     def dtype(self) -> str:
@@ -143,8 +143,8 @@ class GgufCheckpoint(Checkpoint):
 
     def take(self, name: str, shape: Sequence[int], part: TensorSlice | None = None) -> npt.NDArray[Any]:
         """Read one tensor, or a slice of it, as float32; bfloat16 is returned as its bits, uint16."""
-        if name in self._curves:
-            return self._curves[name].reshape(tuple(shape))
+        if name in self._xielu:
+            return self._xielu[name].reshape(tuple(shape))
         if (assembled := self._assembled.get(name)) is not None:
             return self._assemble(name, assembled, shape, part)
         tensor = self._checked(name, shape)
@@ -160,7 +160,7 @@ class GgufCheckpoint(Checkpoint):
         if addend:
             numbers = numbers - np.float32(addend)
         if not is_bf16:
-            numbers = restored_rates(name, numbers)
+            numbers = restore_decay_rates(name, numbers)
         if (order := self._stored_order(name)) is not None:
             numbers = np.ascontiguousarray(numbers.take(order, axis=1 if name.endswith(_OUTPUT) else 0))
         if part is None:
