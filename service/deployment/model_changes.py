@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from service.deployment.changes import Changes, LoadedAdapter, LoadedModel
 from service.deployment.deployment import Deployment, ServedAdapter
-from service.deployment.operation import Operation
+from service.deployment.operations.operation import Operation
 from service.deployment.proposal import Proposal
 from service.deployment.reconciler import Reconciler
 from service.generation.caller import Caller

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -131,6 +132,26 @@ async def test_requests_wait_for_one_load_and_all_are_answered() -> None:
         service.links["b"].gate.set()
         assert await asyncio.gather(*waiting) == ["I am b"] * 8
         assert service.links["b"].num_relaunches == 1
+
+
+async def test_reported_times_include_the_wait_for_the_load() -> None:
+    """A request whose model is in memory has none."""
+    async with scene() as service:
+        service.links["b"].gate.clear()
+        asked = request(model="b", serving=serving_pb2.ServingOptions(report_timings=True))
+        waiting = asyncio.create_task(_timings(service, asked))
+        await service.until_waiting("b")
+        held_from = time.monotonic()
+        await asyncio.sleep(0.05)
+        held_s = time.monotonic() - held_from
+        service.links["b"].gate.set()
+        assert (await waiting).load_wait.ToNanoseconds() >= held_s * 1e9
+        assert not (await _timings(service, asked)).HasField("load_wait")
+
+
+async def _timings(service: Scene, asked: chat_pb2.ChatRequest) -> serving_pb2.RequestTimings:
+    response: chat_pb2.ChatResponse = await service.chat.Chat(asked)
+    return response.timings
 
 
 async def test_a_load_that_fails_ends_the_requests_that_wait_as_unavailable() -> None:

@@ -139,7 +139,7 @@ class GgufCheckpoint(Checkpoint):
         if self.on_read is not None:
             self.on_read(blocks.nbytes)
         rows = blocks.reshape(end - first, *tensor.shape[1:-1], -1)
-        return in_halves(self._architecture, name, rows if order is None else rows[order], *self._heads)
+        return self._in_halves(name, rows if order is None else rows[order], tensor)
 
     def take(self, name: str, shape: Sequence[int], part: TensorSlice | None = None) -> npt.NDArray[Any]:
         """Read one tensor, or a slice of it, as float32; bfloat16 is returned as its bits, uint16."""
@@ -156,7 +156,7 @@ class GgufCheckpoint(Checkpoint):
         is_norm = name.endswith(_NORM) and not name.endswith(_PLAIN_NORMS)
         addend = self._architecture.norm_addend if is_norm and not is_bf16 else 0.0
         stored = rows.view("<u2").reshape(tensor.shape) if is_bf16 else _dequantized(tensor, rows)
-        numbers = in_halves(self._architecture, name, stored, *self._heads)
+        numbers = self._in_halves(name, stored, tensor)
         if addend:
             numbers = numbers - np.float32(addend)
         if not is_bf16:
@@ -197,6 +197,12 @@ class GgufCheckpoint(Checkpoint):
     def digest(self) -> str:
         """Return a hash of names, shapes, types and samples of each file."""
         return hashlib.sha256(f"{super().digest()} {self._name}".encode()).hexdigest()
+
+    def _in_halves(self, name: str, rows: npt.NDArray[Any], tensor: GgufTensor) -> npt.NDArray[Any]:
+        try:
+            return in_halves(self._architecture, name, rows, *self._heads)
+        except ValueError as error:
+            raise ModelLoadError(f"{tensor.file}: {tensor.name} can't be read: {error}") from error
 
     def _stored_order(self, name: str) -> npt.NDArray[np.intp] | None:
         """Return where the file has the rows of a tensor, or its columns if it is an output; None: in their places."""
@@ -247,7 +253,8 @@ def _dequantized(tensor: GgufTensor, rows: npt.NDArray[np.uint8]) -> npt.NDArray
         return bits_as_floats(numbers) if tensor.type.kind == "bfloat16" else numbers.astype(np.float32)
     import gguf  # noqa: PLC0415  installed with the extra `gguf`
 
-    found: npt.NDArray[np.float32] = gguf.dequantize(rows, gguf.GGMLQuantizationType(tensor.type.number))
+    with np.errstate(all="ignore"):  # scales may be any numbers
+        found: npt.NDArray[np.float32] = gguf.dequantize(rows, gguf.GGMLQuantizationType(tensor.type.number))
     return found.reshape(tensor.shape)
 
 

@@ -106,7 +106,11 @@ def value_heads(kind: str, metadata: Mapping[str, object]) -> ValueHeads | None:
 
 def restore_decay_rates(name: str, numbers: Array) -> Array:
     """Return `A_log` from a file's -exp(A_log), and the numbers of any other tensor unchanged."""
-    return np.log(-numbers) if name.endswith(_DECAY_RATES) else numbers
+    if not name.endswith(_DECAY_RATES):
+        return numbers
+    with np.errstate(all="ignore"):  # a file may have any numbers
+        logarithms: Array = np.log(-numbers)
+    return logarithms
 
 
 def stored_order(name: str, heads: ValueHeads) -> npt.NDArray[np.intp] | None:
