@@ -16,8 +16,8 @@ _FIELD: Final = "keep_alive"
 _MAX_S: Final = 31_536_000.0  # of the contract; more is as long as possible
 _FOREVER_S: Final = -1.0
 _UNITS_S: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART: Final = re.compile(r"(\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(ns|us|µs|μs|ms|s|m|h)")
-_DURATION: Final = re.compile(rf"([+-]?)((?:{_PART.pattern}){{1,20}}|0)")
+_PART: Final = re.compile(r"(\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_DURATION: Final = re.compile(rf"([+-]?)((?:{_PART.pattern}){{1,20}}|0)", re.ASCII)
 
 
 def set_keep_alive(message: ServingOptions | KeepModelRequest, value: KeepAlive | None) -> None:

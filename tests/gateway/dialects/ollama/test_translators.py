@@ -171,7 +171,7 @@ def test_keep_alive_is_a_number_or_a_duration(given: float | str, seconds: float
         assert load.keep_alive_seconds == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "5", "m", "5 m", "1d", "1h30", "--1s", "1e3s", "NaN"])
+@pytest.mark.parametrize("text", ["", "5", "m", "5 m", "1d", "1h30", "--1s", "1e3s", "NaN", "\u0663m"])
 def test_a_text_that_is_no_duration_is_rejected(text: str) -> None:
     assert violation(lambda: chat(keep_alive=text))[1] == "keep_alive"
     assert violation(lambda: generate(keep_alive=text))[1] == "keep_alive"
