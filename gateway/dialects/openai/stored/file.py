@@ -27,6 +27,7 @@ _NAMES: Final = {number: name for name, number in _PURPOSES.items()}
 _CALLER_NAMES: Final = {
     "id": PARAMETER,
     "page_size": "limit",
+    "description": "file",
     "description.filename": "file",
     "description.purpose": "purpose",
     "description.expires_after_seconds": _SECONDS,

@@ -25,14 +25,14 @@ class FakeFileService(fakes.FakeService, file_pb2_grpc.FileServiceServicer):
     def __init__(self) -> None:
         super().__init__()
         self.descriptions: list[file_pb2.FileDescription] = []
+        self.status = fakes.Status(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", fakes.error_info("STORE_FULL"))
 
     async def UploadFile(  # noqa: N802  the contract's name
         self, request_iterator: AsyncIterator[file_pb2.UploadFileRequest], context: Any
     ) -> file_pb2.UploadFileResponse:
         first = await anext(aiter(request_iterator))
         self.descriptions.append(first.description)
-        status = fakes.Status(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", fakes.error_info("STORE_FULL"))
-        await fakes.abort(context, status)
+        await fakes.abort(context, self.status)
         raise AssertionError
 
 
@@ -51,6 +51,13 @@ async def test_an_upload_that_the_service_rejects_has_its_error(gateway: Gateway
     for _ in range(4):
         answer = await gateway.http.post(PATH, data=PURPOSE, files={"file": ("a.jsonl", b"x" * size)})
         assert answer.json()["error"]["message"] == "full"
+
+
+async def test_an_error_of_the_description_names_the_file(gateway: Gateway, service: FakeFileService) -> None:
+    violation = fakes.bad_request(description="this server stores nothing")
+    service.status = fakes.Status(grpc.StatusCode.INVALID_ARGUMENT, "", fakes.error_info("INVALID_FIELD"), violation)
+    answer = await gateway.http.post(PATH, data=PURPOSE, files={"file": ("a.jsonl", b"x")})
+    assert answer.json()["error"]["message"] == "file: this server stores nothing"
 
 
 @pytest.mark.parametrize(
