@@ -21,7 +21,7 @@ def stored(*hashes: int, parent: int | None = None, caller_id: str = "me") -> Bl
 
 
 class Scene:
-    """A watch, and what it has told the core."""
+    """A watch, and the callers that the core records."""
 
     def __init__(self) -> None:
         self.watched: list[frozenset[str]] = []
@@ -68,7 +68,7 @@ async def test_a_subscription_is_resumed_by_the_number_of_its_next_batch() -> No
             await scene.begin(unknown)
 
 
-async def test_a_subscription_that_reads_too_slowly_is_told_of_its_gap() -> None:
+async def test_a_subscription_that_reads_too_slowly_ends_with_its_gap() -> None:
     """It holds nothing up, and no more than the limit is kept."""
     scene = Scene()
     slow, _ = await scene.begin()

@@ -56,7 +56,7 @@ async def test_the_tokens_of_stored_blocks_are_those_that_the_client_has_sent() 
 
 
 async def test_a_key_has_no_events_of_other_keys_that_share_its_cache(tmp_path: Path) -> None:
-    """Not even hashes: whoever guesses a prompt could compare them."""
+    """Not even hashes, which would confirm a guess."""
     group = {"cache_group": "team"}
     async with guarded(tmp_path / "keys.yaml", mine=group, theirs=group, embedder={"scopes": ["embed"]}) as (run, keys):
         stream, _ = await subscribed(run, metadata=bearing(keys["mine"]))
