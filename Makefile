@@ -38,13 +38,14 @@ models:  ## test every architecture of transformers, and write docs/models.md
 	@tools/install.sh dev native && $(PY) -m tests.models
 soak:  ## run mixed load for MINUTES (30), and slow fault tests; fails if anything leaks or is lost
 	@tools/install.sh dev native && $(PY) -m pytest -m soak tests/e2e && $(PY) -m tests.soak $(MINUTES)
-fuzz:  ## send random bodies and messages to the whole product, random histories to engines, EXAMPLES (300) of each; kill services, engines and databases at KILLS (200) instants; replay 1,000 answers; mutate files
+fuzz:  ## send random bodies and messages to the whole product, random histories to engines, EXAMPLES (300) of each; kill services, engines and databases, and set clocks, at KILLS (200) instants; replay 1,000 answers; mutate files
 	@tools/install.sh dev native && FUZZ_EXAMPLES=$(or $(EXAMPLES),300) $(PY) -m pytest tests/e2e/hostile/test_fuzz*.py tests/engine/core/test_state_histories.py tests/native/engine/test_state_histories.py
 	@BACKGROUND_KILLS=$(or $(KILLS),200) $(PY) -m pytest -m "slow or long" tests/e2e/faults/test_background_kills.py
 	@RECEIPTS=1000 $(PY) -m pytest tests/service/server/test_random_receipts.py
 	@WORKER_KILLS=$(or $(KILLS),200) $(PY) -m pytest -m long tests/native/engine/test_cache_handover.py
 	@IMPORT_KILLS=$(or $(KILLS),200) $(PY) -m pytest tests/service/storage/test_import_faults.py
 	@BATCH_KILLS=$(or $(KILLS),200) $(PY) -m pytest -m long tests/e2e/faults/test_batch_kills.py
+	@CLOCK_JUMPS=$(or $(KILLS),200) $(PY) -m pytest tests/service/storage/test_random_clock_jumps.py
 	@FUZZ_FILES=100000 $(PY) -m pytest tests/engine/models/checkpoint/test_gguf_header.py
 check:  ## run the static checks: lint, types, imports, protobuf, generated code, Envoy, word list, scripts
 	@tools/install.sh dev npm validate shell && BASE=$(BASE) tools/check.sh
@@ -59,7 +60,7 @@ release-contract:  ## store the contract of this version, which later ones must 
 bench:  ## run all benchmarks: llama.cpp's server, transformers serve, the parts; see bench/README.md
 	@tools/install.sh bench native llama redis && for part in serving engine.step engine.step_overhead replicas.long_prompt engine.native.native_step engine.speculation replicas.start engine.quantization engine.load_memory engine.embedding engine.sampler_rows engine.worker calls.gateway_stream calls.response_path calls.client calls.quota replicas.overload replicas.private_prefix replicas.affinity calls.inner_hop; do $(PY) -m bench.$$part || exit; done
 bench-gpu:  ## measure on the CUDA device, together with transformers serve if both fit; see docs/models/gpu.md
-	@tools/install.sh bench native && for run in "0.5b 8b --servers sluice:engine.device_memory=0.45 transformers" "32b --servers sluice"; do $(PY) -m bench.serving chats prefix --device cuda --prompts 128 2048 --streams 1 16 64 256 --results .cache/bench/gpu.json --models $$run || exit; done
+	@tools/install.sh bench native && for run in "0.5b 8b --servers sluice:engine.device_memory=0.45 transformers" "32b --servers sluice"; do $(PY) -m bench.serving chats prefix start memory --device cuda --prompts 128 2048 --streams 1 16 64 256 --results .cache/bench/gpu.json --models $$run || exit; done
 pictures:  ## update the README's pictures: a terminal recording, and the chat page
 	@tools/install.sh dev native npm browser && $(PY) -m tools.docs.pictures
 pins:  ## update constraints.txt, the clients' and npm's pins; keeps versions that fit

@@ -1,6 +1,7 @@
 """Model folders for benchmarks: the bundled model, and random weights of well-known shapes.
 
-Random weights take the same time as trained ones. They are generated once, under .cache/bench, from a fixed seed.
+Random weights take the same time as trained ones. They are generated once, under .cache/bench, from a fixed seed, on
+the CUDA device if there is one with enough memory.
 """
 
 import json
@@ -25,6 +26,7 @@ from transformers import (
 
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "demo" / "model"
+DEVICE_MARGIN = 1.2  # the memory to create weights on a device, as a multiple of their bytes
 QWEN2_5_0_5B = Qwen2Config(
     vocab_size=151_936,
     hidden_size=896,
@@ -250,12 +252,27 @@ def random_weights(name: str, config: PreTrainedConfig, dtype: torch.dtype = tor
         shutil.copy(DEMO / file, building / file)
     (building / "tokenizer.json").write_text(filled_up(DEMO / "tokenizer.json", config.vocab_size))
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config, dtype=dtype)  # type: ignore[no-untyped-call]
+    model = _model_of(config, dtype)
     model.generation_config.eos_token_id = config.eos_token_id
     model.generation_config.do_sample = False
     model.save_pretrained(building)
     building.rename(folder)
+    del model
+    torch.cuda.empty_cache()  # the servers need the memory
     return folder
+
+
+def _model_of(config: PreTrainedConfig, dtype: torch.dtype) -> Any:
+    """Return a random model of a shape, on the CUDA device if it has enough free memory for it."""
+    from_config: Any = AutoModelForCausalLM.from_config
+    device = "cpu"
+    if torch.cuda.is_available():
+        with torch.device("meta"):
+            num_bytes = sum(weight.nbytes for weight in from_config(config, dtype=dtype).parameters())
+        if torch.cuda.mem_get_info()[0] > DEVICE_MARGIN * num_bytes:
+            device = "cuda"
+    with torch.device(device):
+        return from_config(config, dtype=dtype)
 
 
 def demo() -> Path:

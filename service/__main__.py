@@ -21,6 +21,7 @@ import uvloop
 
 from process.errors import ConfigError
 from process.lifetime.abandoned import exit_if_abandoned, run_abandonable
+from process.lifetime.core_dumps import disable_core_dumps
 from process.lifetime.exit import exit_with, require_address_space, shortage
 from process.lifetime.scheduling import use_batch_policy
 from process.lifetime.stop import StopSignal
@@ -66,7 +67,10 @@ def main(load: LoadModel = load_from_folder) -> None:
         exit_with(PROGRAM, error, 2)
     configure_logs(settings.log_level, call_context)
     require_address_space(PROGRAM, _LEAST_ADDRESS_SPACE)
-    limit_primitive_cache()  # before engines start, because their processes inherit it
+    # Both before engines start, because their processes inherit it:
+    limit_primitive_cache()
+    if settings.stored_responses.encryption_key_file is not None or settings.engine.cache_key_file is not None:
+        disable_core_dumps()
     if load is load_from_folder:
         prestart_workers(_num_first_workers(settings))
     try:

@@ -3,8 +3,8 @@
 Run as `python -m bench.engine.device_step [--shapes 0.5b 8b 32b moe] [--streams 1 16 64 256]
 [--contexts 128 2048]`. The weights are random and made on the device. `bandwidth` is the time in which the device reads
 the weights and contexts once, divided by that of a step; `peak` is the rate of a prompt's products, divided by that of
-one large product. `invariant` has the kernels of `engine.batch_invariant`. `engine` adds scheduling and
-greedy sampling to a decode.
+one large product. `invariant` has the kernels of `engine.batch_invariant`. `engine` adds scheduling, greedy sampling
+and reports to a decode; `in turn` does so without computing decodes ahead.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from service.engine.models.plans.sources import Shape
 from service.engine.models.torch.decoder import Decoder
 from service.engine.models.torch.load_decoder import build_decoder
 from service.engine.models.torch.step_tensors import all_tensor_shapes
-from service.engine.runner.model_runner import ModelRunner
+from service.engine.runner.ahead_runner import AheadRunner
 from service.engine.sampler.torch_sampler import TorchSampler
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.requests.parameters import SamplingParams, StopParams
@@ -82,7 +82,7 @@ def random_tensors(shapes: dict[str, Shape]) -> dict[str, torch.Tensor]:
 
 def made(
     config: PreTrainedConfig, streams: list[int], contexts: list[int], *, is_invariant: bool
-) -> tuple[Decoder, ModelRunner[torch.Tensor]]:
+) -> tuple[Decoder, AheadRunner]:
     """Return a decoder, and its runner, which has recorded decodes."""
     longest = max(*contexts, PROMPT) + 2 * ANSWER + BLOCK_SIZE
     kernels = TritonKernels(longest, is_invariant=is_invariant)
@@ -92,7 +92,7 @@ def made(
     decoder = build_decoder(plan, tensors, random_tensors, torch.bfloat16, longest, accelerator=accelerator)
     most_tokens = max(min(context * max(streams), MOST_TOKENS) for context in (*contexts, PROMPT))
     num_blocks = most_tokens // BLOCK_SIZE + 3 * max(streams)
-    return decoder, ModelRunner(decoder, TorchSampler(), num_blocks, BLOCK_SIZE)
+    return decoder, AheadRunner(decoder, TorchSampler(), num_blocks, BLOCK_SIZE)
 
 
 def batch_of(num_sequences: int, num_new: int, context: int) -> Batch:
@@ -127,8 +127,8 @@ def forward_seconds(decoder: Decoder, batch: Batch, repeats: int) -> float:
     return seconds(lambda: decoder.forward(batch), repeats)
 
 
-def engine_seconds(runner: ModelRunner[torch.Tensor], num_streams: int, context: int) -> float:
-    """Return the seconds of a step of the engine in which most streams decode."""
+def engine_seconds(runner: AheadRunner, num_streams: int, context: int, *, looks_ahead: bool) -> float:
+    """Return the seconds of a step of the engine, with its report, in which most streams decode."""
     length = context + ANSWER + BLOCK_SIZE
     config = EngineConfig(
         block_size=BLOCK_SIZE,
@@ -138,7 +138,9 @@ def engine_seconds(runner: ModelRunner[torch.Tensor], num_streams: int, context:
         max_batch_sequences=num_streams,
         max_batch_tokens=8_192,
     )
-    core = EngineCore(Scheduler(config, BlockPool(runner.num_blocks, BLOCK_SIZE)), runner)
+    scheduler = Scheduler(config, BlockPool(runner.num_blocks, BLOCK_SIZE))
+    scheduler.lookahead.is_on = looks_ahead
+    core = EngineCore(scheduler, runner)
     tokenizer = FastTokenizer.from_folder(DEMO)
     for index in range(num_streams):
         ids = [(7 * index + position) % 1_000 + 5 for position in range(context)]
@@ -158,7 +160,8 @@ def engine_seconds(runner: ModelRunner[torch.Tensor], num_streams: int, context:
     while core.has_work:
         began = time.perf_counter()
         core.step()
-        times.setdefault(len(core.report().outputs), []).append(time.perf_counter() - began)
+        num_outputs = len(core.report().outputs)
+        times.setdefault(num_outputs, []).append(time.perf_counter() - began)
     return statistics.median(times[max(times)])
 
 
@@ -192,8 +195,8 @@ def main() -> None:
     peak = products_per_second()
     bytes_per_second = (4 << 30) / read_on_device(4 << 30)
     print(f"{torch.cuda.get_device_name()}: {peak / 1e12:.0f} TFLOP/s, reads {bytes_per_second / 1e12:.2f} TB/s")
-    print("| shape | streams | context | ms | invariant | engine | transformers | bandwidth |")
-    print("|---|--:|--:|--:|--:|--:|--:|--:|", flush=True)
+    print("| shape | streams | context | ms | invariant | engine | in turn | transformers | bandwidth |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|", flush=True)
     for shape in options.shapes:
         measure(shape, options.streams, options.contexts, peak, bytes_per_second, has_peer=not options.without_peer)
         free()
@@ -228,7 +231,10 @@ def measure(
             table[context, number].append(forward_seconds(decoder, batch_of(number, 1, context), NUM_STEPS))
         prompts.append(forward_seconds(decoder, batch_of(4, PROMPT, PROMPT), 3))
         if not is_invariant:
-            engine = {cell: engine_seconds(runner, cell[1], cell[0]) for cell in cells}
+            engine, in_turn = (
+                {cell: engine_seconds(runner, cell[1], cell[0], looks_ahead=looks_ahead) for cell in cells}
+                for looks_ahead in (True, False)
+            )
         del decoder, runner
         free()
     if has_peer:
@@ -242,12 +248,17 @@ def measure(
         del model
     for (context, number), (library, invariant) in table.items():
         floor = (bytes_of_weights + bytes_per_token * context * number) / bytes_per_second
+        own = (library, invariant, engine[context, number], in_turn[context, number])
         theirs = f"{1e3 * peer[context, number]:.2f}" if has_peer else ""
-        print(
-            f"| {shape} | {number} | {context} | {1e3 * library:.2f} | {1e3 * invariant:.2f} "
-            f"| {1e3 * engine[context, number]:.2f} | {theirs} | {floor / library:.2f} |",
-            flush=True,
-        )
+        cells_of_row = [
+            shape,
+            number,
+            context,
+            *(f"{1e3 * each:.2f}" for each in own),
+            theirs,
+            f"{floor / library:.2f}",
+        ]
+        print("|", " | ".join(map(str, cells_of_row)), "|", flush=True)
     operations = 2 * (bytes_of_weights / 2) * 4 * PROMPT
     rates = ", ".join(f"{4 * PROMPT / each:.0f} tokens/s ({operations / each / peak:.2f} of peak)" for each in prompts)
     print(f"{shape}: 4 prompts of {PROMPT}, ours, invariant, transformers: {rates}", flush=True)

@@ -1,25 +1,28 @@
 """Measure first tokens from keys and values that an earlier process has computed.
 
-Run as `python -m bench.engine.kept_cache [--parts restart crash] [--tokens 8000] [--dtype bfloat16]`. The model has the
-shape of Qwen2.5 0.5B. `restart` stops an engine with `engine.cache_folder` and starts another one: the first token of a
-prompt that the first engine has answered, as a ratio of the first token of one that none has answered. The engine is
-loaded by then; its load with and without a snapshot is reported, too. `crash` kills the worker process under 16 streams
-with half as many tokens each. Their first tokens after the restart, from prompts and received tokens, are compared with
-those from the same prompts before the kill, when the worker had computed them.
+Run as `python -m bench.engine.kept_cache [--parts restart encryption crash] [--tokens 8000] [--dtype bfloat16]`. The
+model has the shape of Qwen2.5 0.5B. `restart` stops an engine with `engine.cache_folder` and starts another one: the
+first token of a prompt that the first engine has answered, as a ratio of the first token of one that none has answered.
+The engine is loaded by then; its load with and without a snapshot is reported, too. `encryption` restarts engines with
+and without `engine.cache_key_file` in turn, and compares the medians of three restarts each. `crash` kills the worker
+process under 16 streams with half as many tokens each. Their first tokens after the restart, from prompts and received
+tokens, are compared with those from the same prompts before the kill, when the worker had computed them.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import random
+import secrets
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench import shapes
 from service.engine.building.engines import build_engine
@@ -32,10 +35,21 @@ from service.generation.requests.request import GenerationRequest
 NUM_STREAMS = 16
 
 
-def load(dtype: Any, cache_folder: Path | None) -> tuple[GeneratorClient, float]:
+class Restart(NamedTuple):
+    """The measured times of one restart, in seconds, and the bytes of the snapshot."""
+
+    plain_load_s: float  # of the first engine, which finds no snapshot
+    cold_s: float  # first token of a prompt that no engine has answered
+    stop_s: float
+    num_bytes: int
+    load_s: float  # of the second engine
+    first_s: float  # first token of the same prompt
+
+
+def load(dtype: Any, cache_folder: Path | None, cache_key_file: Path | None = None) -> tuple[GeneratorClient, float]:
     """Load an engine, and return it with the seconds that this took."""
     began = time.monotonic()
-    config = EngineConfig(max_model_len=8_400, cache_folder=cache_folder)
+    config = EngineConfig(max_model_len=8_400, cache_folder=cache_folder, cache_key_file=cache_key_file)
     engine = build_engine(str(shapes.qwen2_5_0_5b()), config, compute_dtype=dtype).engine
     return engine, time.monotonic() - began
 
@@ -110,32 +124,53 @@ async def crash(dtype: Any, num_tokens: int) -> None:
     print(f"new worker after {restart_s:.1f} s with {num_adopted} blocks")
 
 
-async def restart(dtype: Any, num_tokens: int) -> None:
-    """Report the first tokens of a new prompt, and of one that an engine before the restart has answered."""
+async def measure_restart(dtype: Any, num_tokens: int, key_file: Path | None) -> Restart:
+    """Stop an engine that has answered a prompt, start another one, and repeat the prompt."""
     with tempfile.TemporaryDirectory() as folder:
-        prompt, new = random_prompt(num_tokens, 0), random_prompt(num_tokens, 1)
-        first, plain_s = load(dtype, Path(folder))
+        prompt = random_prompt(num_tokens, 0)
+        first, plain_load_s = load(dtype, Path(folder), key_file)
         async with first:
             await first_token_s(first, random_prompt(64, 2))
-            cold = [await first_token_s(first, prompt)]
+            cold_s = await first_token_s(first, prompt)
             began = time.monotonic()
         stop_s = time.monotonic() - began
-        size = size_of(Path(folder))
-        second, load_s = load(dtype, Path(folder))
+        num_bytes = size_of(Path(folder))
+        second, load_s = load(dtype, Path(folder), key_file)
         async with second:
             await first_token_s(second, random_prompt(64, 3))
-            found = await first_token_s(second, prompt)
-            cold.append(await first_token_s(second, new))
-    cold_s = statistics.mean(cold)
-    print(f"restart, {num_tokens} tokens, {dtype}: cold {cold_s:.2f} s, after a restart {found:.3f} s, ratio", end=" ")
+            return Restart(plain_load_s, cold_s, stop_s, num_bytes, load_s, await first_token_s(second, prompt))
+
+
+async def restart(dtype: Any, num_tokens: int) -> None:
+    """Report the first tokens of a new prompt, and of one that an engine before the restart has answered."""
+    found = await measure_restart(dtype, num_tokens, None)
     print(
-        f"{found / cold_s:.4f}; stop with {size / 1e6:.0f} MB in {stop_s:.2f} s; load {plain_s:.2f} s without and",
-        end=" ",
+        f"restart, {num_tokens} tokens, {dtype}: cold {found.cold_s:.2f} s, after a restart {found.first_s:.3f} s, "
+        f"ratio {found.first_s / found.cold_s:.4f}; stop with {found.num_bytes / 1e6:.0f} MB in {found.stop_s:.2f} s; "
+        f"load {found.plain_load_s:.2f} s without and {found.load_s:.2f} s with a snapshot"
     )
-    print(f"{load_s:.2f} s with a snapshot")
 
 
-PARTS = {"restart": restart, "crash": crash}
+async def encryption(dtype: Any, num_tokens: int) -> None:
+    """Report the times of restarts with a key as ratios of those without one."""
+    with tempfile.TemporaryDirectory() as folder:
+        key_file = Path(folder) / "key"
+        key_file.write_bytes(base64.b64encode(secrets.token_bytes(32)))
+        rounds = [
+            (await measure_restart(dtype, num_tokens, None), await measure_restart(dtype, num_tokens, key_file))
+            for _ in range(3)
+        ]
+    print(f"encryption, {num_tokens} tokens, {dtype}, {rounds[0][0].num_bytes / 1e6:.0f} MB:", end=" ")
+    parts = []
+    for name in ("stop_s", "load_s", "first_s"):
+        plain, encrypted = (
+            statistics.median(getattr(each, name) for each in times) for times in zip(*rounds, strict=True)
+        )
+        parts.append(f"{name} {plain:.3f} plain, {encrypted:.3f} encrypted, ratio {encrypted / plain:.2f}")
+    print("; ".join(parts))
+
+
+PARTS = {"restart": restart, "encryption": encryption, "crash": crash}
 
 
 def main() -> None:

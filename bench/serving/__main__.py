@@ -1,24 +1,28 @@
 """Compare this server with llama.cpp's and `transformers serve`: the same requests and weights, in turns.
 
-Usage: python -m bench.serving [chats arrivals prefix schema memory] [--models 5m 0.5b] [--prompts 32 512]
-[--streams 1 4 16] [--servers sluice llama.cpp transformers] [--rounds 3] [--results FILE] [--device cuda]
+Usage: python -m bench.serving [chats arrivals prefix schema start memory] [--models 5m 0.5b] [--prompts 32 512]
+[--streams 1 4 16] [--servers sluice gateway llama.cpp transformers] [--rounds 3] [--results FILE] [--device cuda]
 
-The whole product is called through Envoy, and so includes Envoy, gateway, gRPC and engine. All servers are started, but
-only the one that is measured runs; the others are paused. A round measures every server in every case, one after the
-other, and then the time to read the weights; ratios are computed within a round, relative to the first server. The CPU
-share of other processes is recorded with each measurement; measurements with more than 5 % are left out of the tables
-and counted. Rounds are appended to those in the file. A server may have settings:
+The whole product is called through Envoy, and so includes Envoy, gateway, gRPC and engine; `gateway` is the same
+without Envoy, and is measured where Envoy isn't installed. All servers are started, but only the one that is measured
+runs; the others are paused. A round measures the time to read the weights, and then every server in every case, one
+after the other; ratios are computed within a round, relative to the first server. The CPU share of other processes is
+recorded with each measurement; measurements with more than 5 % are left out of the tables and counted. A case in which
+a server answers with an error is printed and left out, and so are cases with more than 262,144 tokens in their prompts.
+Rounds are appended to those in the file. A server may have settings:
 `sluice:engine.speculation=false,engine.max_slowdown=4`, `llama.cpp:type=Q8_0`. Greedy answers of random weights are
 repetitive, so speculation performs better than on real ones.
 
 With `--device cuda` the models are 0.5b, 8b and 32b, and llama.cpp's server is left out. Paused servers keep their part
-of the device's memory, so limit this server's part if another one is measured: `sluice:engine.device_memory=0.45`.
+of the device's memory, so limit this server's part if another one is measured: `sluice:engine.device_memory=0.45`. Or
+measure each alone, with a results file of its own: `python -m bench.serving.report FILE FILE` compares them.
 
     chats      chats that arrive at once: tokens a second with the wait for the first one, and gaps between tokens
     arrivals   chats that arrive at random moments, of mixed prompts: how many are served within a latency target
     prefix     the first token after a shared beginning, of the second and the third chat that has it
     schema     answers that follow a JSON schema
-    memory     memory of the processes
+    start      the time until the server is ready, and until its first answer has ended
+    memory     memory after the scenarios before: of the processes now, the sum of their peaks, and on the device
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -37,7 +41,7 @@ from bench import shapes
 from bench.recurrent_shapes import RECURRENT_CONFIGS, recurrent_folder
 from bench.serving.floor import device_floor_s, floor_s
 from bench.serving.report import tables
-from bench.serving.requests import Load
+from bench.serving.requests import FailedRequestError, Load
 from bench.serving.scenarios import SCENARIOS, SIZES
 from bench.serving.servers import Server, command_of, elsewhere, installed, serving
 
@@ -85,19 +89,25 @@ class Fleet:
             server.pause()
 
 
-def measure_round(fleet: Fleet, model: str, turn: int, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Measure one round of every scenario of one model; return one record per case and server."""
-    records: list[dict[str, Any]] = []
+def measure_round(fleet: Fleet, model: str, turn: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Measure one round of every scenario of one model; yield one record per case and server."""
     size = SIZES[model]
+    fleet.pause()
+    weights_s = (floor_s if options.device == "cpu" else device_floor_s)(fleet.folder)
+    print(f"{model}: the weights were read in {1e3 * weights_s:.2f} ms", flush=True)
     for scenario_name in options.scenarios:
         scenario = SCENARIOS[scenario_name]
         for case in scenario.cases(size, options):
             for server in options.servers:
                 if scenario_name == "schema" and server.startswith("transformers"):
                     continue  # it doesn't support them
-                load = Load(fleet.turn(server, scenario.slots or int(case["streams"])), turn)
-                with elsewhere(load.server) as others:
-                    numbers = scenario.measure(load, size, case)
+                try:
+                    load = Load(fleet.turn(server, scenario.slots or int(case["streams"])), turn)
+                    with elsewhere(load.server) as others:
+                        numbers = scenario.measure(load, size, case)
+                except FailedRequestError as error:
+                    print(f"{model}, {scenario_name}, {case}: {server} failed: {error}", flush=True)
+                    continue
                 record = {
                     "model": model,
                     "scenario": scenario_name,
@@ -106,12 +116,8 @@ def measure_round(fleet: Fleet, model: str, turn: int, options: argparse.Namespa
                     "round": turn,
                     "others": others.share,
                 }
-                records.append({**record, "numbers": numbers})
                 print(record, {name: round(value, 4) for name, value in numbers.items()}, flush=True)
-    fleet.pause()
-    weights_s = (floor_s if options.device == "cpu" else device_floor_s)(fleet.folder)
-    print(f"{model}: the weights were read in {1e3 * weights_s:.2f} ms")
-    return [{**record, "weights_s": weights_s} for record in records]
+                yield {**record, "numbers": numbers, "weights_s": weights_s}
 
 
 def main() -> None:
@@ -139,9 +145,10 @@ def main() -> None:
         with ExitStack() as stack:
             fleet = Fleet(MODELS[model](), stack, options.device)
             for turn in range(first_round, first_round + options.rounds):
-                records += measure_round(fleet, model, turn, options)
-                if options.results:
-                    options.results.write_text(json.dumps(records, indent=1))
+                for record in measure_round(fleet, model, turn, options):
+                    records.append(record)
+                    if options.results:
+                        options.results.write_text(json.dumps(records, indent=1))
     print(tables(records))
 
 

@@ -41,7 +41,8 @@ def tables(records: list[Record]) -> str:
             of_case = [record for record in chosen if case_text(record) == case]
             for server in dict.fromkeys(record["server"] for record in of_case):
                 rounds = [record["numbers"] for record in of_case if record["server"] == server]
-                values = [f"{statistics.median(each[name] for each in rounds) * unit(name):.4g}" for name in numbers]
+                medians = {name: statistics.median(each[name] for each in rounds) for name in numbers}
+                values = [number_text(medians[name] * unit(name)) for name in numbers]
                 lines += [
                     "| " + " | ".join([case, server, *values, ratio_text(of_case, first, server, numbers[0])]) + " |"
                 ]
@@ -68,6 +69,11 @@ def ratio_text(of_case: list[Record], first: str, server: str, number: str) -> s
 def case_text(record: Record) -> str:
     """Return a record's case as text, such as `prompt 32, streams 4`."""
     return ", ".join(f"{name} {value:g}" for name, value in record["case"].items()) or "all"
+
+
+def number_text(value: float) -> str:
+    """Return a value with four significant digits, and all digits before the point."""
+    return f"{value:.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
 
 
 def unit(number: str) -> float:

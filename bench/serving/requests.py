@@ -14,6 +14,10 @@ LOAD = [sys.executable, "-m", "bench.serving.load"]
 REFUSALS = ("HTTP 429", "HTTP 503")
 
 
+class FailedRequestError(Exception):
+    """A server has answered a request with an error."""
+
+
 class Load:
     """Sends requests to a server and returns its answers. The same seed generates the same prompts."""
 
@@ -23,6 +27,7 @@ class Load:
         self._prompts = Prompts(seed)
         num_words = 20
         answer = self.send([self.request(self.words(num_words), 8)])[0]
+        server.note_answer()
         self._num_around: int = answer["prompt_tokens"] - num_words  # of the chat template, by this server's count
 
     def words(self, num: int) -> str:
@@ -43,7 +48,10 @@ class Load:
         return {"at": at, "body": body}
 
     def send(self, requests: list[dict[str, Any]], *, may_refuse: bool = False) -> list[dict[str, Any]]:
-        """Send the requests; return the outcome of each. Exits on an error; with `may_refuse`, overload is no error."""
+        """Send the requests; return the outcome of each. With `may_refuse`, overload is no error.
+
+        Raise FailedRequestError for the first error.
+        """
         job = json.dumps({"port": self.server.command.port, "requests": requests})
         done = subprocess.run(LOAD, input=job, capture_output=True, text=True, check=False, cwd=ROOT)
         if done.returncode:
@@ -51,5 +59,5 @@ class Load:
         answers: list[dict[str, Any]] = json.loads(done.stdout)
         for answer in answers:
             if "error" in answer and not (may_refuse and answer["error"].startswith(REFUSALS)):
-                sys.exit(answer["error"])
+                raise FailedRequestError(answer["error"])
         return answers

@@ -6,7 +6,7 @@ import random
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, Protocol
 
 from bench import shapes
@@ -15,6 +15,7 @@ from bench.serving.requests import Load
 
 Numbers = dict[str, float]
 Case = dict[str, float]
+MOST_TOKENS = 1 << 18  # of all prompts of a case
 LEAST_S = 2.0  # minimum duration of a measurement; short waves are repeated
 QUESTION_TOKENS = 24
 LENGTHS = (32, 128, 512)  # prompt lengths of the scenario `arrivals`
@@ -120,9 +121,19 @@ def schema(load: Load, _size: Size, case: Case) -> Numbers:
     return {"answers_per_s": statistics.median(rates), "tokens": statistics.median(tokens)}
 
 
+def start(load: Load, _size: Size, _case: Case) -> Numbers:
+    """Return the times from the server's only start until it was ready, and until its first answer had ended."""
+    return dict(load.server.seconds)
+
+
 def memory(load: Load, _size: Size, _case: Case) -> Numbers:
-    """Measure the memory of the server's processes after an answer, in bytes."""
-    return {"pss_mb": load.server.memory() / 1e6}
+    """Measure the memory of the server's processes after the answers so far: now, the sum of peaks, on the device."""
+    server = load.server
+    return {
+        "pss_mb": server.memory() / 1e6,
+        "peak_rss_mb": server.peak_memory() / 1e6,
+        "device_mb": server.device_memory() / 1e6,
+    }
 
 
 class Options(Protocol):
@@ -145,7 +156,8 @@ class Scenario:
 
 
 def _grid(_size: Size, options: Options) -> Iterator[Case]:
-    return ({"prompt": prompt, "streams": number} for prompt in options.prompts for number in options.streams)
+    pairs = product(options.prompts, options.streams)
+    return ({"prompt": prompt, "streams": number} for prompt, number in pairs if prompt * number <= MOST_TOKENS)
 
 
 def _streams(_size: Size, options: Options) -> Iterator[Case]:
@@ -174,7 +186,8 @@ SCENARIOS = {
     ),
     "prefix": Scenario(prefix, _shared, ("cached_s", "again_s", "new_s"), 4),
     "schema": Scenario(schema, _streams, ("answers_per_s", "tokens")),
-    "memory": Scenario(memory, _once, ("pss_mb",), 16),
+    "start": Scenario(start, _once, ("answered_s", "ready_s"), 16),
+    "memory": Scenario(memory, _once, ("pss_mb", "peak_rss_mb", "device_mb"), 16),
 }
 
 

@@ -7,6 +7,7 @@ idle work doesn't affect the others.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,8 +25,10 @@ from bench import shapes
 from bench.serving.gguf_weights import gguf_file
 
 ROOT = shapes.ROOT
+ENVOY = Path(sys.executable).with_name("envoy")
 LLAMA_SERVER = ROOT / ".cache" / "llama.cpp" / "llama-server"
 START_TIMEOUT_S = 180
+STOP_TIMEOUT_S = 20  # `transformers serve` may not end by itself
 THREADS = 2
 DEVICE_STREAMS = 256  # the maximum measured on a device
 
@@ -60,9 +63,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def command_of(server: str, folder: Path, streams: int, device: str = "cpu") -> Command:
-    """Return the command of `sluice`, `llama.cpp` or `transformers`, with settings as in `sluice:KEY=VALUE,KEY=VALUE`.
+    """Return the command of a server, with settings as in `sluice:KEY=VALUE,KEY=VALUE`.
 
-    Settings are the service's. With `type=Q8_0`, `sluice` and `llama.cpp` serve a GGUF file with weights of that type.
+    `gateway` is this server without Envoy. Settings are the service's. With `type=Q8_0`, `sluice`, `gateway` and
+    `llama.cpp` serve a GGUF file with weights of that type.
     `device` is a torch device.
     """
     name, _, settings = server.partition(":")
@@ -71,18 +75,31 @@ def command_of(server: str, folder: Path, streams: int, device: str = "cpu") -> 
 
 
 def _sluice(folder: Path, _streams: int, settings: dict[str, str], device: str) -> Command:
-    """Return this server's command, as `make run` starts it; on a device it has a slot for each measured stream."""
+    """Return this server's command, as `make run` starts it."""
+    return _product("runner", "envoy", folder, settings, device)
+
+
+def _gateway(folder: Path, _streams: int, settings: dict[str, str], device: str) -> Command:
+    """Return the command of this server without Envoy."""
+    return _product("bench.serving.without_envoy", "gateway", folder, settings, device)
+
+
+def _product(program: str, called: str, folder: Path, settings: dict[str, str], device: str) -> Command:
+    """Return the command of a program with the runner's options, one of whose processes is called.
+
+    On a device it has a slot for each measured stream.
+    """
     names = ("envoy", "envoy-admin", "gateway", "service", "service-metrics")
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     flags = [f"--{name}-port={port}" for name, port in ports.items()]
     quantized = settings.pop("type", "")
     model = gguf_file(folder, quantized) if quantized else folder
-    command = [sys.executable, "-m", "runner", *flags, f"--model=bench={model}"]
+    command = [sys.executable, "-m", program, *flags, f"--model=bench={model}"]
     if device != "cpu":
         settings = {"engine.max_batch_sequences": str(DEVICE_STREAMS), **settings}
     settings = {"device": device, **settings}
     environment = {f"SLUICE_SERVICE_{key.upper().replace('.', '__')}": value for key, value in settings.items()}
-    return Command(command, ports["envoy"], "/readyz", "bench", {}, environment)
+    return Command(command, ports[called], "/readyz", "bench", {}, environment)
 
 
 def _llama(folder: Path, streams: int, settings: dict[str, str], _device: str) -> Command:
@@ -102,24 +119,32 @@ def _transformers(folder: Path, _streams: int, _settings: dict[str, str], device
     return Command([*command, "--device", device, "--port", str(port)], port, "/health", str(folder), {}, {})
 
 
-_COMMANDS = {"sluice": _sluice, "llama.cpp": _llama, "transformers": _transformers}
+_COMMANDS = {"sluice": _sluice, "gateway": _gateway, "llama.cpp": _llama, "transformers": _transformers}
 
 
 def installed(device: str = "cpu") -> list[str]:
-    """Return the installed servers; print a hint to standard error if llama.cpp's, which is built for CPUs, is not."""
-    if device != "cpu":
-        return [name for name in _COMMANDS if name != "llama.cpp"]
-    if LLAMA_SERVER.is_file():
-        return list(_COMMANDS)
-    print("llama.cpp's server is left out: `tools/install.sh llama` builds it", file=sys.stderr)
-    return [name for name in _COMMANDS if name != "llama.cpp"]
+    """Return the installed servers; print a hint to standard error for each that is left out, except for the device.
+
+    llama.cpp's is built for CPUs.
+    """
+    found = ["sluice" if ENVOY.is_file() else "gateway"]
+    if not ENVOY.is_file():
+        print(f"Envoy is left out, since {ENVOY} does not exist: `tools/install.sh` installs it", file=sys.stderr)
+    if device == "cpu" and LLAMA_SERVER.is_file():
+        found.append("llama.cpp")
+    elif device == "cpu":
+        print("llama.cpp's server is left out: `tools/install.sh llama` builds it", file=sys.stderr)
+    return [*found, "transformers"]
 
 
 class Server:
     """A running server."""
 
     def __init__(self, command: Command, process: subprocess.Popen[bytes]) -> None:
+        """`process` was started just before."""
         self.command = command
+        self.seconds: dict[str, float] = {}  # from its start until it was ready, and until its first answer
+        self._began = time.monotonic()
         self._ready_url = f"http://localhost:{command.port}{command.ready_path}"
         self._process = process
 
@@ -129,10 +154,15 @@ class Server:
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
                 with urllib.request.urlopen(self._ready_url, timeout=2):  # noqa: S310  always http
+                    self.seconds.setdefault("ready_s", time.monotonic() - self._began)
                     return
             except OSError:  # includes urllib's errors
                 time.sleep(0.1)
         sys.exit(f"{self._ready_url} did not answer within {START_TIMEOUT_S} s; see .cache/bench/server.log")
+
+    def note_answer(self) -> None:
+        """Record the time of the first answer's end."""
+        self.seconds.setdefault("answered_s", time.monotonic() - self._began)
 
     def pause(self) -> None:
         """Stop all of the server's processes with a signal."""
@@ -155,11 +185,31 @@ class Server:
 
     def memory(self) -> int:
         """Return the bytes of all processes; a shared page is divided among the processes that share it (PSS)."""
+        return self._bytes_of("smaps_rollup", "Pss:")
+
+    def peak_memory(self) -> int:
+        """Return the sum of the processes' largest resident sets, in bytes; shared pages count in each process."""
+        return self._bytes_of("status", "VmHWM:")
+
+    def device_memory(self) -> int:
+        """Return the bytes of CUDA devices that the driver counts for the processes; 0 without a driver.
+
+        It is also 0 in containers in which the processes have other ids than the driver knows.
+        """
+        if shutil.which("nvidia-smi") is None:
+            return 0
+        query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
+        lines = subprocess.run(query, check=True, capture_output=True, text=True).stdout.splitlines()
+        mebibytes = {int(pid): int(used) for pid, used in (line.split(", ") for line in lines) if used.isdecimal()}
+        return sum(mebibytes.get(pid, 0) for pid in self.processes()) << 20
+
+    def _bytes_of(self, file: str, field: str) -> int:
+        """Return the sum of a field, which is in kB, of a file of each process's folder in /proc."""
         lines = [
             line
             for pid in self.processes()
-            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-            if line.startswith("Pss:")
+            for line in Path(f"/proc/{pid}/{file}").read_text().splitlines()
+            if line.startswith(field)
         ]
         return sum(int(line.split()[1]) * 1024 for line in lines)
 
@@ -221,7 +271,7 @@ def running(command: list[str], environment: dict[str, str] | None = None) -> It
         finally:
             process.send_signal(signal.SIGINT)
             try:
-                process.wait(60)
+                process.wait(STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

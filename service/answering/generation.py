@@ -213,7 +213,7 @@ async def _event_groups(
                 has_tokens = True
                 for events in await answer.read(output):
                     yield events
-                await turns.count(output)
+                await turns.yield_if_due(output)
     except Exception:
         if has_tokens:
             yield answer.fail()

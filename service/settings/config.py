@@ -186,8 +186,10 @@ class Settings(ProcessSettings):
         )
 
     def _engine_of(self, model: ModelSettings) -> EngineSettings:
-        """Return a model's engine settings, with the number of adapters that it may hold."""
+        """Return a model's engine settings, with the number of adapters that it may hold and the key of its cache."""
         engine = model.engine or self.engine
+        if engine.cache_key_file is None:
+            engine = replace(engine, cache_key_file=self.stored_responses.encryption_key_file)
         if engine.max_adapters is not None:
             return engine
         loadable = _CLIENTS_ADAPTERS if self.adapters_root is not None else 0

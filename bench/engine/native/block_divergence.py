@@ -1,8 +1,9 @@
 """Measure how far a model's distributions are from those of its dequantized weights in float32, by format.
 
-Run as `python -m bench.engine.native.block_divergence [--kinds q4_k q8_0 …] [--layers 4] [--hidden 512]`, with native/
-installed. The weights are random blocks. Prints the mean divergence in nats a token with weights in blocks, with keys
-and values of float32 and float16, and with the same weights widened to bfloat16, whose products round inputs as well.
+Run as `python -m bench.engine.native.block_divergence [--formats Q4_K "AWQ, 4 bits" …] [--layers 4] [--hidden 512]`,
+with native/ installed. The weights are random. Prints the mean divergence in nats a token with weights in blocks, with
+keys and values of float32 and float16, and with the same weights widened to bfloat16, whose products round inputs as
+well. Of formats of folders, the embedding is bfloat16.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 import sluice_native
 from numpy.typing import NDArray
 
-from bench.engine.native.random_blocks import SCALES, numbers_of, random_blocks
+from bench.engine.native.random_weights import FORMATS, WHOLE, random_weight
 from service.engine.models.plans.plan import AttentionPlan, DecoderPlan, DensePlan, LayerPlan, RotaryPlan
 
 _HEAD_DIM = 64
@@ -52,26 +53,33 @@ def log_probabilities(model: sluice_native.Model, token_ids: NDArray[np.int32]) 
     return logarithms
 
 
-def measure(kind: str, plan: dict[str, Any]) -> str:
+def measure(name: str, plan: dict[str, Any]) -> str:
     """Return the row of a format."""
     random = np.random.default_rng(0)
-    exact = sluice_native.Model(plan, weight_type="float32", num_threads=2)
-    widened = sluice_native.Model(plan, weight_type="bfloat16", num_threads=2)
-    packed = {
-        cache: sluice_native.Model(plan, weight_type="packed", kinds=lambda _: kind, cache_type=cache, num_threads=2)
+    exact, widened = (
+        sluice_native.Model(plan, weight_type=weight_type, num_threads=2) for weight_type in ("float32", "bfloat16")
+    )
+    weights = {}
+    for tensor, shape in exact.tensors().items():
+        if len(shape) > 1:
+            rows, columns = shape
+            is_whole = name in WHOLE or "proj" in tensor
+            weights[tensor] = random_weight(name if is_whole else "BF16", rows, columns, random)
+    packed = [
+        sluice_native.Model(
+            plan, weight_type="packed", kinds=lambda tensor: weights[tensor].kind, cache_type=cache, num_threads=2
+        )
         for cache in ("float32", "float16")
-    }
-    for name, shape in exact.tensors().items():
-        if len(shape) == 1:
-            for model in (exact, widened, *packed.values()):
-                model.load(name, np.ones(shape, np.float32))
-            continue
-        rows, columns = shape
-        blocks = random_blocks(kind, rows, columns, random)
+    ]
+    for tensor, shape in exact.tensors().items():
+        weight = weights.get(tensor)
         for model in (exact, widened):
-            model.load(name, numbers_of(kind, blocks))
-        for model in packed.values():
-            model.load_blocks(name, blocks)
+            model.load(tensor, np.ones(shape, np.float32) if weight is None else weight.numbers)
+        for model in packed:
+            if weight is None:
+                model.load(tensor, np.ones(shape, np.float32))
+            else:
+                model.load_blocks(tensor, weight.blocks, weight.order)
     token_ids = random.integers(0, _VOCABULARY, _TOKENS).astype(np.int32)
     expected = log_probabilities(exact, token_ids)
 
@@ -79,19 +87,19 @@ def measure(kind: str, plan: dict[str, Any]) -> str:
         found = log_probabilities(model, token_ids)
         return float((np.exp(expected) * (expected - found)).sum(-1).mean())
 
-    found = [divergence(model) for model in (*packed.values(), widened)]
-    return f"| {kind} | {' | '.join(f'{each:.1e}' for each in found)} |"
+    found = [divergence(model) for model in (*packed, widened)]
+    return f"| {name} | {' | '.join(f'{each:.1e}' for each in found)} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kinds", nargs="*", choices=list(SCALES), default=list(SCALES))
+    parser.add_argument("--formats", nargs="*", choices=FORMATS, default=FORMATS)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--hidden", type=int, default=512)
     options = parser.parse_args()
     print("| format | float32 cache | float16 cache | widened to bfloat16 |\n|---|--:|--:|--:|")
-    for kind in options.kinds:
-        print(measure(kind, plan_of(options.hidden, options.layers)), flush=True)
+    for name in options.formats:
+        print(measure(name, plan_of(options.hidden, options.layers)), flush=True)
 
 
 if __name__ == "__main__":

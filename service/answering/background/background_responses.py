@@ -83,7 +83,8 @@ class BackgroundResponses:
         job = Job(to_record(caller.id, separated, response), to_bytes(caller), stream)
         try:
             existing = await self._store.run(
-                lambda store: store.jobs.add(job, self._max_unfinished), lambda store: store.delete(*job.key)
+                lambda store: store.jobs.add(job.dated(store.now_ns()), self._max_unfinished),
+                lambda store: store.delete(*job.key),
             )
         except TooManyJobs as limit:
             self._metrics.on_rejected()

@@ -154,7 +154,7 @@ class JobRunner:
         except Exception as error:  # noqa: BLE001  the client finds it in the response
             if isinstance(error, TEMPORARY) and job.num_claims <= _MAX_CLAIMS:
                 _log.info("a response in the background has to wait: %s", error)
-                self._tasks.leave(job.key)
+                self._tasks.mark_releasing(job.key)
                 await self._release(job.key, error.retry_after_s, is_counted=isinstance(error, EngineFailed))
                 return
             if not isinstance(error, ServiceError):

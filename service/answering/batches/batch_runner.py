@@ -120,7 +120,7 @@ class BatchRunner:
         except Exception as error:  # noqa: BLE001  the client finds it in the result
             if isinstance(error, TEMPORARY) and claimed.num_claims <= _MAX_CLAIMS:
                 _log.info("a request of a batch has to wait: %s", error)
-                self._tasks.leave(claimed.key)
+                self._tasks.mark_releasing(claimed.key)
                 await self._release(claimed.key, error.retry_after_s, is_counted=isinstance(error, EngineFailed))
                 return
             if not isinstance(error, ServiceError):

@@ -65,7 +65,9 @@ class Batches:
         )
         key = (batch.owner, batch.id)
         existing = await self._calls.run(
-            lambda store: store.begin(batch), lambda store: store.delete(*key), field="description"
+            lambda store: store.begin(batch.dated(store.now_ns())),
+            lambda store: store.delete(*key),
+            field="description",
         )
         digest = hashlib.blake2b(description.SerializeToString(deterministic=True))
         if existing is not None:

@@ -41,7 +41,9 @@ class Files:
             expires_ns = now_ns + description.expires_after_seconds * 1_000_000_000
         file = FileRecord(owner, uuid.uuid4().hex, now_ns, description.filename, expires_ns=expires_ns)
         await self._calls.run(
-            lambda store: store.files.begin(file), lambda store: store.files.delete(owner, file.id), field="description"
+            lambda store: store.files.begin(file.dated(store.now_ns())),
+            lambda store: store.files.delete(owner, file.id),
+            field="description",
         )
         try:
             await self._append(file, messages)

@@ -80,16 +80,24 @@ def make_batch(
 
     `adapter_slots` has the slots of the loaded adapters, by name.
     """
+    sequences = [item.sequence for item in items]
     if all(map(_is_decode, items)):
-        batch = _lay_out_decodes([item.sequence for item in items], block_size)
+        starts = [sequence.num_computed_tokens for sequence in sequences]
+        batch = _lay_out_decodes(sequences, [sequence.token_ids[-1] for sequence in sequences], starts, block_size)
     else:
         batch = lay_out([_entry(item) for item in items], block_size)
     if items[0].sequence.state is not None:
         batch = replace(batch, states=_states(items))
-    names = [item.sequence.request.adapter for item in items] if adapter_slots else []
-    if adapter_slots is None or not any(names):
-        return batch
-    return replace(batch, adapters=np.array([adapter_slots[name] if name else -1 for name in names], np.int32))
+    return _with_adapters(batch, sequences, adapter_slots)
+
+
+def make_following_batch(
+    sequences: abc.Sequence[Sequence], block_size: int, adapter_slots: abc.Mapping[str, int] | None = None
+) -> Batch:
+    """Return the batch of decodes that follow tokens which only the device knows; the batch has zeros for them."""
+    starts = [len(sequence.token_ids) for sequence in sequences]
+    batch = _lay_out_decodes(sequences, [0] * len(sequences), starts, block_size)
+    return _with_adapters(batch, sequences, adapter_slots)
 
 
 def lay_out(entries: abc.Sequence[BatchEntry], block_size: int) -> Batch:
@@ -117,13 +125,24 @@ def lay_out(entries: abc.Sequence[BatchEntry], block_size: int) -> Batch:
     )
 
 
-def _lay_out_decodes(sequences: abc.Sequence[Sequence], block_size: int) -> Batch:
+def _with_adapters(
+    batch: Batch, sequences: abc.Sequence[Sequence], adapter_slots: abc.Mapping[str, int] | None
+) -> Batch:
+    """Return the batch with the slots of its sequences' adapters, if there are any."""
+    names = [sequence.request.adapter for sequence in sequences] if adapter_slots else []
+    if adapter_slots is None or not any(names):
+        return batch
+    return replace(batch, adapters=np.array([adapter_slots[name] if name else -1 for name in names], np.int32))
+
+
+def _lay_out_decodes(
+    sequences: abc.Sequence[Sequence], token_ids: list[int], starts: list[int], block_size: int
+) -> Batch:
     """Build the batch of a step that computes one token of each sequence, with its logits, as most steps do."""
-    starts = [sequence.num_computed_tokens for sequence in sequences]
     positions = np.array(starts, np.int32)
     rows = np.arange(len(sequences) + 1, dtype=np.int32)
     return Batch(
-        token_ids=np.array([sequence.token_ids[-1] for sequence in sequences], np.int32),
+        token_ids=np.array(token_ids, np.int32),
         positions=positions,
         row_offsets=rows,
         context_lengths=positions + 1,

@@ -16,6 +16,7 @@ from service.engine.core.blocks.state_pool import StatePool
 from service.engine.core.compilation import MAX_COMPILE_S, Compilations, CompileConstraint
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.engine_core import EngineCore, Runner
+from service.engine.core.lookahead import ComputesAhead
 from service.engine.core.scheduler import Scheduler
 from service.engine.core.sequences.constraint_state import ConstraintState
 from service.engine.core.sequences.sequence import SequenceGroup
@@ -97,6 +98,7 @@ class GeneratorCore:
             )
         self._recorder = pool.recorder
         scheduler = Scheduler(config, pool, speculation, states)
+        scheduler.lookahead.is_on = isinstance(runner, ComputesAhead) and runner.computes_ahead
         self._memory = scheduler.memory
         self._snapshot = snapshot
         if cache_memory is not None:

@@ -13,6 +13,7 @@ from service.engine.core.capacity import AdmissionCapacity
 from service.engine.core.deadlines import Deadlines
 from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.drafts.step_drafts import StepDrafts
+from service.engine.core.lookahead import Lookahead
 from service.engine.core.pace import MIN_OTHER_CHUNK, StepChoice
 from service.engine.core.queue.fair_queue import FairQueue, KeyQueue
 from service.engine.core.queue.turns import Turns
@@ -48,6 +49,7 @@ class Scheduler:
         self.step_times = StepTimes(config.max_slowdown, config.max_decode_slowdown)
         self._drafts = StepDrafts(speculation, pool, config.max_batch_tokens)
         self._queue = FairQueue()
+        self.lookahead = Lookahead(pool, self._queue)
         self._running = RunningSequences()
         self._capacity = AdmissionCapacity(config, pool, self._queue, self.step_times, self._running)
         # Further choices stay here until the first choice has computed the prompt; then they find it in the cache.
@@ -121,6 +123,7 @@ class Scheduler:
             raise RuntimeError("sequences wait, but none can be scheduled")
         self._drafts.add(plan, choice.is_first if choice is not None else None)
         self.memory.plan(plan)
+        self.lookahead.plan(plan, is_paced=choice is not None)
         return plan.to_step()
 
     def advance(self, sequence: Sequence, num_tokens: int) -> None:
@@ -177,7 +180,7 @@ class Scheduler:
 
         Preempt sequences after it in the order if blocks are lacking.
         """
-        num_new = self.memory.share(sequence, plan.num_left if limit is None else limit)
+        num_new = self.memory.num_schedulable(sequence, plan.num_left if limit is None else limit)
         if num_new == 0 or sequence not in self._running:
             return
         while not self.memory.pool.extend(sequence, num_new):
@@ -199,12 +202,10 @@ class Scheduler:
         """Add the chosen decodes to the step, then the prompts that others yield to, then others in the spare time."""
         for sequence in choice.rows:
             self._continue(sequence, plan)
-        if choice.num_protected:
+        if (protected := choice.num_protected) or choice.prompts_s < math.inf:
             limit = self.step_times.num_prompt_tokens_within(choice.prompts_s, self._max_chunk(plan))
-            plan.num_left = self.step_times.prefill_budget(choice.num_protected, limit)
-        elif choice.prompts_s < math.inf:
-            limit = self.step_times.num_prompt_tokens_within(choice.prompts_s, self._max_chunk(plan))
-            plan.num_left = max(limit, MIN_OTHER_CHUNK)
+            budget = self.step_times.prefill_budget(protected, limit) if protected else max(limit, MIN_OTHER_CHUNK)
+            plan.num_left = budget
         self._fill(plan, [each for each in prefills if choice.is_first(each)], now, choice.is_first)
         if not plan.shares:
             return
@@ -265,7 +266,7 @@ class Scheduler:
             if sequence.choice_index == 0:
                 plan.started.append(sequence.group)
                 self.memory.count_prefix(sequence)
-        num_new = self.memory.share(sequence, turns.limit(key, sequence, plan.num_left))
+        num_new = self.memory.num_schedulable(sequence, turns.limit(key, sequence, plan.num_left))
         if not self.memory.pool.extend(sequence, num_new):
             raise RuntimeError("blocks that were counted as free are not free")
         self._schedule_tokens(sequence, num_new, plan)

@@ -30,12 +30,14 @@ class Step:
 
     `num_prompt_tokens` counts the tokens of prompts, `num_decodes` the sequences that compute one token and sample the
     next. The `preempted` sequences have lost their blocks and will be computed again from the start. The `started`
-    requests run for the first time.
+    requests run for the first time. The `following` sequences have blocks for the token that the step samples, and
+    may be continued before it is read; the other items then end.
     """
 
     items: list[ScheduledSequence]
     preempted: list[Sequence]
     started: list[SequenceGroup]
+    following: abc.Sequence[Sequence] = ()
     num_tokens: int = field(init=False)
     num_drafts: int = field(init=False)
     num_decodes: int = field(init=False)
@@ -67,6 +69,7 @@ class StepPlan:
         self.preempted: list[Sequence] = []
         self.started: list[SequenceGroup] = []
         self.admitted: set[Sequence] = set()  # sequences that did not run before this step
+        self.following: abc.Sequence[Sequence] = ()
         self.num_left = max_tokens
 
     def add(self, sequence: Sequence, num_new_tokens: int) -> None:
@@ -86,7 +89,7 @@ class StepPlan:
         for sequence, num_new in self.shares.items():
             samples = num_new == len(sequence.token_ids) - sequence.num_computed_tokens
             items.append(ScheduledSequence(sequence, num_new, samples, drafts.get(sequence, ()) if drafts else ()))
-        return Step(items, self.preempted, self.started)
+        return Step(items, self.preempted, self.started, self.following)
 
 
 def share_of(sequence: Sequence, num_left: int) -> int:

@@ -1,6 +1,6 @@
-"""Copies between host and device: asynchronous to the device, and with a single wait back to the host.
+"""Copies between host and device: asynchronous to the device, and with a single wait back to the host, now or later.
 
-On a CPU both return views.
+On a CPU `to_device` and `to_host` return views.
 """
 
 from __future__ import annotations
@@ -26,7 +26,30 @@ def to_host(tensors: abc.Sequence[Tensor]) -> list[NDArray[Any]]:
     """Return the tensors' values as arrays. One copy moves all of them and waits for the device's queued work."""
     if not tensors or tensors[0].device.type == "cpu":
         return [tensor.numpy() for tensor in tensors]
-    flat = torch.cat([tensor.contiguous().view(-1).view(torch.uint8) for tensor in tensors]).cpu().numpy()
+    return _split(_joined(tensors).cpu().numpy(), tensors)
+
+
+class HostCopy:
+    """A copy of tensors to the host. The device makes it after the work that is queued now, and before later work."""
+
+    def __init__(self, tensors: abc.Sequence[Tensor]) -> None:
+        self._tensors = tensors
+        joined = _joined(tensors)
+        self._bytes = joined.to("cpu", non_blocking=True)
+        self._made = torch.cuda.current_stream(joined.device).record_event() if joined.is_cuda else None
+
+    def values(self) -> list[NDArray[Any]]:
+        """Wait for the copy, and return the tensors' values as arrays."""
+        if self._made is not None:
+            self._made.synchronize()
+        return _split(self._bytes.numpy(), self._tensors)
+
+
+def _joined(tensors: abc.Sequence[Tensor]) -> Tensor:
+    return torch.cat([tensor.contiguous().view(-1).view(torch.uint8) for tensor in tensors])
+
+
+def _split(flat: NDArray[np.uint8], tensors: abc.Sequence[Tensor]) -> list[NDArray[Any]]:
     ends = np.cumsum([tensor.numel() * tensor.itemsize for tensor in tensors])
     parts = np.split(flat, ends[:-1])
     return [

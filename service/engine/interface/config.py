@@ -112,6 +112,13 @@ class EngineConfig:
             "computed again; see docs/features/prompt_cache.md"
         ),
     )
+    cache_key_file: Path | None = field(
+        default=None,
+        metadata=setting(
+            "file with the key that encrypts cache_folder, 32 bytes in base64; null: "
+            "stored_responses.encryption_key_file, and without that it is not encrypted"
+        ),
+    )
     cache_folder_bytes: int = _field(4 << 30, "largest size of cache_folder, for all models that use it", "bytes", ge=1)
     speculation: bool = _field(True, "compute drafted tokens ahead of time; answers do not change")
     end_in_time: bool = _field(

@@ -36,7 +36,7 @@ from service.engine.loading.model_source import choose_num_threads, open_device_
 from service.engine.models.checkpoint.adapter_files import read_adapter
 from service.engine.models.checkpoint.packed.packed_checkpoint import PackedCheckpoint
 from service.engine.models.checkpoint.progress import load_progress
-from service.engine.models.interface.backend import Backend, GroupsLayers, KeepsSequenceState
+from service.engine.models.interface.backend import Backend, ContinuesDecodes, GroupsLayers, KeepsSequenceState
 from service.engine.runner.model_runner import ModelRunner
 from service.engine.tokens.token_table import TokenTable
 from service.generation.adapter import AdapterLoaded
@@ -206,7 +206,7 @@ def _load(  # noqa: PLR0917
     kept = KeptCache(backend, checkpoint, resolved, cache_groups, info.fingerprint)
     cache_memory = kept.place(cache_file, num_blocks, num_states)
     sampler = chosen.sampler(backend, config.watermark)
-    runner = ModelRunner(
+    runner = _runner_class(backend)(
         backend,
         sampler,
         num_blocks,
@@ -230,6 +230,14 @@ def _load(  # noqa: PLR0917
         cache_memory=cache_memory,
         snapshot=kept.snapshot(weights_digest),
     )
+
+
+def _runner_class(backend: Backend[Any]) -> type[ModelRunner[Any]]:
+    if not isinstance(backend, ContinuesDecodes):
+        return ModelRunner
+    from service.engine.runner.ahead_runner import AheadRunner  # noqa: PLC0415  it imports torch
+
+    return AheadRunner
 
 
 def _require_weight_memory(plan: ModelPlan, config: EngineConfig, memory: DeviceMemory | None) -> None:

@@ -71,9 +71,7 @@ class ModelRunner(Generic[Logits]):
 
         Return None for a step that has ended early.
         """
-        if not self._thread_is_ready:
-            self.backend.prepare_thread(self._num_threads)
-            self._thread_is_ready = True
+        self._prepare_thread()
         self._logits, self._next_rows = None, {}
         logits = self._forward(step)
         if logits is None:
@@ -92,6 +90,12 @@ class ModelRunner(Generic[Logits]):
         return [
             self._with_prompt_logprobs(item.sequence, next(tokens)) if item.samples else None for item in step.items
         ]
+
+    def _prepare_thread(self) -> None:
+        """Configure the engine's thread, which calls this before the first step."""
+        if not self._thread_is_ready:
+            self.backend.prepare_thread(self._num_threads)
+            self._thread_is_ready = True
 
     def _forward(self, step: Step) -> Logits | None:
         """Return the logits of a step, or None if it has ended early."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.sequence import Sequence
-from service.engine.device.transfer import to_device, to_host
+from service.engine.device.transfer import HostCopy, to_device, to_host
 from service.engine.sampler.draw import draw, uniforms
 from service.engine.sampler.effects.output_constraint import no_token, replace_tokens
 from service.engine.sampler.effects.table import effects
@@ -40,6 +40,13 @@ class TorchSampler:
         The logits are overwritten. The result for a row is a SequenceError if its constraint fails or allows no token,
         or if its logits are not finite; other rows are not affected.
         """
+        return self.start(logits, sequences, rows).finish()
+
+    @torch.inference_mode()
+    def start(
+        self, logits: Tensor, sequences: abc.Sequence[Sequence], rows: abc.Sequence[int] | None = None
+    ) -> PendingTokens:
+        """Let the device choose the next token of each sequence, as `sample` does, without waiting for it."""
         if rows is not None:
             logits = logits.index_select(0, to_device(np.array(rows), logits.device))
         logprobs = Logprobs(logits, sequences)
@@ -50,16 +57,7 @@ class TorchSampler:
             index = to_device(np.array(random), logits.device)
             own = logits if len(random) == len(sequences) else logits.index_select(0, index)
             chosen[index] = _draw(own, largest[index], [sequences[row] for row in random])
-        # The only point where a step waits for its device.
-        is_finite, drawn, *values = to_host([largest.isfinite(), chosen, *logprobs.tensors(chosen)])
-        for row in np.flatnonzero(~is_finite).tolist():
-            failures.setdefault(row, no_token(sequences[row]))
-        token_ids = drawn.tolist()
-        failures |= replace_tokens(sequences, token_ids, failures)
-        token_logprobs = logprobs.by_row(drawn.tolist(), token_ids, values)
-        return [
-            failures.get(row) or SampledToken(token_ids[row], token_logprobs.get(row)) for row in range(len(sequences))
-        ]
+        return PendingTokens(sequences, chosen, largest.isfinite(), logprobs, failures)
 
     @torch.inference_mode()
     def prompt_logprobs(
@@ -81,6 +79,48 @@ class TorchSampler:
             if rows:
                 failures |= effect.change_rows(logits, sequences, rows, lambda each: to_device(each, logits.device))
         return failures
+
+
+class PendingTokens:
+    """The tokens that a device chooses."""
+
+    def __init__(
+        self,
+        sequences: abc.Sequence[Sequence],
+        token_ids: Tensor,
+        is_finite: Tensor,
+        logprobs: Logprobs,
+        failures: dict[int, SequenceError],
+    ) -> None:
+        """`is_finite` has False for rows without valid logits; `failures` are the rows that have failed already."""
+        self.token_ids = token_ids  # int64 [sequences], on the device
+        self.replaced: set[Sequence] = set()  # after `finish`, those that got another token than the device chose
+        self._sequences = sequences
+        self._results = [is_finite, token_ids, *logprobs.tensors(token_ids)]
+        self._logprobs = logprobs
+        self._failures = failures
+        self._copy: HostCopy | None = None
+
+    def copy(self) -> None:
+        """Queue the copy of the results, so that `finish` doesn't wait for work that is queued after it."""
+        self._copy = HostCopy(self._results)
+
+    @torch.inference_mode()
+    def finish(self) -> list[SampledToken | SequenceError]:
+        """Wait for the device, and return the result of each sequence. Call it once."""
+        # The only point where a step waits for its device.
+        values = to_host(self._results) if self._copy is None else self._copy.values()
+        is_finite, drawn, *of_logprobs = values
+        failures, sequences = self._failures, self._sequences
+        for row in np.flatnonzero(~is_finite).tolist():
+            failures.setdefault(row, no_token(sequences[row]))
+        token_ids = drawn.tolist()
+        failures |= replace_tokens(sequences, token_ids, failures)
+        self.replaced = {sequences[row] for row in np.flatnonzero(drawn != token_ids).tolist()}
+        token_logprobs = self._logprobs.by_row(drawn.tolist(), token_ids, of_logprobs)
+        return [
+            failures.get(row) or SampledToken(token_ids[row], token_logprobs.get(row)) for row in range(len(sequences))
+        ]
 
 
 def _draw(logits: Tensor, largest: Tensor, sequences: abc.Sequence[Sequence]) -> Tensor:

@@ -10,15 +10,16 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-_DAY_NS: Final = 86_400_000_000_000
+_MINUTE_NS: Final = 60_000_000_000
+_DAY_NS: Final = 24 * 60 * _MINUTE_NS
 
 
 class AgeClock:
     """A clock in nanoseconds since the epoch, for content that expires after `max_age_s`.
 
-    A jump ahead of more than a day, or of half of `max_age_s` if that is less, has an effect after the same time of
-    running. A pause of the process, or the time between two processes, is a jump. A clock that was set back has its
-    effect immediately, since nothing expires earlier by it.
+    A jump ahead of more than a minute has an effect after a day of running, or half of `max_age_s` if that is less.
+    Between two processes only a jump of more than this time is one, since they may have been as far apart. A clock that
+    was set back has its effect immediately, since nothing expires earlier by it.
     """
 
     def __init__(
@@ -29,7 +30,8 @@ class AgeClock:
         running_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """`seen_ns` is the time that an earlier process had at last; None if there was none."""
-        self._tolerance_ns = min(_DAY_NS, round(max_age_s * 1e9 / 2))
+        self._patience_ns = min(_DAY_NS, round(max_age_s * 1e9 / 2))
+        self._tolerance_ns = self._patience_ns  # of the first reading
         self._wall_ns = wall_ns
         self._running_ns = running_ns
         self._base_ns = wall_ns() if seen_ns is None else seen_ns
@@ -40,14 +42,12 @@ class AgeClock:
         """Return the time."""
         wall, running = self._wall_ns(), self._running_ns()
         expected = self._base_ns + running - self._base_running_ns
-        if wall - expected <= self._tolerance_ns:
-            self._jumped_at = None
-            self._base_ns, self._base_running_ns = wall, running
-            return wall
-        if self._jumped_at is None:
-            self._jumped_at = running
-        if running - self._jumped_at >= self._tolerance_ns:
-            self._jumped_at = None
-            self._base_ns, self._base_running_ns = wall, running
-            return wall
-        return expected
+        if wall - expected > self._tolerance_ns:
+            if self._jumped_at is None:
+                self._jumped_at = running
+            if running - self._jumped_at < self._patience_ns:
+                return expected
+        self._jumped_at = None
+        self._tolerance_ns = min(_MINUTE_NS, self._patience_ns)
+        self._base_ns, self._base_running_ns = wall, running
+        return wall

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Protocol, Self, TypeAlias
 
 
 class BatchStatus(enum.IntEnum):
@@ -58,6 +58,11 @@ class FileRecord:
     batch_id: str = ""
     is_of_errors: bool = False
 
+    def dated(self, now_ns: int) -> Self:
+        """Return the file as one that is created at another instant."""
+        expires_ns = self.expires_ns and self.expires_ns - self.created_ns + now_ns
+        return replace(self, created_ns=now_ns, expires_ns=expires_ns)
+
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
@@ -75,6 +80,10 @@ class BatchRecord:
     num_lines: int = 0
     num_succeeded: int = 0
     num_failed: int = 0
+
+    def dated(self, now_ns: int) -> Self:
+        """Return the batch as one that is created at another instant."""
+        return replace(self, created_ns=now_ns, expires_ns=self.expires_ns - self.created_ns + now_ns)
 
     def results_file(self, *, is_of_errors: bool) -> str:
         """Return the id of the file with results of the batch; empty if it has none, or has not ended."""
@@ -169,6 +178,9 @@ class BatchStore(Protocol):
     """
 
     files: FileStore
+
+    def now_ns(self) -> int:
+        """Return the time of the store, by which new files and batches are dated."""
 
     def begin(self, batch: BatchRecord) -> BatchRecord | None:
         """Begin a batch without lines, and return None. Raise StoreLimit.

@@ -7,8 +7,8 @@ dies, the lease ends, and another process claims the job.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, Self, TypeAlias
 
 from service.storage.responses.batch_port import BatchStore
 
@@ -113,7 +113,7 @@ class StoreLimits:
 JobKey: TypeAlias = tuple[str, str]
 """The owner and the id of a response."""
 
-MAX_LEASE_S: Final = 60.0  # a longer one was dated by a clock that has been set back since
+MAX_LEASE_S: Final = 60.0  # a longer one was dated by a clock that was set back, or before a start of the machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +134,10 @@ class Job:
     def key(self) -> JobKey:
         """The owner and the id."""
         return self.record.owner, self.record.id
+
+    def dated(self, now_ns: int) -> Self:
+        """Return the job of a record that is created at another instant."""
+        return replace(self, record=replace(self.record, created_ns=now_ns))
 
 
 class JobStore(Protocol):
@@ -224,6 +228,9 @@ class ResponseStore(Protocol):
     jobs: JobStore
     conversations: ConversationStore
     batches: BatchStore
+
+    def now_ns(self) -> int:
+        """Return the time by which content ages. New records are dated by it: a process's own clock may be wrong."""
 
     def put(self, record: ResponseRecord) -> None:
         """Store a record, durably; it replaces the owner's own one of the same id.

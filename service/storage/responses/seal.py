@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import secrets
 from pathlib import Path
 from typing import Final
 
+from service.storage.encryption_key import EncryptionKeyError, read_encryption_key
 from service.storage.responses.port import StoreFailed
 
-_KEY_SIZE: Final = 32  # bytes
 _NONCE_SIZE: Final = 12
 
 
@@ -28,14 +26,9 @@ class Seal:
     def from_file(cls, path: Path) -> Seal:
         """Return the seal with the key in a file: 32 bytes in base64. Raise StoreFailed."""
         try:
-            key = base64.b64decode(path.read_bytes().strip(), validate=True)
-        except OSError as error:
-            raise StoreFailed(f"{path}: {error.strerror}") from error
-        except binascii.Error as error:
-            raise StoreFailed(f"{path}: is not base64") from error
-        if len(key) != _KEY_SIZE:
-            raise StoreFailed(f"{path}: the key must have {_KEY_SIZE} bytes (got {len(key)})")
-        return cls(key)
+            return cls(read_encryption_key(path))
+        except EncryptionKeyError as error:
+            raise StoreFailed(str(error)) from error
 
     def close(self, data: bytes, context: str) -> bytes:
         """Return the encrypted value."""

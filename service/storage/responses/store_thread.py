@@ -10,6 +10,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
@@ -66,14 +67,14 @@ class StoreThread:
         return result
 
     async def put(self, record: ResponseRecord) -> None:
-        """Store a record. Raise StoreLimit, or StoreFailed, after which the record is not stored."""
+        """Store a record, dated by the store. Raise StoreLimit, or StoreFailed, after which it is not stored."""
 
         def undo(store: ResponseStore) -> None:
             store.delete(record.owner, record.id)
             if record.addition is not None:
                 _take_away(store, record.owner, record.addition)
 
-        await self.run(lambda store: store.put(record), undo)
+        await self.run(lambda store: store.put(replace(record, created_ns=store.now_ns())), undo)
 
     async def add(self, owner: str, addition: Addition) -> bool:
         """Add items to a conversation, like `ConversationStore.add`. If it raises, they are not added."""

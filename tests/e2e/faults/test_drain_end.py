@@ -17,7 +17,7 @@ from grpc import aio
 from sluice.v1 import chat_pb2_grpc
 
 from tests.e2e.faults.test_run import chat_request
-from tests.e2e.stack import Stack, suspend
+from tests.e2e.stack import HOLDABLE, Stack, suspend
 from tests.waiting import GUARD_S, wait_until
 
 LONG: dict[str, Any] = {"max_tokens": 1900, "ignore_eos": True}
@@ -51,7 +51,7 @@ BODIES: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.fixture
 async def stack() -> AsyncIterator[Stack]:
-    stack = Stack("--model=demo=demo/model", "--drain-timeout-s=1")
+    stack = Stack("--model=demo=demo/model", "--drain-timeout-s=1", environment=HOLDABLE)
     try:
         await asyncio.to_thread(stack.wait_for, "sluice is ready.")
         yield stack
@@ -68,6 +68,7 @@ async def test_each_caller_gets_an_error_when_the_drain_time_ends(stack: Stack) 
         aio.insecure_channel(stack.url.removeprefix("http://")) as channel,
     ):
         stub: Any = chat_pb2_grpc.ChatServiceStub(channel)
+        slowed = asyncio.create_task(slow_down(worker))
         begun = {name: asyncio.Event() for name in BODIES}
         streams = {
             name: asyncio.create_task(read(client, path, body | {"stream": True}, begun[name]))
@@ -83,6 +84,7 @@ async def test_each_caller_gets_an_error_when_the_drain_time_ends(stack: Stack) 
         for event in begun.values():
             await asyncio.wait_for(event.wait(), GUARD_S)
         await asyncio.to_thread(wait_until, lambda: num_open(stack) == 2 * len(BODIES) + 2)
+        slowed.cancel()
         suspend(worker)  # no answer ends by itself
         stack.process.send_signal(signal.SIGINT)
         ended = {name: await task for name, task in streams.items()}
@@ -101,6 +103,15 @@ async def test_each_caller_gets_an_error_when_the_drain_time_ends(stack: Stack) 
         assert REASON in str(json.loads(outcome.text)), name
     assert code == 0, stack.output
     assert "Traceback" not in stack.output
+
+
+async def slow_down(worker: int) -> None:
+    """Let an engine compute for a moment at a time, so that no answer ends before the last one has begun."""
+    while True:
+        await asyncio.to_thread(suspend, worker)
+        await asyncio.sleep(0.1)
+        os.kill(worker, signal.SIGCONT)
+        await asyncio.sleep(0.01)
 
 
 def num_open(stack: Stack) -> float:

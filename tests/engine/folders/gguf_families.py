@@ -14,6 +14,7 @@ from typing import Any
 import gguf
 import numpy as np
 from gguf import MODEL_ARCH
+from gguf import GGMLQuantizationType as Kind
 from numpy.typing import NDArray
 
 from tests.engine.folders import gguf_metadata as metadata
@@ -222,13 +223,18 @@ def model_of(name: str) -> Any:
     return families.random_model(small(kind, **options))
 
 
-def write_family(name: str, model: Any, file: Path, quantized: gguf.GGMLQuantizationType | None = None) -> None:
-    """Write a model; `quantized` is a type of fewer bits for the matrices of layers."""
-    write_file(FAMILIES[name], model, file, quantized)
+def write_family(name: str, model: Any, file: Path, quantized: Kind | None = None, **options: bool) -> None:
+    """Write a model as `write_file` does."""
+    write_file(FAMILIES[name], model, file, quantized, **options)
 
 
-def write_file(family: GgufFamily, model: Any, file: Path, quantized: gguf.GGMLQuantizationType | None = None) -> None:
-    """Write a model of a family."""
+def write_file(
+    family: GgufFamily, model: Any, file: Path, quantized: Kind | None = None, *, fuses_experts: bool = False
+) -> None:
+    """Write a model; `quantized` is a type of fewer bits for the matrices of layers.
+
+    With `fuses_experts`, the file has gate and up of experts in one tensor.
+    """
     config = model.config
     writer = gguf.GGUFWriter(file, gguf.MODEL_ARCH_NAMES[family.arch])
     written = set()
@@ -246,10 +252,8 @@ def write_file(family: GgufFamily, model: Any, file: Path, quantized: gguf.GGMLQ
     writer.add_token_list(["t", "0", *(f"t{index}" for index in range(config.vocab_size - 2))])
     writer.add_token_merges(["t 0"])
     writer.add_tokenizer_pre("gpt-2")
-    names = gguf.get_tensor_name_map(family.arch, config.num_hidden_layers)
-    for stored, array in _tensors(model, family):
-        found = names.get_name(stored, try_suffixes=(".weight", ".bias"))
-        assert found is not None, stored
+    named = _named_tensors(model, family)
+    for found, array in tensors.with_fused_experts(named) if fuses_experts else named:
         if quantized is not None and array.ndim > 1 and found.startswith("blk.") and array.shape[-1] % 32 == 0:
             blocks = gguf.quantize(array, quantized)
             writer.add_tensor(found, blocks, raw_dtype=quantized)
@@ -259,6 +263,15 @@ def write_file(family: GgufFamily, model: Any, file: Path, quantized: gguf.GGMLQ
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def _named_tensors(model: Any, family: GgufFamily) -> Iterator[tuple[str, Array]]:
+    """Yield the tensors of a file, by its names."""
+    names = gguf.get_tensor_name_map(family.arch, model.config.num_hidden_layers)
+    for stored, array in _tensors(model, family):
+        found = names.get_name(stored, try_suffixes=(".weight", ".bias"))
+        assert found is not None, stored
+        yield found, array
 
 
 def _tensors(model: Any, family: GgufFamily) -> Iterator[tuple[str, Array]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -119,6 +119,18 @@ def of_experts(name: str, array: Array, config: Any) -> Iterator[tuple[str, Arra
     base = where.format(stem.split(".")[2])
     yield f"{base}.gate_proj{end}", parts[0]
     yield f"{base}.up_proj{end}", parts[1]
+
+
+def with_fused_experts(tensors: Iterable[tuple[str, Array]]) -> Iterator[tuple[str, Array]]:
+    """Yield a file's tensors, with gate and up of experts in one; in `tensors`, up follows gate."""
+    gate = np.empty(0)
+    for name, array in tensors:
+        if ".ffn_gate_exps." in name:
+            gate = array
+        elif ".ffn_up_exps." in name:
+            yield name.replace("up_exps", "gate_up_exps"), np.concatenate([gate, array], axis=1)
+        else:
+            yield name, array
 
 
 def in_pairs(weight: Array, num_heads: int) -> Array:

@@ -20,6 +20,7 @@ from service.engine.models.attention.kv_cache import CacheShape
 from service.engine.models.attention.page_cache import PageCache
 from service.engine.models.attention.paged_inputs import PagedInputs
 from service.engine.models.attention.scores import Scores
+from service.engine.runner.ahead_runner import AheadRunner
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 from tests.engine.accelerator_double import PlainKernels
@@ -104,14 +105,20 @@ def test_steps_on_the_device_are_transformers_own(model: tuple[Any, Path]) -> No
     torch.testing.assert_close(torch.cat(found), expected, atol=0.15, rtol=0.05)
 
 
-def answers(folder: str, prompts: list[list[int]], lengths: list[int], max_sequences: int) -> list[Any]:
+def answers(
+    folder: str, prompts: list[list[int]], lengths: list[int], max_sequences: int, *, looks_ahead: bool
+) -> list[Any]:
     """Return the tokens and logprobs of all prompts, which an engine with invariant kernels answers together."""
     settings = EngineConfig(
         max_batch_sequences=max_sequences, max_batch_tokens=300, num_threads=1, batch_invariant=True, num_blocks=400
     )
     loaded = load_model(folder, settings, device="cuda")
     assert loaded.info.is_invariant
-    core = EngineCore(Scheduler(loaded.config, BlockPool(400, loaded.config.block_size or 0)), loaded.runner)
+    scheduler = Scheduler(loaded.config, BlockPool(400, loaded.config.block_size or 0))
+    scheduler.lookahead.is_on = looks_ahead
+    assert isinstance(loaded.runner, AheadRunner)
+    assert loaded.runner.computes_ahead
+    core = EngineCore(scheduler, loaded.runner)
     groups = [
         group_of(
             GenerationRequest(
@@ -133,26 +140,26 @@ def answers(folder: str, prompts: list[list[int]], lengths: list[int], max_seque
     ]
 
 
-def in_own_process(*arguments: Any) -> list[Any]:
+def in_own_process(*arguments: Any, looks_ahead: bool) -> list[Any]:
     """Run `answers` in a new process."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(answers, *arguments).result()
+        return pool.submit(answers, *arguments, looks_ahead=looks_ahead).result()
 
 
 def test_answers_do_not_depend_on_company_chunks_or_process(model: tuple[Any, Path]) -> None:
     """Each answer is resumed in another process, from a token of its own, in other company: equal to the bit.
 
-    There the tokens before are a prompt, and prompts are computed in chunks.
+    There the tokens before are a prompt, prompts are computed in chunks, and nothing is computed ahead.
     """
     folder = str(model[1])
     prompts = [tokens(5 + 7 * number % 400, seed=number) for number in range(NUM_ANSWERS)]
-    whole = in_own_process(folder, prompts, [ANSWER] * NUM_ANSWERS, 64)
+    whole = in_own_process(folder, prompts, [ANSWER] * NUM_ANSWERS, 64, looks_ahead=True)
     given = [number % ANSWER for number in range(NUM_ANSWERS)]
     longer = [
         [*prompt, *(token for token, _ in answer[:count])]
         for prompt, answer, count in zip(prompts, whole, given, strict=True)
     ]
-    resumed = in_own_process(folder, longer, [ANSWER - count for count in given], 7)
+    resumed = in_own_process(folder, longer, [ANSWER - count for count in given], 7, looks_ahead=False)
     expected = [answer[count:] for answer, count in zip(whole, given, strict=True)]
     assert sum(map(len, expected)) > NUM_ANSWERS
     assert resumed == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import random
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from service.engine.interface.messages import StopCore
+from service.generation.errors import ModelLoadError
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 from tests.models.made import made
@@ -90,6 +92,35 @@ def test_a_snapshot_is_of_the_same_weights_settings_and_key(tmp_path: Path) -> N
     content[-2] ^= 1  # too small a change for the model's fingerprint, which covers samples of large files
     weights.write_bytes(content)
     assert answer(start(model, cache), request(turn, "key a"))[1] == 0
+
+
+def test_an_encrypted_snapshot_is_used_with_its_key(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Answers are the same; with another key, or without one, nothing is found, and the log has the reason."""
+    model, cache, turn = tmp_path / "model", tmp_path / "cache", prompt(100)
+    made("qwen2", model)
+    key, other = tmp_path / "key", tmp_path / "other key"
+    for number, path in enumerate((key, other)):
+        path.write_bytes(base64.b64encode(bytes([number]) * 32))
+    first = start(model, cache)
+    expected, _ = answer(first, request(turn))
+    first.core.receive(StopCore())
+    second = start(model, cache, cache_key_file=key)  # removes the plain file
+    assert list(cache.iterdir()) == []
+    assert answer(second, request(turn)) == (expected, 0)
+    second.core.receive(StopCore())
+    for file, num_cached, reason in (
+        (other, 0, "encrypted with another key"),
+        (None, 0, "is encrypted, and no key"),
+        (key, 96, ""),
+    ):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            assert answer(start(model, cache, cache_key_file=file), request(turn)) == (expected, num_cached)
+        assert reason in caplog.text
+        assert bool(caplog.text) == bool(reason)
+    key.write_text("short")
+    with pytest.raises(ModelLoadError, match="cache_key_file"):
+        start(model, cache, cache_key_file=key)
 
 
 def test_the_folder_is_private_and_bounded(tmp_path: Path) -> None:

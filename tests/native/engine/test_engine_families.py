@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import gguf
 import numpy as np
 import pytest
 
@@ -16,7 +19,12 @@ from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.engine_core import EngineCore
 from service.engine.core.scheduler import Scheduler
 from service.engine.interface.config import EngineConfig
-from service.engine.models.native.backend import NativeBackend
+from service.engine.loading.gguf.settings import GgufSettings
+from service.engine.models.checkpoint.gguf.gguf_checkpoint import GgufCheckpoint
+from service.engine.models.checkpoint.gguf.header import read_header
+from service.engine.models.checkpoint.model_config import read_model_config
+from service.engine.models.native.backend import NativeBackend, RecurrentBackend, load_native
+from service.engine.models.native.block_sources import has_blocks
 from service.engine.models.plans.families.table import FAMILIES, plan_of
 from service.engine.runner.model_runner import ModelRunner
 from service.engine.sampler.native_sampler import NativeSampler
@@ -25,6 +33,8 @@ from service.generation.requests.parameters import LogprobsOptions, SamplingPara
 from service.generation.requests.request import GenerationRequest
 from tests.engine.driving import drive
 from tests.engine.fakes import group_of
+from tests.engine.folders import gguf_families
+from tests.engine.folders.gguf_families import write_family
 from tests.models.families import model_of
 from tests.models.shapes import VOCAB_SIZE
 from tests.native.decoders import native
@@ -93,7 +103,28 @@ def test_nothing_that_the_engine_does_changes_an_answer(name: str, cache_type: s
     plan = plan_of(model.config)
     tensors = FAMILIES[model.config.model_type].tensors_in(model.state_dict().__contains__, plan)
     backend = NativeBackend(native(model, "bfloat16", cache_type=cache_type), plan, tensors, 1)
-    num_states = 32 if any(layer.recurrent for layer in plan.layers) else 0
+    assert_nothing_changes_an_answer(backend, num_states=32 if any(layer.recurrent for layer in plan.layers) else 0)
+
+
+# Files of Qwen3.5 have the value heads in another order than checkpoints; the step takes inputs in that order.
+@pytest.mark.parametrize("name", ["qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"])
+def test_nothing_changes_an_answer_of_a_delta_net_in_the_blocks_of_a_file(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "tiny.gguf"
+    write_family(name, gguf_families.model_of(name), file, gguf.GGMLQuantizationType.Q8_0)
+    header = read_header(file)
+    (tmp_path / "config.json").write_text(json.dumps(GgufSettings(header).config("bfloat16")))
+    checkpoint = GgufCheckpoint(tmp_path, [header])
+    config = read_model_config(tmp_path)
+    plan = plan_of(config)
+    assert has_blocks(checkpoint, plan, FAMILIES[name].tensors_in(checkpoint.__contains__, plan))
+    assert bool(checkpoint.input_orders) == (name != "qwen3_next")
+    backend = load_native(config, checkpoint, "bfloat16", 1)
+    assert isinstance(backend, RecurrentBackend)
+    backend.allocate_states(32)
+    assert_nothing_changes_an_answer(backend, num_states=32)
+
+
+def assert_nothing_changes_an_answer(backend: NativeBackend, *, num_states: int) -> None:
     shared, own = ints(0, 34), ints(1, 9)
     wanted = [
         request("first", shared, SAMPLED, NUM_TOKENS),

@@ -76,7 +76,7 @@ async def test_work_that_is_given_back_begins_after_its_task(*, is_cancelled: bo
     if is_cancelled:
         tasks["a"].cancel()
     else:
-        tasks.leave("a")
+        tasks.mark_releasing("a")
     waiting = asyncio.create_task(tasks.may_begin("a"))
     await asyncio.wait([waiting], timeout=0.01)
     assert not waiting.done()

@@ -47,12 +47,22 @@ def test_converted_folder_computes_the_same_as_the_file(model: Any, tmp_path: Pa
     assert_close(reference(loaded.eval(), token_ids), reference(model, token_ids), rtol=1e-5, atol=1e-5)
 
 
-# Latents whose up-projections files store in two parts, a mixer in parts, and numbers that are metadata.
-@pytest.mark.parametrize("name", ["deepseek_v3, groups", "qwen3_next", "apertus"])
-def test_tensors_in_parts_are_converted_to_those_of_checkpoints(name: str, tmp_path: Path) -> None:
+# Latents whose up-projections files store in two parts, a mixer in parts, numbers that are metadata; and experts, which
+# checkpoints store one by one, or as one tensor.
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("apertus", "deepseek_v3, groups", "qwen3_next"),
+        *("ernie4_5_moe", "glm4_moe", "gpt_oss", "granitemoe", "granitemoeshared", "mixtral", "olmoe", "qwen2_moe"),
+    ],
+)
+def test_converted_folders_have_the_tensors_of_checkpoints(name: str, tmp_path: Path) -> None:
     found, token_ids = model_of(name), list(range(1, 40))
     write_family(name, found, tmp_path / "tiny.gguf")
-    loaded: Any = AutoModelForCausalLM.from_pretrained(converted(tmp_path / "tiny.gguf", "--dtype", "float32"))
+    folder = converted(tmp_path / "tiny.gguf", "--dtype", "float32")
+    answer: Any = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    loaded, problems = answer
+    assert not any(problems.values())
     assert_close(reference(loaded.eval(), token_ids), reference(found, token_ids), rtol=1e-4, atol=1e-4)
 
 

@@ -8,7 +8,8 @@ from service.storage.responses.age_clock import AgeClock
 from service.storage.responses.port import ResponseRecord, StoreLimits
 from service.storage.responses.sqlite.sqlite_store import SqliteStore
 
-HOUR = 3_600_000_000_000
+MINUTE = 60_000_000_000
+HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 MONTH_S = 30 * 86_400.0
 
@@ -35,7 +36,7 @@ def test_clock_follows_the_wall_clock() -> None:
     for change in (HOUR, 40 * DAY):
         time.run(change)
         assert clock() == time.wall
-    time.wall += HOUR
+    time.wall += MINUTE
     assert clock() == time.wall
 
 
@@ -54,6 +55,18 @@ def test_jump_ahead_is_believed_after_a_day() -> None:
     clock()
     time.run(DAY)
     assert clock() == time.wall
+
+
+def test_jump_of_hours_while_running_is_believed_after_a_day() -> None:
+    """No time has passed, as the clock of running time shows; between two processes it may have."""
+    time = Time()
+    clock = time.clock()
+    before = clock()
+    time.wall += 2 * HOUR
+    assert clock() == before
+    time.run(DAY)
+    assert clock() == time.wall
+    assert time.clock(seen_ns=time.wall - 2 * HOUR)() == time.wall
 
 
 def test_clock_set_back_is_believed_immediately() -> None:

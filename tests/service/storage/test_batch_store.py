@@ -44,7 +44,7 @@ class Opened:
         assert self.store.batches.begin(batch) is None
         lines = [NewLine(f"<{batch_id} {n}>".encode()) for n in range(num_lines)]
         self.store.batches.append(owner, batch_id, lines)
-        self.store.batches.complete(owner, batch_id, b"digest")
+        self.store.batches.complete(owner, batch_id, b"<digest>")
 
     def claim(self, holder: str, most: int = 9) -> list[tuple[str, str, int]]:
         return [line.key for line in self.store.batches.claim(holder, 5, most)]
@@ -127,6 +127,15 @@ def test_batch_expires(opened: Opened) -> None:
     states = [each.state for each in opened.store.batches.results("a", "b", -1, ALL, 9)]
     assert states == [LineState.SUCCEEDED, LineState.EXPIRED, LineState.EXPIRED]
     assert [file.id for file in opened.store.batches.files.list("a", 9)] == ["b-errors", "b-output"]
+
+
+def test_digest_of_the_requests_is_encrypted(opened: Opened) -> None:
+    """With it, a guess of all requests of a batch could be confirmed."""
+    opened.create("b")
+    assert bool(opened.traces(b"<digest>")) == (opened.seal is None)
+    batch = opened.store.batches.get("a", "b")
+    assert batch is not None
+    assert batch.digest == b"<digest>"
 
 
 def test_foreign_batch_does_not_exist(opened: Opened) -> None:
@@ -223,4 +232,4 @@ def test_check_reads_every_value(opened: Opened) -> None:
     lines = opened.location.check(opened.seal)
     assert {"1 files", "1 batches", "3 requests of batches"} <= set(lines)
     # Two fields of the batch, the requests, one result, the file's name and its content.
-    assert lines[-1] == ("not encrypted" if opened.seal is None else "8 encrypted values")
+    assert lines[-1] == ("not encrypted" if opened.seal is None else "9 encrypted values")

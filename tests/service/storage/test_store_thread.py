@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +49,12 @@ class Gate:
 async def test_calls_return_what_the_store_returns_and_raises(tmp_path: Path) -> None:
     """Results and errors pass through; the store is closed at the end."""
     thread = StoreThread(lambda: store_in(tmp_path), GUARD_S)
+    before_ns = time.time_ns()
     await thread.put(RECORD)
-    assert await thread.run(lambda store: store.get("a", "r1")) == RECORD
+    found = await thread.run(lambda store: store.get("a", "r1"))
+    assert found is not None
+    assert before_ns <= found.created_ns <= time.time_ns()  # the store's time, not that of the process
+    assert found == replace(RECORD, created_ns=found.created_ns)
     with pytest.raises(StoreLimit):
         await thread.put(ResponseRecord("a", "r2", 0, "", bytes(1001), b""))
     await thread.close()

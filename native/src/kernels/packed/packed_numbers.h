@@ -1,4 +1,4 @@
-// Products of rows with packed weights that are floating-point numbers, which are widened to float32.
+// Matrix products with packed weights whose codes are floating-point numbers: they are widened to float32.
 #pragma once
 
 #include "kernels/packed/packed_inputs.h"

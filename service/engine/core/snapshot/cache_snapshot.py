@@ -29,6 +29,8 @@ class CacheSnapshot:
         """Fill an empty memory with the prefixes of the snapshot, if there is one."""
         began = time.monotonic()
         try:
+            if num_removed := self._folder.remove_plain():
+                _log.warning("%s: removed %d files that were not encrypted", self._folder.folder, num_removed)
             entries = self._folder.read(self._seal(), self._rows)
         except (SnapshotUnusable, OSError) as error:
             _log.warning("%s: the cached prompts can't be used: %s", self._folder.folder, error)

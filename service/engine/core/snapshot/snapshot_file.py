@@ -2,18 +2,18 @@
 
 | bytes | content |
 |---|---|
-| header | magic, seal, number of entries, offset of the first entry's bytes, sizes of a block and of a state |
-| table | for each entry its kind, the length of its key, its key, and the checksum of key and bytes |
-| checksum | of header and table |
+| header | magic, seal, salt, number of entries, offset of the first entry's bytes, sizes of a block and of a state |
+| table | for each entry its kind, the length of its key, its key, and the check of key and bytes |
+| check | of header and table |
 | bytes | of all entries, in the order of the table |
 
-The most useful entries are first, so a file that was cut off loses the least useful ones. Nothing is synchronized to
-the disk: what a power failure leaves out has a wrong checksum.
+A check is a checksum; in an encrypted file, which has a salt, it is the tag that authenticates the encrypted table or
+bytes. The most useful entries are first, so a file that was cut off loses the least useful ones. Nothing is
+synchronized to the disk: what a power failure leaves out has a wrong check.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import struct
 from collections import abc
@@ -25,15 +25,16 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.core.blocks.cache_entry import BLOCK, STATE, CacheEntry
+from service.engine.core.snapshot.protection import CHECK_BYTES, NO_SALT, Checksums, Encryption, Protection
 
 Rows: TypeAlias = npt.NDArray[np.uint8]  # [blocks or slots, bytes of each], in the backend's memory
 SEAL_BYTES: Final = 32
 
-_MAGIC: Final = b"sluice\0\1"
-_HEADER: Final = struct.Struct("<8s32sQQQQ")
+_MAGIC: Final = b"sluice\0\2"
+_HEADER: Final = struct.Struct("<8s32s32sQQQQ")
 _RECORD: Final = struct.Struct("<BB46s16s")
-_CHECKSUM_BYTES: Final = 16
 _MAX_ENTRIES: Final = 1 << 20
+_TABLE: Final = 0  # the number of this part; entries count from 1
 
 
 class SnapshotUnusable(Exception):  # noqa: N818  the name says what happened
@@ -46,34 +47,43 @@ def write_snapshot(
     entries: abc.Sequence[CacheEntry],
     rows: abc.Sequence[Rows],
     is_late: abc.Callable[[], bool],
+    *,
+    key: bytes | None = None,
 ) -> int:
     """Write the entries' rows until `is_late` returns True, and then the table. Return the number of entries.
 
-    `rows` has the rows of blocks and, if there are any, those of states.
+    `rows` has the rows of blocks and, if there are any, those of states. With a `key` the file is encrypted.
     """
+    protection: Protection = Checksums() if key is None else Encryption.of_new_file(key)
     offset = _table_end(len(entries))
+    identity = _MAGIC, seal, protection.salt
+    file.write(_HEADER.pack(*identity, 0, offset, *_sizes(rows)))  # an unfinished file shows if it is encrypted, too
     file.seek(offset)
     records = []
-    for kind, key, row in entries:
+    for number, (kind, name, row) in enumerate(entries, _TABLE + 1):
         if is_late():
             break
-        content = rows[kind][row].data
+        content, check = protection.close(number, name, rows[kind][row].data)
         file.write(content)
-        records.append(_RECORD.pack(kind, len(key), key, _checksum(key, content)))
-    table = _HEADER.pack(_MAGIC, seal, len(records), offset, *_sizes(rows)) + b"".join(records)
+        records.append(_RECORD.pack(kind, len(name), name, check))
+    head = _HEADER.pack(*identity, len(records), offset, *_sizes(rows))
+    table, check = protection.close(_TABLE, head, b"".join(records))
     file.seek(0)
-    file.write(table + _checksum(table))
+    file.writelines((head, table, check))
     return len(records)
 
 
-def read_snapshot(path: Path, seal: bytes, rows: abc.Sequence[Rows]) -> list[CacheEntry]:
+def read_snapshot(path: Path, seal: bytes, rows: abc.Sequence[Rows], key: bytes | None = None) -> list[CacheEntry]:
     """Read a snapshot into the rows, and return the entries that are as they were written, in the file's order.
 
     Blocks get the last rows, in ascending order, and states the first. Entries that the rows can't hold are left out.
-    Raise SnapshotUnusable if the file has another seal, or is no snapshot; OSError if it can't be read.
+    With a `key` only an encrypted file is read. Raise SnapshotUnusable if the file has another seal, or is no snapshot;
+    OSError if it can't be read.
     """
     with path.open("rb", buffering=0) as file:
-        records, start = _read_table(file, seal, rows)
+        head = os.pread(file.fileno(), _HEADER.size, 0)
+        protection = _protection_of(head, key)
+        records, start = _read_table(file.fileno(), head, protection, seal, rows)
         sizes = _sizes(rows)
         ends = accumulate((sizes[kind] for kind, *_ in records), initial=start)
         num_blocks = min(sum(kind == BLOCK for kind, *_ in records), len(rows[BLOCK]))
@@ -81,14 +91,21 @@ def read_snapshot(path: Path, seal: bytes, rows: abc.Sequence[Rows]) -> list[Cac
         if len(rows) > STATE:
             free[STATE] = iter(range(len(rows[STATE])))
         entries = []
-        for (kind, length, padded, checksum), offset in zip(records, ends, strict=False):
+        for number, ((kind, length, padded, check), offset) in enumerate(zip(records, ends, strict=False), _TABLE + 1):
             row = next(free[kind], None)
             if row is None:
                 continue
-            key, content = padded[:length], rows[kind][row].data
-            if os.preadv(file.fileno(), [content], offset) == len(content) and _checksum(key, content) == checksum:
-                entries.append(CacheEntry(kind, key, row))
+            name = padded[:length]
+            if protection.read(file.fileno(), offset, rows[kind][row].data, number=number, context=name, check=check):
+                entries.append(CacheEntry(kind, name, row))
         return entries
+
+
+def is_encrypted(path: Path) -> bool:
+    """Return whether a file is an encrypted snapshot, or the beginning of one. Raise OSError if it can't be read."""
+    with path.open("rb") as file:
+        head = file.read(_HEADER.size)
+    return len(head) == _HEADER.size and _salt_of(head) not in {None, NO_SALT}
 
 
 def num_bytes(entries: abc.Sequence[CacheEntry], rows: abc.Sequence[Rows]) -> int:
@@ -104,21 +121,44 @@ def num_fitting(entries: abc.Sequence[CacheEntry], rows: abc.Sequence[Rows], max
     return sum(end + _table_end(0) <= max_bytes for end in ends)
 
 
+def _salt_of(head: bytes) -> bytes | None:
+    """Return the salt in a header, or None if it is no header of this version."""
+    if len(head) < _HEADER.size or not head.startswith(_MAGIC):
+        return None
+    salt: bytes = _HEADER.unpack(head)[2]
+    return salt
+
+
+def _protection_of(head: bytes, key: bytes | None) -> Protection:
+    """Return the protection of a file with a header. Raise SnapshotUnusable."""
+    salt = _salt_of(head)
+    if salt is None:
+        raise SnapshotUnusable("it is no snapshot of this version")
+    if key is None:
+        if salt != NO_SALT:
+            raise SnapshotUnusable("it is encrypted, and no key is configured")
+        return Checksums()
+    if salt == NO_SALT:
+        raise SnapshotUnusable("it is not encrypted, although a key is configured")
+    return Encryption(key, salt)
+
+
 def _read_table(
-    file: BinaryIO, seal: bytes, rows: abc.Sequence[Rows]
+    file: int, head: bytes, protection: Protection, seal: bytes, rows: abc.Sequence[Rows]
 ) -> tuple[list[tuple[int, int, bytes, bytes]], int]:
     """Return the records of a snapshot's table, and the offset of the first entry's bytes. Raise SnapshotUnusable."""
-    head = os.pread(file.fileno(), _HEADER.size, 0)
-    if len(head) < _HEADER.size or not head.startswith(_MAGIC):
-        raise SnapshotUnusable("it is no snapshot of this version")
-    _, found, count, start, *sizes = _HEADER.unpack(head)
+    _, found, _, count, start, *sizes = _HEADER.unpack(head)
     if found != seal or tuple(sizes) != _sizes(rows):
         raise SnapshotUnusable("it is of another model, or of other settings")
-    size = min(count, _MAX_ENTRIES) * _RECORD.size
-    table = os.pread(file.fileno(), size + _CHECKSUM_BYTES, _HEADER.size)
-    if len(table) < size + _CHECKSUM_BYTES or _checksum(head, table[:size]) != table[size:]:
-        raise SnapshotUnusable("its table is damaged")
-    return list(_RECORD.iter_unpack(table[:size])), start
+    table = bytearray(min(count, _MAX_ENTRIES) * _RECORD.size)
+    check = os.pread(file, CHECK_BYTES, _HEADER.size + len(table))
+    if len(check) < CHECK_BYTES or not protection.read(
+        file, _HEADER.size, memoryview(table), number=_TABLE, context=head, check=check
+    ):
+        raise SnapshotUnusable(
+            "its table is damaged" if protection.salt == NO_SALT else "it is damaged, or encrypted with another key"
+        )
+    return list(_RECORD.iter_unpack(table)), start
 
 
 def _sizes(rows: abc.Sequence[Rows]) -> tuple[int, int]:
@@ -127,11 +167,4 @@ def _sizes(rows: abc.Sequence[Rows]) -> tuple[int, int]:
 
 
 def _table_end(num_entries: int) -> int:
-    return _HEADER.size + num_entries * _RECORD.size + _CHECKSUM_BYTES
-
-
-def _checksum(*parts: bytes | memoryview) -> bytes:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    return digest.digest()[:_CHECKSUM_BYTES]
+    return _HEADER.size + num_entries * _RECORD.size + CHECK_BYTES

@@ -10,18 +10,36 @@ from pathlib import Path
 from typing import Final
 
 from service.engine.core.blocks.cache_entry import CacheEntry
-from service.engine.core.snapshot.snapshot_file import Rows, num_bytes, num_fitting, read_snapshot, write_snapshot
+from service.engine.core.snapshot.snapshot_file import (
+    Rows,
+    is_encrypted,
+    num_bytes,
+    num_fitting,
+    read_snapshot,
+    write_snapshot,
+)
 
 _SUFFIX: Final = ".cache"
 _MAX_WRITE_S: Final = 10.0  # the rest is left out, so that the engine stops in time
 
 
 class SnapshotFolder:
-    """Files of at most `max_bytes` together, one for each seal. The files that were written last are kept."""
+    """Files of at most `max_bytes` together, one for each seal. The files that were written last are kept.
 
-    def __init__(self, folder: Path, max_bytes: int, clock: abc.Callable[[], float] = time.monotonic) -> None:
+    With a `key` of 32 bytes the files are encrypted.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        max_bytes: int,
+        clock: abc.Callable[[], float] = time.monotonic,
+        *,
+        key: bytes | None = None,
+    ) -> None:
         self.folder = folder
         self._max_bytes = max_bytes
+        self._key = key
         self._clock = clock
 
     def path(self, seal: bytes) -> Path:
@@ -31,9 +49,19 @@ class SnapshotFolder:
     def read(self, seal: bytes, rows: abc.Sequence[Rows]) -> list[CacheEntry]:
         """Read the snapshot with a seal into the rows; an empty list if there is none, see `read_snapshot`."""
         try:
-            return read_snapshot(self.path(seal), seal, rows)
+            return read_snapshot(self.path(seal), seal, rows, self._key)
         except FileNotFoundError:
             return []
+
+    def remove_plain(self) -> int:
+        """Remove the files that are not encrypted, if there is a key, and return their number."""
+        num_removed = 0
+        for path in self.folder.glob(f"*{_SUFFIX}*") if self._key is not None else ():
+            with suppress(FileNotFoundError):  # another process may have removed it
+                if not is_encrypted(path):
+                    path.unlink()
+                    num_removed += 1
+        return num_removed
 
     def write(self, seal: bytes, entries: abc.Sequence[CacheEntry], rows: abc.Sequence[Rows]) -> int:
         """Replace the snapshot with a seal, and return the number of entries that were written, the first ones.
@@ -48,7 +76,7 @@ class SnapshotFolder:
         unfinished = path.with_suffix(f"{_SUFFIX}.{os.getpid()}")
         try:
             with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                num_written = write_snapshot(file, seal, entries, rows, lambda: self._clock() > end_s)
+                num_written = write_snapshot(file, seal, entries, rows, lambda: self._clock() > end_s, key=self._key)
             unfinished.replace(path)
         except BaseException:
             unfinished.unlink(missing_ok=True)

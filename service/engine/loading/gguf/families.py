@@ -127,7 +127,6 @@ def _phi3(metadata: GgufMetadata) -> Fields:
         "sliding_window": metadata.optional_size("attention.sliding_window"),
         "original_max_position_embeddings": trained,
         "partial_rotary_factor": rotated_share(metadata, head_dim_of(metadata)),
-        "pad_token_id": None,
     }
 
 

@@ -64,6 +64,7 @@ class GgufSettings:
             "tie_word_embeddings": metadata.is_tied,
             "eos_token_id": metadata.token_id("eos"),
             "bos_token_id": metadata.token_id("bos"),
+            "pad_token_id": None,  # the default of some types exceeds other vocabularies
             "torch_dtype": dtype,
         }
         own = self._family.fields(metadata)

@@ -104,14 +104,19 @@ class DecodeGraphs:
             )
         _log.info("recorded %d sizes of decodes in %.1f s", len(self._recorded), time.monotonic() - began)
 
-    def run(self, batch: Batch) -> Tensor | None:
-        """Return the logits [sequences, vocabulary] of a batch, valid until the next call; None if not recorded."""
+    def run(self, batch: Batch, token_ids: Tensor | None = None) -> Tensor | None:
+        """Return the logits [sequences, vocabulary] of a batch, valid until the next call; None if not recorded.
+
+        `token_ids` [sequences] on the device take the place of the batch's.
+        """
         num_sequences = len(batch.context_lengths)
         size = self._size_for(num_sequences) if is_decode(batch) else None
         if size is None:
             return None
         inputs, recording = self._recorded[size]
         self._fill(inputs, PagedInputs.from_batch(self._padded(batch, size), self._block_size, self._device))
+        if token_ids is not None:
+            inputs.token_ids[:num_sequences].copy_(token_ids)
         recording.replay()
         self.num_replays += 1
         return recording.result[:num_sequences]

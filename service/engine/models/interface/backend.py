@@ -116,6 +116,18 @@ class RecordsDecodes(Protocol):
         """Record decodes over the cache, if possible. Called once, after the last `allocate`."""
 
 
+@runtime_checkable
+class ContinuesDecodes(Protocol):
+    """A backend whose device computes steps while the host does other work."""
+
+    @property
+    def continues_decodes(self) -> bool:
+        """False if this model's steps wait for the device."""
+
+    def forward_following(self, batch: Batch, token_ids: Any) -> Any:
+        """Compute a batch of decodes as `forward` does, with the device's `token_ids`, int64 [sequences]."""
+
+
 class Sampler(Protocol[Logits_contra]):
     """Samples tokens from the logits of one backend. Only the engine's thread calls it."""
 

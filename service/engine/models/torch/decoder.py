@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -90,7 +90,7 @@ class Decoder:
     @torch.inference_mode()
     def record_decodes(self) -> None:
         """Record decodes over the current cache, if the accelerator can record the model's steps."""
-        if any(isinstance(part := layer.feed_forward, Experts) and part.waits for layer in self._weights.layers):
+        if self._waits:
             return
         if self._accelerator is not None and isinstance(cache := self._cache, PageCache):
             limits = self._accelerator.limits
@@ -116,13 +116,36 @@ class Decoder:
         cache = self._cache
         if cache is None:
             raise RuntimeError("allocate() must be called before forward()")
-        if self._graphs is not None and (logits := self._graphs.run(batch)) is not None:
-            return logits
-        added = self._adapters.for_batch(batch, cache.device)
         if isinstance(cache, PageCache):
-            return self._compute_paged(PagedInputs.from_batch(batch, cache.block_size, cache.device), added)
+            return self._forward_paged(batch, cache, None)
+        added = self._adapters.for_batch(batch, cache.device)
         inputs = Inputs.from_batch(batch, cache.block_size, cache.device)
         return self._compute(inputs, PlainAttention(cache, batch, inputs, self._weights.rotations), added)
+
+    @property
+    def continues_decodes(self) -> bool:
+        """Whether steps are queued on a device, without waiting for it."""
+        return isinstance(self._cache, PageCache) and not self._waits
+
+    @torch.inference_mode()
+    def forward_following(self, batch: Batch, token_ids: Tensor) -> Tensor:
+        """Compute a batch of decodes as `forward` does, with the device's `token_ids`, int64 [sequences]."""
+        cache = self._cache
+        assert isinstance(cache, PageCache)  # noqa: S101  `continues_decodes` says so
+        return self._forward_paged(batch, cache, token_ids)
+
+    def _forward_paged(self, batch: Batch, cache: PageCache, token_ids: Tensor | None) -> Tensor:
+        if self._graphs is not None and (logits := self._graphs.run(batch, token_ids)) is not None:
+            return logits
+        inputs = PagedInputs.from_batch(batch, cache.block_size, cache.device)
+        if token_ids is not None:
+            inputs = replace(inputs, token_ids=token_ids)
+        return self._compute_paged(inputs, self._adapters.for_batch(batch, cache.device))
+
+    @property
+    def _waits(self) -> bool:
+        """Whether a step reads from the device which experts were chosen."""
+        return any(isinstance(part := each.feed_forward, Experts) and part.waits for each in self._weights.layers)
 
     def _compute_paged(self, inputs: PagedInputs, added: AddedSums = NOTHING_ADDED) -> Tensor:
         cache = self._cache

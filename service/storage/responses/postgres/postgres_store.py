@@ -34,4 +34,5 @@ class PostgresStore(SqlStore):
         The time is the server's unless `now_ns` returns another one. `timeout_s` is the time of an attempt to connect.
         """
         database = PostgresDatabase(Connection(url, password_file, timeout_s), seal)
-        super().__init__(database, limits, batch_limits, now_ns or database.now_ns, running_ns)
+        clock = now_ns or database.now_ns
+        super().__init__(database, limits, batch_limits, now_ns=clock, running_ns=running_ns, lease_ns=clock)

@@ -50,6 +50,9 @@ class SqlBatches(BatchStore):
         self.files = SqlUploads(database, limits, max_age_s, age_ns)
         self._lines = SqlLines(database, self.files, now_ns)
 
+    def now_ns(self) -> int:
+        return self._age_ns()
+
     def begin(self, batch: BatchRecord) -> BatchRecord | None:
         key = (batch.owner, batch.id)
         with self._database.transaction() as execute:
@@ -91,7 +94,8 @@ class SqlBatches(BatchStore):
 
     def complete(self, owner: str, batch_id: str, digest: bytes) -> BatchRecord:
         with self._database.transaction() as execute:
-            execute(f"UPDATE batches SET is_complete = 1, digest = ? WHERE {_KEY}", (digest, owner, batch_id))  # noqa: S608  constants
+            sealed = self._database.sealed(digest, f"{owner}\0{batch_id}\0digest")
+            execute(f"UPDATE batches SET is_complete = 1, digest = ? WHERE {_KEY}", (sealed, owner, batch_id))  # noqa: S608  constants
             self._end_if_done(execute, owner, batch_id)
         batch = self.get(owner, batch_id)
         if batch is None:
@@ -231,5 +235,6 @@ class SqlBatches(BatchStore):
             owner, batch_id, created_ns, expires_ns,
             self._database.opened(description, f"{owner}\0{batch_id}\0description"),
             self._database.opened(caller, f"{owner}\0{batch_id}\0caller"),
-            digest, BatchStatus(status), *counts,
+            self._database.opened(digest, f"{owner}\0{batch_id}\0digest") if digest else b"",
+            BatchStatus(status), *counts,
         )  # fmt: skip

@@ -15,13 +15,13 @@ _SEALED: Final = (
     ("jobs", ("owner", "id"), ("caller", "stream")),
     ("conversations", ("owner", "id"), ("metadata",)),
     ("files", ("owner", "id"), ("filename",)),
-    ("batches", ("owner", "id"), ("description", "caller")),
+    ("batches", ("owner", "id"), ("description", "caller", "digest")),
     ("batch_lines", ("owner", "batch", "position"), ("request", "result")),
     ("items", ("owner", "conversation", "id"), ("item",)),
     ("file_parts", ("owner", "file", "position"), ("content",)),
 )
 _WITHOUT_NAME: Final = frozenset({"item", "content"})
-_OPTIONAL: Final = frozenset({"events", "result"})  # missing ones are stored as nothing
+_OPTIONAL: Final = frozenset({"events", "result", "digest"})  # missing ones are stored as nothing
 _TABLES: Final = {"responses": "responses", "jobs": "unfinished responses", "conversations": "conversations",
                   "items": "items of conversations", "files": "files", "batches": "batches",
                   "batch_lines": "requests of batches"}  # fmt: skip

@@ -19,7 +19,7 @@ from service.storage.responses.sql.conversations import SqlConversations
 from service.storage.responses.sql.database import SqlDatabase
 from service.storage.responses.sql.records import SqlRecords
 
-# A lease that ends too late was dated by a clock that has been set back since.
+# A lease that ends too late was dated by a clock that was set back, or before the machine was started again.
 _HELD: Final = "lease_ns > :now AND lease_ns <= :latest"
 _NEXT: Final = f"""
     SELECT owner, id, caller, stream, num_claims FROM jobs WHERE NOT ({_HELD})

@@ -10,7 +10,7 @@ from service.storage.responses.port import MAX_LEASE_S, StoreLimit
 from service.storage.responses.sql.database import Execute, SqlDatabase
 from service.storage.responses.sql.uploads import SqlUploads
 
-# A lease that ends too late was dated by a clock that has been set back since.
+# A lease that ends too late was dated by a clock that was set back, or before the machine was started again.
 _HELD: Final = "lease_ns > :now AND lease_ns <= :latest"
 _WAITING: Final = f"owner = batches.owner AND batch = batches.id AND state = 0 AND NOT ({_HELD})"
 _NEXT: Final = f"""

@@ -31,18 +31,26 @@ class SqlStore(ResponseStore):
         database: SqlDatabase,
         limits: StoreLimits,
         batch_limits: BatchLimits,
+        *,
         now_ns: Callable[[], int],
         running_ns: Callable[[], int],
+        lease_ns: Callable[[], int],
     ) -> None:
-        """`now_ns` returns the time since the epoch, `running_ns` that of a clock that is never set."""
+        """`now_ns` returns the time since the epoch, `running_ns` that of a clock that is never set.
+
+        `lease_ns` is the clock of leases, on which all processes that use the database agree.
+        """
         self._database = database
         self.name = database.name
         row = self._database.row("SELECT seen_ns FROM clock")
         self._clock = AgeClock(limits.max_age_s, None if row is None else row[0], now_ns, running_ns)
         self._records = SqlRecords(self._database, limits, self._clock)
         self.conversations = SqlConversations(self._database, self._records, self._clock)
-        self.jobs = SqlJobs(self._database, self._records, self.conversations, now_ns)
-        self.batches = SqlBatches(self._database, batch_limits, limits.max_age_s, self._clock, now_ns)
+        self.jobs = SqlJobs(self._database, self._records, self.conversations, lease_ns)
+        self.batches = SqlBatches(self._database, batch_limits, limits.max_age_s, self._clock, lease_ns)
+
+    def now_ns(self) -> int:
+        return self._clock()
 
     def put(self, record: ResponseRecord) -> None:
         with self._database.transaction() as execute:

@@ -14,13 +14,13 @@ from service.storage.responses.sqlite.sqlite_file import SqliteFile
 
 
 class SqliteStore(SqlStore):
-    """A `ResponseStore` in a file. It is used by one thread at a time; `now_ns` returns the time since the epoch."""
+    """A `ResponseStore` in a file. It is used by one thread at a time."""
 
     def __init__(
         self,
         path: Path,
         limits: StoreLimits,
-        now_ns: Callable[[], int] = time.time_ns,
+        now_ns: Callable[[], int] | None = None,
         seal: Seal | None = None,
         running_ns: Callable[[], int] = time.monotonic_ns,
         *,
@@ -28,7 +28,15 @@ class SqliteStore(SqlStore):
     ) -> None:
         """Open the file, which is created if it does not exist, for its owner only. Raise StoreFailed.
 
-        `seal` encrypts requests, responses and client data; ids, owners and dates are not encrypted. `running_ns` is
-        a clock that is never set.
+        `seal` encrypts requests, responses and client data; ids, owners and dates are not encrypted. `now_ns` returns
+        the time since the epoch, by default the system's. `running_ns` is a clock that is never set, and that all
+        processes of the machine share: leases are by it, and end when the machine is started again.
         """
-        super().__init__(SqliteFile(path, seal), limits, batch_limits, now_ns, running_ns)
+        super().__init__(
+            SqliteFile(path, seal),
+            limits,
+            batch_limits,
+            now_ns=now_ns or time.time_ns,
+            running_ns=running_ns,
+            lease_ns=running_ns,
+        )

@@ -15,6 +15,7 @@ from service.engine.core.snapshot.snapshot_folder import SnapshotFolder
 from tests.engine.fakes import Clock
 
 SEAL = bytes(range(32))
+KEYS = [None, bytes(range(100, 132))]
 NUM_BLOCKS, NUM_STATES = 12, 4
 ENTRIES = [
     *(CacheEntry(BLOCK, bytes([index] * 32), index) for index in range(3, 9)),
@@ -37,9 +38,10 @@ def assert_true(entries: list[CacheEntry], rows: list[np.ndarray[tuple[int, int]
         assert np.array_equal(rows[kind][row], source[kind, key])
 
 
-def test_a_snapshot_returns_what_was_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", KEYS, ids=["plain", "encrypted"])
+def test_a_snapshot_returns_what_was_written(key: bytes | None, tmp_path: Path) -> None:
     """Entries keep their order; blocks are adjacent at the end of the memory, in which other rows are unchanged."""
-    folder = SnapshotFolder(tmp_path, 1 << 20)
+    folder = SnapshotFolder(tmp_path, 1 << 20, key=key)
     assert folder.read(SEAL, rows_of(1)) == []
     assert folder.write(SEAL, ENTRIES, rows_of(0)) == len(ENTRIES)
     rows = rows_of(1)
@@ -76,9 +78,10 @@ def test_a_late_writer_leaves_the_last_entries_out(tmp_path: Path) -> None:
     assert_true(entries, rows)
 
 
-def test_no_damage_brings_a_wrong_entry(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", KEYS, ids=["plain", "encrypted"])
+def test_no_damage_brings_a_wrong_entry(key: bytes | None, tmp_path: Path) -> None:
     """Of 1,000 files with random flipped bits or cut off anywhere, each brings true entries or is unusable."""
-    folder = SnapshotFolder(tmp_path, 1 << 20)
+    folder = SnapshotFolder(tmp_path, 1 << 20, key=key)
     folder.write(SEAL, ENTRIES, rows_of(0))
     path, draw = folder.path(SEAL), random.Random(0)
     content = path.read_bytes()

@@ -18,6 +18,7 @@ from service.engine.models.checkpoint.gguf.gguf_checkpoint import GgufCheckpoint
 from service.engine.models.checkpoint.gguf.header import read_header
 from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.native.backend import RecurrentBackend, load_native
+from service.generation.errors import ModelLoadError
 from tests.engine.folders.gguf_families import FAMILIES, model_of, write_family
 from tests.engine.folders.tiny_models import Part, batch_of
 from tests.models.families import some_tokens
@@ -73,6 +74,61 @@ def test_mixers_are_multiplied_in_blocks(name: str, tmp_path: Path) -> None:
     packed, widened = (logits_of(file, tmp_path, kind, token_ids) for kind in (GgufCheckpoint, Widened))
     np.testing.assert_allclose(packed, widened, rtol=0, atol=2e-2 if "qwen" in name else 2e-3)
     assert (packed != widened).any(), "both are widened"
+
+
+@pytest.mark.parametrize("quantized", [None, gguf.GGMLQuantizationType.Q8_0])
+@pytest.mark.parametrize("name", ["deepseek_v3, groups", "gpt_oss", "mixtral", "qwen3_5_moe_text"])
+def test_gate_and_up_of_experts_may_be_one_tensor(
+    name: str, quantized: gguf.GGMLQuantizationType | None, tmp_path: Path
+) -> None:
+    """Logits have the bits that a file with two tensors gives, also with biases of experts."""
+    token_ids, found = some_tokens(0, LENGTH), []
+    for is_fused in (False, True):
+        file = tmp_path / f"{is_fused}.gguf"
+        write_family(name, model_of(name), file, quantized, fuses_experts=is_fused)
+        has_fused = any("ffn_gate_up_exps" in tensor for tensor in read_header(file).tensors)
+        assert has_fused == is_fused
+        found.append(logits_of(file, tmp_path, GgufCheckpoint, token_ids))
+    assert found[0].tobytes() == found[1].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((4, 63, 64), "the 63 rows of an expert in blk.0.ffn_gate_up_exps.weight are not 2 parts"),
+        ((64,), r"blk.0.ffn_gate_up_exps.weight has the shape \[64\]; it must be \[experts, …\] with at most"),
+    ],
+)
+def test_fused_experts_of_another_shape_are_rejected(shape: tuple[int, ...], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelLoadError, match=message):
+        checkpoint_of(tmp_path, {"blk.0.ffn_gate_up_exps.weight": shape})
+
+
+def test_experts_in_two_forms_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(ModelLoadError, match=r"the tensor blk\.0\.ffn_up_exps\.weight occurs twice"):
+        checkpoint_of(tmp_path, {"blk.0.ffn_up_exps.weight": (4, 32, 64), "blk.0.ffn_gate_up_exps.weight": (4, 64, 64)})
+
+
+@pytest.mark.parametrize("up", [None, (4, 31, 64), (3, 32, 64)])
+def test_experts_without_matching_parts_are_not_stacked(up: tuple[int, ...] | None, tmp_path: Path) -> None:
+    shapes = {"blk.0.ffn_gate_exps.weight": (4, 32, 64), "blk.0.ffn_down_exps.weight": (4, 64, 32)}
+    found = checkpoint_of(
+        tmp_path, shapes | ({} if up is None else {"blk.0.ffn_up_exps.weight": up}), "granitemoe"
+    ).checkpoint_shapes()
+    assert found["model.layers.0.block_sparse_moe.output_linear.weight"] == (4, 64, 32)
+    assert found["model.layers.0.mlp.experts.0.gate_proj.weight"] == (32, 64)
+
+
+def checkpoint_of(folder: Path, shapes: dict[str, tuple[int, ...]], architecture: str = "qwen3moe") -> GgufCheckpoint:
+    """Return the tensors of a file that has zeros of these shapes."""
+    writer = gguf.GGUFWriter(folder / "tiny.gguf", architecture)
+    for name, shape in shapes.items():
+        writer.add_tensor(name, np.zeros(shape, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return GgufCheckpoint(folder, [read_header(folder / "tiny.gguf")])
 
 
 def test_every_architecture_has_settings_and_a_file() -> None:

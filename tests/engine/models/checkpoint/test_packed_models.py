@@ -72,10 +72,11 @@ def block_size_of(backend: str) -> int:
     return 16 if backend == "native" else 8
 
 
-def load_packed(folder: Path, backend: str) -> Backend[Any]:
-    """Load a folder as the product does."""
+def load_packed(folder: Path, backend: str, rounded: str | None = None) -> Backend[Any]:
+    """Load a folder as the product does, with weights that are `rounded` to another type."""
     model_config, size = read_model_config(folder), block_size_of(backend)
-    source = ModelSpec(model_config, open_checkpoint(folder, model_config), "float32", "cpu", MAX_POSITIONS, size)
+    checkpoint = open_checkpoint(folder, model_config)
+    source = ModelSpec(model_config, checkpoint, "float32", "cpu", MAX_POSITIONS, size, quantization=rounded)
     loaded = choose_backend(source, backend).load(source)
     loaded.allocate(8, size)
     return loaded
@@ -102,6 +103,18 @@ def test_packed_weights_are_computed_as_what_they_mean(kind: str, backend: str, 
     assert_close(computed, expected, rtol=1e-4, atol=2e-3 if backend == "native" else 1e-4)
     divergences = kl_div(computed.log_softmax(-1), expected.log_softmax(-1), log_target=True, reduction="none")
     assert divergences.sum(-1).max() <= 1e-5
+
+
+@pytest.mark.skipif("native" not in BACKENDS, reason="sluice-native is not installed")
+@pytest.mark.parametrize("kind", ["awq", "fp8 in blocks", "gptq", "nvfp4"])
+def test_packed_weights_can_be_rounded_to_int8(kind: str, tmp_path: Path) -> None:
+    packer, quantization = PACKINGS[kind]
+    model = save("qwen3", tmp_path)
+    model.load_state_dict(pack_folder(tmp_path, packer, quantization), strict=False)
+    computed = logits(load_packed(tmp_path, "native", "int8"), "native", token_ids := tokens(20))
+    expected = reference(model, token_ids)
+    divergences = kl_div(computed.log_softmax(-1), expected.log_softmax(-1), log_target=True, reduction="none")
+    assert 1e-5 < divergences.sum(-1).max() < 1e-2
 
 
 BLOCKS: dict[str, str | None] = {

@@ -34,6 +34,10 @@ _EXPERTS: Final = {
     "ffn_up_shexp": "mlp.shared_expert.up_proj",
     "ffn_down_shexp": "mlp.shared_expert.down_proj",
 }
+_GRANITE_MOE: Final = _EXPERTS | {
+    "ffn_gate_inp": "block_sparse_moe.router.layer",
+    "ffn_down_shexp": "shared_mlp.output_linear",
+}
 _SHARED_EXPERTS: Final = _EXPERTS | {
     f"ffn_{part}_shexp": f"mlp.shared_experts.{part}_proj" for part in ("gate", "up", "down")
 }
@@ -106,6 +110,18 @@ _APERTUS: Final = {"attn_norm": "attention_layernorm", "ffn_norm": "feedforward_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StackedExperts:
+    """The names in a layer of checkpoints' tensors that have the rows of all experts, and the order of these."""
+
+    gate_up: str
+    down: str
+    ends: Mapping[str, str]  # of the names, by the kind of tensor
+    shared: str = ""  # the module with gate and up of the shared expert; empty: they are modules of their own
+    is_interleaved: bool = False  # the rows of gate and up alternate; otherwise gate is the first half
+    is_transposed: bool = False  # an expert's weights are [inputs, outputs]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
     """How the tensors of an architecture's files differ from those of transformers' checkpoints."""
 
@@ -115,7 +131,8 @@ class Architecture:
     norm_addend: float = 0.0  # what the file's norms have in addition to the checkpoint's
     vectors: Mapping[str, str] = field(default_factory=dict)  # whole names in a layer, of tensors without a kind
     tiles_values: bool = False  # value heads of delta nets are not in the order of their key heads
-    has_curves: bool = False  # metadata have the numbers of an activation function
+    has_xielu: bool = False  # the metadata have the parameters of the activation function xIELU
+    stacked: StackedExperts | None = None  # the experts in checkpoints; None: they are stored separately
 
     def module(self, name: str, *, is_in_layer: bool) -> str | None:
         """Return the module of a checkpoint that the file names `name`, or None if it is unknown."""
@@ -133,7 +150,7 @@ _WITH_EXPERTS: Final = Architecture(layer=_EXPERTS)
 _INTERLEAVED: Final = Architecture(is_interleaved=True)
 MIXTRAL: Final = "llama with experts"  # the files themselves say llama
 ARCHITECTURES: Final[dict[str, Architecture]] = {
-    "apertus": Architecture(layer=_APERTUS, has_curves=True),
+    "apertus": Architecture(layer=_APERTUS, has_xielu=True),
     "arcee": _INTERLEAVED,
     "cohere2": _PLAIN,
     "command-r": _PLAIN,
@@ -160,10 +177,26 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "glm4": Architecture(layer=_GLM_NORMS | {"ffn_up": "mlp.gate_up_proj"}),
     "glm4moe": Architecture(layer=_SHARED_EXPERTS | _LATER_NORM | _PREDICTORS, vectors=_CORRECTION),
     "gpt-oss": Architecture(
-        layer=_EXPERTS | _LATER_NORM | {"attn_sinks": "self_attn.sinks", "ffn_gate_inp": "mlp.router"}
+        layer=_EXPERTS | _LATER_NORM | {"attn_sinks": "self_attn.sinks", "ffn_gate_inp": "mlp.router"},
+        stacked=StackedExperts(
+            gate_up="mlp.experts.gate_up_proj",
+            down="mlp.experts.down_proj",
+            ends={"weight": "", "bias": "_bias"},
+            is_interleaved=True,
+            is_transposed=True,
+        ),
     ),
     "granite": _INTERLEAVED,
-    "granitemoe": Architecture(layer=_EXPERTS, is_interleaved=True),
+    "granitemoe": Architecture(
+        layer=_GRANITE_MOE,
+        is_interleaved=True,
+        stacked=StackedExperts(
+            gate_up="block_sparse_moe.input_linear",
+            down="block_sparse_moe.output_linear",
+            ends={"weight": ".weight"},
+            shared="shared_mlp.input_linear",
+        ),
+    ),
     "hunyuan-dense": Architecture(
         layer={"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"}
     ),

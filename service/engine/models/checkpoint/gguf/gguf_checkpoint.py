@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,11 +22,13 @@ from service.engine.models.checkpoint.gguf.restored import (
     Assembled,
     as_stored,
     assembled_from,
-    curves,
-    restored_rates,
+    held_names,
+    restore_decay_rates,
     stored_order,
     value_heads,
+    xielu_parameters,
 )
+from service.engine.models.checkpoint.gguf.stacked import stacked_experts
 from service.generation.errors import ModelLoadError
 
 REFERENCE: Final = "gguf.json"  # in a model's folder: the files that hold its weights
@@ -57,27 +59,31 @@ class GgufCheckpoint(Checkpoint):
             for tensor in header.tensors.values():
                 if tensor.name in NOT_WEIGHTS:
                     continue
-                if (name := checkpoint_name(tensor.name, self._architecture)) is None:
-                    raise ModelLoadError(f"{header.file}: {kind} has no tensor {tensor.name}")
-                if name in self._tensors or name.format(0) in self._tensors:
-                    raise ModelLoadError(f"{header.file}: the tensor {tensor.name} is in two of the files")
-                self._tensors |= as_stored(name, tensor)
+                self._add(tensor, kind)
         self._value_heads = value_heads(kind, metadata)
-        self._assembled = {
-            name: each for name, each in assembled_from(self._tensors, self._value_heads) if name not in self._tensors
-        }
+        self._assembled = {name: each for name, each in self._assemble_all() if name not in self._tensors}
         try:
-            self._curves = curves(kind, metadata) if self._architecture.has_curves else {}
+            self._xielu = xielu_parameters(kind, metadata) if self._architecture.has_xielu else {}
         except ModelLoadError as error:
             raise ModelLoadError(f"{headers[0].file}: {error}") from error
 
+    def _add(self, tensor: GgufTensor, kind: str) -> None:
+        """Add a file's tensor by its names in checkpoints. Raise ModelLoadError for an unknown tensor."""
+        held = held_names(tensor.name)
+        for part, own in enumerate(held):
+            if (name := checkpoint_name(own, self._architecture)) is None:
+                raise ModelLoadError(f"{tensor.file}: {kind} has no tensor {tensor.name}")
+            if name in self._tensors or name.format(0) in self._tensors:
+                raise ModelLoadError(f"{tensor.file}: the tensor {own} occurs twice")
+            self._tensors |= as_stored(name, tensor, part, len(held))
+
     def __contains__(self, name: str) -> bool:
-        return name in self._tensors or name in self._assembled or name in self._curves
+        return name in self._tensors or name in self._assembled or name in self._xielu
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of a tensor, which must exist."""
-        if name in self._curves:
-            return self._curves[name].shape
+        if name in self._xielu:
+            return self._xielu[name].shape
         return self._assembled[name].shape if name in self._assembled else self._tensors[name].shape
 
     def describe(self) -> list[tuple[str, tuple[int, ...], str]]:
@@ -88,7 +94,7 @@ class GgufCheckpoint(Checkpoint):
         """Return the shapes of the tensors that a checkpoint of the model has, some of which a file has in parts."""
         parts = {part for assembled in self._assembled.values() for part in assembled.parts}
         names = [name for name in self._tensors if name not in parts]
-        return {name: self.shape(name) for name in sorted([*names, *self._assembled, *self._curves])}
+        return {name: self.shape(name) for name in sorted([*names, *self._assembled, *self._xielu])}
 
     @property
     def dtype(self) -> str:
@@ -137,8 +143,8 @@ class GgufCheckpoint(Checkpoint):
 
     def take(self, name: str, shape: Sequence[int], part: TensorSlice | None = None) -> npt.NDArray[Any]:
         """Read one tensor, or a slice of it, as float32; bfloat16 is returned as its bits, uint16."""
-        if name in self._curves:
-            return self._curves[name].reshape(tuple(shape))
+        if name in self._xielu:
+            return self._xielu[name].reshape(tuple(shape))
         if (assembled := self._assembled.get(name)) is not None:
             return self._assemble(name, assembled, shape, part)
         tensor = self._checked(name, shape)
@@ -154,12 +160,17 @@ class GgufCheckpoint(Checkpoint):
         if addend:
             numbers = numbers - np.float32(addend)
         if not is_bf16:
-            numbers = restored_rates(name, numbers)
+            numbers = restore_decay_rates(name, numbers)
         if (order := self._stored_order(name)) is not None:
             numbers = np.ascontiguousarray(numbers.take(order, axis=1 if name.endswith(_OUTPUT) else 0))
         if part is None:
             return numbers
         return np.ascontiguousarray(numbers[(slice(None),) * part.axis + (slice(part.start, part.end),)])
+
+    def _assemble_all(self) -> Iterator[tuple[str, Assembled]]:
+        yield from assembled_from(self._tensors, self._value_heads)
+        if self._architecture.stacked is not None:
+            yield from stacked_experts(self._tensors, self._architecture.stacked)
 
     def _assemble(
         self, name: str, assembled: Assembled, shape: Sequence[int], part: TensorSlice | None
@@ -169,8 +180,8 @@ class GgufCheckpoint(Checkpoint):
                 f"{self._files[0]}: the parts of {name} have the shape {list(assembled.shape)}, the metadata require "
                 f"{list(shape)}"
             )
-        taken = [self.take(each, own) for each, own in assembled.parts.items()]
-        whole = assembled.combine(*(bits_as_floats(each) if each.dtype == np.uint16 else each for each in taken))
+        taken = (self.take(each, own) for each, own in assembled.parts.items())
+        whole = assembled.combine(bits_as_floats(each) if each.dtype == np.uint16 else each for each in taken)
         if part is None:
             return whole
         return np.ascontiguousarray(whole[(slice(None),) * part.axis + (slice(part.start, part.end),)])

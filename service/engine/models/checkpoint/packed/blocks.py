@@ -34,7 +34,7 @@ class Codes:
     @property
     def numbers(self) -> npt.NDArray[np.float32]:
         """The weight as float32, [outputs, inputs]."""
-        found: npt.NDArray[np.float32] = self.codes.astype(np.float32)
+        found: npt.NDArray[np.float32] = self.codes.astype(np.float32, order="C")
         found -= self.zeros.astype(np.float32)[:, self.groups]
         found *= self.scales.astype(np.float32)[:, self.groups]
         return found

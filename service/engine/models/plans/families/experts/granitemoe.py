@@ -46,11 +46,12 @@ LOADED_EXPERTS: Final = ExpertTensors(
     down="block_sparse_moe.experts.down_proj",
     weight="",
 )
-_STORED: Final = Tensors(
-    modules={**SHARED, "mlp.gate": Source("block_sparse_moe.router.layer")}, experts=STORED_EXPERTS
-)
+_ROUTER: Final = {"mlp.gate": Source("block_sparse_moe.router.layer")}
+_STORED: Final = Tensors(modules=SHARED | _ROUTER, experts=STORED_EXPERTS)
 _LOADED: Final = Tensors(modules={**SHARED, "mlp.gate": Source("block_sparse_moe.router")}, experts=LOADED_EXPERTS)
-_SEPARATE: Final = Tensors(modules={}, experts=ExpertTensors())  # of GGUF files
+_SEPARATE: Final = Tensors(  # of GGUF files
+    modules=_ROUTER | {"mlp.shared_expert.down_proj": SHARED["mlp.shared_expert.down_proj"]}, experts=ExpertTensors()
+)
 
 
 def _granitemoe(config: Any) -> DecoderPlan:
