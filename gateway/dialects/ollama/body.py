@@ -10,6 +10,7 @@ from sluice.v1 import chat_pb2, sampling_pb2, serving_pb2
 from sluice.v1.model_pb2 import KeepModelRequest
 
 from gateway.dialects.ollama.keep_alive import KeepAlive, set_keep_alive
+from gateway.dialects.ollama.model_name import served_name
 from gateway.dialects.ollama.options import OPTION_NAMES, OllamaOptions
 from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_copy import copy_fields
@@ -70,7 +71,7 @@ class OllamaBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     @property
     def served_model(self) -> str:
         """The name under which the model is served; empty if the body has none."""
-        return self.model or ""
+        return served_name(self.model or "")
 
     def check(self) -> None:
         """Raise Failure for fields that contradict each other, and for values that only the contract allows."""

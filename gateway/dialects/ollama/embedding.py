@@ -15,6 +15,7 @@ from sluice.v1.serving_pb2 import ERROR_BEHAVIOR_ERROR, ERROR_BEHAVIOR_TRUNCATE
 
 from gateway.dialects.ollama.error import OllamaErrors
 from gateway.dialects.ollama.keep_alive import KeepAlive, set_keep_alive
+from gateway.dialects.ollama.model_name import served_name
 from gateway.dialects.ollama.options import OllamaOptions
 from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_limit import check_length, check_values, put
@@ -146,7 +147,7 @@ def _to_embed(
 ) -> EmbedRequest:
     """Return the request for the texts' vectors. Raise Failure for too many texts."""
     check_length(EmbedRequest, "inputs", texts, field)
-    request = EmbedRequest(model=model or "", inputs=[Prompt(text=text) for text in texts])
+    request = EmbedRequest(model=served_name(model or ""), inputs=[Prompt(text=text) for text in texts])
     set_keep_alive(request.serving, keep_alive)
     request.serving.error_behavior = ERROR_BEHAVIOR_TRUNCATE if truncates else ERROR_BEHAVIOR_ERROR
     return request

@@ -17,7 +17,7 @@ from sluice.v1 import model_pb2
 from sluice.v1.model_pb2 import GetModelRequest, GetModelResponse, Model
 
 from gateway.dialects.ollama.line import to_time
-from gateway.dialects.ollama.model_name import tagged_name
+from gateway.dialects.ollama.model_name import served_name, tagged_name
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode
@@ -59,7 +59,7 @@ def parse_show(http_request: HttpRequest) -> ShowRequest:
     name = body.model or body.name
     if not name:
         raise Failure.of_field("model", "required, but missing", Reason.MISSING_FIELD)
-    return ShowRequest(GetModelRequest(model=name))
+    return ShowRequest(GetModelRequest(model=served_name(name)))
 
 
 def to_show(response: GetModelResponse) -> bytes:

@@ -1,10 +1,15 @@
-"""Names of models: a name without a tag is the same as one with the tag `latest`, which the service ignores."""
+"""Names of models: a name without a tag is the same as one with the tag `latest`."""
 
 from __future__ import annotations
 
 from typing import Final
 
 _TAG: Final = ":latest"
+
+
+def served_name(name: str) -> str:
+    """Return the name under which the model of a request is served: by that name Envoy chooses a pool."""
+    return name.removesuffix(_TAG)
 
 
 def tagged_name(name: str) -> str:

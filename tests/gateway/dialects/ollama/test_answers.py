@@ -127,7 +127,7 @@ def test_models() -> None:
     assert shown["capabilities"] == ["completion", "tools", "thinking", "vision"]
     shown = json.loads(to_show(model_pb2.GetModelResponse(model=encoder)))
     assert (shown["capabilities"], shown["model_info"]["bert.embedding_length"]) == (["embedding"], 384)
-    assert parse_show(HttpRequest(b'{"name": "m:latest"}')).request.model == "m:latest"
+    assert parse_show(HttpRequest(b'{"name": "m:latest"}')).request.model == "m"
     assert violation(lambda: parse_show(HttpRequest(b"{}"))) == (Reason.MISSING_FIELD, "model")
 
 

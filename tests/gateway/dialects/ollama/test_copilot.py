@@ -19,7 +19,7 @@ def as_copilot(model: model_pb2.Model) -> dict[str, Any]:
     assert tuple(map(int, json.loads(VERSION)["version"].split("."))) >= MINIMUM
     (listed,) = json.loads(to_tags([model]))["models"]
     asked = parse_show(HttpRequest(json.dumps({"model": listed["model"]}).encode()))
-    assert asked.request.model == listed["model"]
+    assert asked.request.model == model.name
     shown = json.loads(to_show(model_pb2.GetModelResponse(model=model)))
     info = shown["model_info"]
     context = info[f"{info['general.architecture']}.context_length"]

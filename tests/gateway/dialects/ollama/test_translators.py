@@ -136,10 +136,10 @@ def test_names_of_fields_in_errors(fields: dict[str, Any], path: str, name: str)
     assert generate(prompt="hi", **fields).caller_name(path) == name
 
 
-def test_the_answer_has_the_name_of_the_request() -> None:
-    """The service resolves it, with or without the tag `latest`."""
+def test_models_names_lack_the_default_tag() -> None:
+    """The tag `latest` is removed, and the answer has the name of the request."""
     parsed = OllamaChatTranslator().parse(http(model="m:latest"))
-    assert parsed.request == model_pb2.KeepModelRequest(model="m:latest")
+    assert parsed.request == model_pb2.KeepModelRequest(model="m")
     answer = json.loads(parsed.encoder.whole(model_pb2.KeepModelResponse()))
     assert (answer["model"], answer["done_reason"]) == ("m:latest", "load")
     assert OllamaChatTranslator().parse(http(model="m:b", messages=[USER])).request.model == "m:b"
