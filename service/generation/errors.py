@@ -159,6 +159,10 @@ class AdapterLost(EngineError):
     """An adapter could not be reloaded after the engine's process had died."""
 
 
+class CacheEventsLost(EngineError):
+    """Events of a cache that a client needs next are not kept any more; a new subscription begins with the state."""
+
+
 class ModelLoadError(EngineError):
     """A model can't be loaded; the message names the folder or file and the cause."""
 

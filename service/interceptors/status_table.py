@@ -35,6 +35,7 @@ from service.calls.errors import Draining, InvalidMessage, ReaderStalled, Starti
 from service.generation.errors import (
     AdapterLost,
     AdapterRejected,
+    CacheEventsLost,
     CannotResume,
     CannotSleep,
     ConstraintFailed,
@@ -145,6 +146,7 @@ TABLE = (
     Row(CannotSleep, Code.FAILED_PRECONDITION, error_pb2.ERROR_REASON_CANNOT_SLEEP),
     Row(EngineAsleep, Code.UNAVAILABLE, error_pb2.ERROR_REASON_MODEL_ASLEEP),
     Row(TooManyAdapters, Code.FAILED_PRECONDITION, error_pb2.ERROR_REASON_TOO_MANY_ADAPTERS),
+    Row(CacheEventsLost, Code.DATA_LOSS, error_pb2.ERROR_REASON_CACHE_EVENTS_LOST),
     Row(AdapterLost, Code.UNAVAILABLE, error_pb2.ERROR_REASON_ADAPTER_LOST),
     Row(EngineOverloaded, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_QUEUE_FULL),
     Row(StoreFull, Code.RESOURCE_EXHAUSTED, error_pb2.ERROR_REASON_QUEUE_FULL),

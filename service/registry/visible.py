@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from process.settings.names import suggestion
 from service.generation.caller import Caller
@@ -20,6 +20,8 @@ from service.registry.errors import (
 )
 from service.registry.models import RankingModel, ServedEncoder, ServedGenerator, ServedModel
 from service.registry.traffic import check_shares, largest_entity
+
+_TAG: Final = ":latest"
 
 
 class ServedModels(Protocol):
@@ -122,6 +124,7 @@ class VisibleModels:
 
         Raise ModelNotFound, ModelNotLoaded, or DeploymentNotFound if the endpoint has no such deployment.
         """
+        name = self._untagged(name)
         self._check_loaded(name)
         if (model := self.find(name)) is None:
             if (endpoint := self.find_endpoint(name)) is None:
@@ -136,6 +139,7 @@ class VisibleModels:
 
     def service_level(self, name: str) -> ServiceLevel:
         """Return the limits of the endpoint of that name; a model's own endpoint has none."""
+        name = self._untagged(name)
         endpoint = self.find_endpoint(name) if self.find(name) is None else None
         return BATCH if endpoint is None else endpoint.service_level
 
@@ -144,6 +148,7 @@ class VisibleModels:
 
         Raise ModelNotFound or ModelNotLoaded.
         """
+        name = self._untagged(name)
         self._check_loaded(name)
         if (model := self.find(name)) is not None:
             return model
@@ -178,6 +183,14 @@ class VisibleModels:
         if model.ranker is None:
             raise UnsupportedTask(f"the model {model.name!r} generates text; it ranks only by the setting `rank`")
         return RankingModel(model.name, model.ranker)
+
+    def _untagged(self, name: str) -> str:
+        """Return a name without the tag `latest`, which Ollama's clients add to names without one.
+
+        A model, adapter or endpoint whose name has that end keeps it.
+        """
+        is_known = self.find(name) is not None or self.find_endpoint(name) is not None or name in self.failed
+        return name if is_known else name.removesuffix(_TAG)
 
     def _suggestion(self, name: str) -> str:
         """Return the end of an error about an unknown name, with the closest one that the caller may use."""

@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -35,9 +36,16 @@ def replicas() -> Iterator[Replicas]:
 @pytest.fixture(scope="module")
 def router(replicas: Replicas) -> Iterator[httpx.Client]:
     """A client of the router, which starts with one service, and gets the other by a call."""
+    with started_router(replicas, "round_robin") as (client, _):
+        yield client
+
+
+@contextmanager
+def started_router(replicas: Replicas, policy: str) -> Iterator[tuple[httpx.Client, str]]:
+    """Run a router, and yield a client of it and the URL of its metrics."""
     port, metrics_port = free_ports(2)
     command = [str(ROOT / ".venvs/smg/bin/python"), "-m", "smg.launch_router", "--host=127.0.0.1", f"--port={port}"]
-    command += [f"--prometheus-port={metrics_port}", "--policy=round_robin", "--health-check-interval-secs=1"]
+    command += [f"--prometheus-port={metrics_port}", f"--policy={policy}", "--health-check-interval-secs=1"]
     first, second = (f"grpc://{replicas.address(name)}" for name in replicas.services)
     command += ["--load-monitor-interval=1", "--worker-urls", first]
     with (
@@ -50,7 +58,7 @@ def router(replicas: Replicas) -> Iterator[httpx.Client]:
             wait_until(lambda: client.post("/v1/chat/completions", json={**CHAT, "max_tokens": 1}).is_success)
             client.post("/workers", json={"url": second}).raise_for_status()
             wait_until(lambda: len(ready(client)) == 2)
-            yield client
+            yield client, f"http://127.0.0.1:{metrics_port}/metrics"
         finally:
             process.terminate()
 
@@ -112,6 +120,24 @@ def test_constraints_calls_and_choices_reach_the_service(router: httpx.Client) -
     several = {**CHAT, "n": 2, "temperature": 1, "seed": 3, "logprobs": True, "top_logprobs": 2, "max_tokens": 4}
     choices = router.post("/v1/chat/completions", json=several).json()["choices"]
     assert [len(each["logprobs"]["content"]) for each in choices] == [4, 4]
+
+
+def test_router_chooses_a_service_by_the_events_of_its_cache(replicas: Replicas) -> None:
+    """It finds a repeated prompt among the reported blocks, and misses no event."""
+    body = {**CHAT, "max_tokens": 4, "messages": [{"role": "user", "content": "Name a city at a river. " * 8}]}
+    hit = 'smg_cache_aware_policy_branch_total{branch="event_hit"}'
+    with started_router(replicas, "cache_aware") as (client, metrics_url):
+
+        def metrics() -> dict[str, float]:
+            client.post("/v1/chat/completions", json=body).raise_for_status()
+            lines = httpx.get(metrics_url, timeout=GUARD_S).text.splitlines()
+            pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+            return {name: float(value) for name, value in pairs}
+
+        wait_until(lambda: metrics().get(hit, 0) >= 3)
+        found = metrics()
+        assert sum(value for name, value in found.items() if name.startswith("smg_kv_event_missed_batches_total")) == 0
+        assert sum(value for name, value in found.items() if 'op="stored"' in name) > 0
 
 
 def test_client_that_disconnects_ends_its_request(replicas: Replicas, router: httpx.Client) -> None:

@@ -8,7 +8,7 @@ _TAG: Final = ":latest"
 
 
 def served_name(name: str) -> str:
-    """Return the name under which the model of a request is served."""
+    """Return the name under which the model of a request is served: by that name Envoy chooses a pool."""
     return name.removesuffix(_TAG)
 
 

@@ -78,6 +78,11 @@ class VllmEngineStub:
                 request_serializer=sluice_dot_vllm_dot_engine__pb2.GetTokenizerRequest.SerializeToString,
                 response_deserializer=sluice_dot_vllm_dot_engine__pb2.GetTokenizerChunk.FromString,
                 _registered_method=True)
+        self.SubscribeKvEvents = channel.unary_stream(
+                '/vllm.grpc.engine.VllmEngine/SubscribeKvEvents',
+                request_serializer=sluice_dot_vllm_dot_engine__pb2.SubscribeKvEventsRequest.SerializeToString,
+                response_deserializer=sluice_dot_vllm_dot_engine__pb2.KvEventBatch.FromString,
+                _registered_method=True)
 
 
 class VllmEngineServicer:
@@ -149,6 +154,17 @@ class VllmEngineServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SubscribeKvEvents(self, request, context):
+        """Reports which blocks of the prefix cache the client's requests can use, until the client cancels. The blocks are those
+        of prompts and answers of the same API key. Batches are numbered without gaps. DATA_LOSS (CACHE_EVENTS_LOST) if the
+        next batches are no longer kept, because the client reads too slowly, or was away for too long, or the server has been
+        restarted: it should forget the blocks and subscribe from 0. UNAVAILABLE if the server leaves.
+        buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_VllmEngineServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -191,6 +207,11 @@ def add_VllmEngineServicer_to_server(servicer, server):
                     servicer.GetTokenizer,
                     request_deserializer=sluice_dot_vllm_dot_engine__pb2.GetTokenizerRequest.FromString,
                     response_serializer=sluice_dot_vllm_dot_engine__pb2.GetTokenizerChunk.SerializeToString,
+            ),
+            'SubscribeKvEvents': grpc.unary_stream_rpc_method_handler(
+                    servicer.SubscribeKvEvents,
+                    request_deserializer=sluice_dot_vllm_dot_engine__pb2.SubscribeKvEventsRequest.FromString,
+                    response_serializer=sluice_dot_vllm_dot_engine__pb2.KvEventBatch.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -413,6 +434,33 @@ class VllmEngine:
             '/vllm.grpc.engine.VllmEngine/GetTokenizer',
             sluice_dot_vllm_dot_engine__pb2.GetTokenizerRequest.SerializeToString,
             sluice_dot_vllm_dot_engine__pb2.GetTokenizerChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SubscribeKvEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/vllm.grpc.engine.VllmEngine/SubscribeKvEvents',
+            sluice_dot_vllm_dot_engine__pb2.SubscribeKvEventsRequest.SerializeToString,
+            sluice_dot_vllm_dot_engine__pb2.KvEventBatch.FromString,
             options,
             channel_credentials,
             insecure,

@@ -4,7 +4,7 @@ isort:skip_file
 The engine service of vLLM, as routers of tokens call it: token ids in, token ids out.
 
 The package, the names and the numbers of messages and fields are those of the published protocol, because its clients
-call this service. The RPCs for profiling, for flushing the cache and for cache events are not served.
+call this service. The RPCs for profiling and for flushing the cache are not served.
 """
 
 from collections import abc as _abc
@@ -67,6 +67,13 @@ class VllmEngineStub:
     digest of the archive.
     buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
     """
+    SubscribeKvEvents: _grpc.UnaryStreamMultiCallable[_engine_pb2.SubscribeKvEventsRequest, _engine_pb2.KvEventBatch]
+    """Reports which blocks of the prefix cache the client's requests can use, until the client cancels. The blocks are those
+    of prompts and answers of the same API key. Batches are numbered without gaps. DATA_LOSS (CACHE_EVENTS_LOST) if the
+    next batches are no longer kept, because the client reads too slowly, or was away for too long, or the server has been
+    restarted: it should forget the blocks and subscribe from 0. UNAVAILABLE if the server leaves.
+    buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+    """
 
 @_typing.type_check_only
 class VllmEngineAsyncStub(VllmEngineStub):
@@ -101,6 +108,13 @@ class VllmEngineAsyncStub(VllmEngineStub):
     GetTokenizer: _aio.UnaryStreamMultiCallable[_engine_pb2.GetTokenizerRequest, _engine_pb2.GetTokenizerChunk]  # type: ignore[assignment]
     """Returns the files of the model's tokenizer and its chat template as a ZIP archive in pieces. The last piece has the
     digest of the archive.
+    buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+    """
+    SubscribeKvEvents: _aio.UnaryStreamMultiCallable[_engine_pb2.SubscribeKvEventsRequest, _engine_pb2.KvEventBatch]  # type: ignore[assignment]
+    """Reports which blocks of the prefix cache the client's requests can use, until the client cancels. The blocks are those
+    of prompts and answers of the same API key. Batches are numbered without gaps. DATA_LOSS (CACHE_EVENTS_LOST) if the
+    next batches are no longer kept, because the client reads too slowly, or was away for too long, or the server has been
+    restarted: it should forget the blocks and subscribe from 0. UNAVAILABLE if the server leaves.
     buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
     """
 
@@ -182,6 +196,19 @@ class VllmEngineServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_engine_pb2.GetTokenizerChunk], _abc.AsyncIterator[_engine_pb2.GetTokenizerChunk]]:
         """Returns the files of the model's tokenizer and its chat template as a ZIP archive in pieces. The last piece has the
         digest of the archive.
+        buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
+        """
+
+    @_abc_1.abstractmethod
+    def SubscribeKvEvents(
+        self,
+        request: _engine_pb2.SubscribeKvEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_engine_pb2.KvEventBatch], _abc.AsyncIterator[_engine_pb2.KvEventBatch]]:
+        """Reports which blocks of the prefix cache the client's requests can use, until the client cancels. The blocks are those
+        of prompts and answers of the same API key. Batches are numbered without gaps. DATA_LOSS (CACHE_EVENTS_LOST) if the
+        next batches are no longer kept, because the client reads too slowly, or was away for too long, or the server has been
+        restarted: it should forget the blocks and subscribe from 0. UNAVAILABLE if the server leaves.
         buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
         """
 

@@ -9,10 +9,11 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from service.engine.client.cache_watch import CacheWatch
 from service.engine.client.crash_quarantine import CrashQuarantine
 from service.engine.client.pending_call import PendingCall
 from service.engine.client.running_stats import RunningStats
-from service.engine.interface.messages import Abort, Check, Command, Output, Report
+from service.engine.interface.messages import Abort, Check, Command, Output, Report, WatchCache
 from service.engine.interface.port import StepObserver
 from service.engine.interface.retry import retry_after_s
 from service.engine.link.link import Link
@@ -87,6 +88,7 @@ class EngineClient(Generic[OpenedT]):
         self._heartbeat = time.monotonic()
         self._quarantine = CrashQuarantine()
         self.is_asleep = is_asleep
+        self.cache_watch = CacheWatch(lambda callers: link.send(WatchCache(callers)))
 
     @property
     def pid(self) -> int | None:
@@ -147,6 +149,7 @@ class EngineClient(Generic[OpenedT]):
     async def drain(self, timeout_s: float) -> None:
         """Reject new requests, wait for open ones until the timeout, then end the remaining ones with EngineClosed."""
         self._is_closed = True
+        self.cache_watch.close()
         error = EngineClosed("the engine was stopped before the request was complete")
         await self._end_after(timeout_s, error, lambda _: True)
 
@@ -167,6 +170,7 @@ class EngineClient(Generic[OpenedT]):
         await self._link.stop()
         self._back_at = None
         self._stats.restart()
+        self.cache_watch.clear()
 
     async def wake(self) -> None:
         """Load the model again after `sleep`.
@@ -197,11 +201,13 @@ class EngineClient(Generic[OpenedT]):
         for serial, error in report.errors:
             if opened := self._opened.get(serial):
                 opened.end(error)
+        self.cache_watch.add(report.cache_events)
 
     def on_death(self, reason: BaseException, restart_in_s: float | None) -> None:
         """End all requests with EngineFailed, and quarantine them."""
         self._back_at = None if restart_in_s is None else self._clock() + restart_in_s
         self._stats.restart()
+        self.cache_watch.clear()
         descriptions = {each.description() for each in self._opened.values()}
         for description in filter(None, descriptions):
             self._quarantine.record_death(description)
@@ -216,6 +222,7 @@ class EngineClient(Generic[OpenedT]):
         """Serve new requests again after a restart of the core."""
         self._back_at = None
         self._heartbeat = time.monotonic()
+        self.cache_watch.restart()
 
     def _reject_if_unavailable(self, *deadlines: float | None) -> None:
         """Raise the error with which a request with these deadlines must be rejected, if there is one."""

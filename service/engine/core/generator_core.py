@@ -37,6 +37,7 @@ from service.engine.interface.messages import (
     Output,
     Report,
     StopCore,
+    WatchCache,
 )
 from service.engine.tokens.tokenizer import Vocabulary
 from service.generation.errors import AdapterRejected, EngineError, SequenceError
@@ -95,6 +96,7 @@ class GeneratorCore:
                 caches=config.prefix_caching,
                 splits=shares_blocks,
             )
+        self._recorder = pool.recorder
         scheduler = Scheduler(config, pool, speculation, states)
         scheduler.lookahead.is_on = isinstance(runner, ComputesAhead) and runner.computes_ahead
         self._memory = scheduler.memory
@@ -144,6 +146,9 @@ class GeneratorCore:
                 self._check(serial)
             case LoadAdapter() | DropAdapter():
                 self._change_adapters(command)
+            case WatchCache(callers):
+                if self._prefix_caching:
+                    self._recorder.watch(callers)
             case StopCore():
                 if self._snapshot is not None:
                     self._snapshot.save(self._memory)
@@ -154,7 +159,10 @@ class GeneratorCore:
 
     def report(self, *, only_urgent: bool = False) -> Report:
         """Return the output since the last report, or only urgent output, and the engine's state."""
-        return self._core.report(only_urgent=only_urgent)
+        report = self._core.report(only_urgent=only_urgent)
+        if self._recorder.is_on:
+            report.cache_events = self._recorder.take()
+        return report
 
     def close(self) -> None:
         """Stop compiling constraints."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from service.engine.interface.cache_events import CacheEvent
 from service.generation.adapter import AdapterLoaded
 from service.generation.errors import EngineError
 from service.generation.formats.constraint import Constraint
@@ -76,6 +77,13 @@ class DropAdapter:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchCache:
+    """Report the cache events of these callers from now on, and of no others. There is no answer."""
+
+    callers: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class StopCore:
     """End the core without another step."""
 
@@ -87,7 +95,7 @@ class RankCommand:
     work: Any
 
 
-Command: TypeAlias = Add | Compile | Abort | Check | LoadAdapter | DropAdapter | StopCore | RankCommand
+Command: TypeAlias = Add | Compile | Abort | Check | LoadAdapter | DropAdapter | WatchCache | StopCore | RankCommand
 
 
 class Done(NamedTuple):
@@ -118,7 +126,7 @@ class Report:
 
     `started` lists the serials whose computation began. Each of `errors` ends the work of its serial. `stats` has the
     state after each step, or the latest state without a step; `stats` and `heartbeat` are missing if the report was
-    not made between two steps.
+    not made between two steps. `cache_events` are those of watching callers since the last report.
     """
 
     started: list[int] = field(default_factory=list)
@@ -126,6 +134,7 @@ class Report:
     errors: list[tuple[int, EngineError]] = field(default_factory=list)
     heartbeat: float | None = None  # time.monotonic()
     stats: list[EngineStats] = field(default_factory=list)
+    cache_events: list[CacheEvent] = field(default_factory=list)
 
     def __reduce__(self) -> tuple[abc.Callable[..., Report], tuple[Any, ...]]:
         """Pickle outputs and stats as plain tuples, which takes a third of a named tuple's time."""
@@ -133,7 +142,8 @@ class Report:
             (serial, _plain(output) if isinstance(output, GenerationOutput) else output)
             for serial, output in self.outputs
         ]
-        return _report_of, (self.started, outputs, self.errors, self.heartbeat, list(map(tuple, self.stats)))
+        after_step = list(map(tuple, self.stats)), self.cache_events
+        return _report_of, (self.started, outputs, self.errors, self.heartbeat, after_step)
 
 
 _TIMINGS = GenerationOutput._fields.index("timings")
@@ -154,11 +164,12 @@ def _report_of(
     outputs: list[tuple[int, Any]],
     errors: list[tuple[int, EngineError]],
     heartbeat: float | None,
-    stats: list[tuple[Any, ...]],
+    after_step: tuple[list[tuple[Any, ...]], list[CacheEvent]],
 ) -> Report:
     """Rebuild a report from its pickled parts."""
+    stats, cache_events = after_step
     values = [(serial, _generated(output) if type(output) is tuple else output) for serial, output in outputs]
-    return Report(started, values, errors, heartbeat, list(map(EngineStats._make, stats)))
+    return Report(started, values, errors, heartbeat, list(map(EngineStats._make, stats)), cache_events)
 
 
 Emit: TypeAlias = abc.Callable[[Report], None]  # any thread may call it

@@ -6,11 +6,12 @@ It is the same for an engine on a thread of this process and in a worker process
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol
 
+from service.engine.interface.cache_events import CacheBatch
 from service.engine.interface.in_flight_limit import InFlightLimit
 from service.generation.adapter import AdapterLoaded
 from service.generation.outputs.output import GenerationOutput, PrefillProgress
@@ -111,8 +112,23 @@ class Outputs(Protocol):
         """
 
 
+class CacheEvents(Protocol):
+    """The events of an engine's prefix cache."""
+
+    def subscribe(self, caller_id: str, number: int) -> AsyncGenerator[CacheBatch, None]:
+        """Yield the batches of a caller from `number` on; with 0, a snapshot and all later batches.
+
+        Raise CacheEventsLost if batches in between are gone, EngineOverloaded if there are too many subscriptions, and
+        EngineClosed at the engine's end.
+        """
+
+
 class Generator(Engine, Protocol):
     """An engine that generates."""
+
+    @property
+    def cache_watch(self) -> CacheEvents:
+        """The events of its prefix cache."""
 
     def reject_if_overloaded(
         self, caller_id: str, weight: float, deadline: float | None = None, waited_s: float | None = None

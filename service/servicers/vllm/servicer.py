@@ -18,11 +18,13 @@ from service.answering.embeddings import Embeddings
 from service.answering.generation import Answering, Context
 from service.answering.kind import COMPLETION
 from service.calls.call import current_caller
-from service.calls.errors import Starting
+from service.calls.errors import Draining, Starting
 from service.contract.vllm.answers import TokenAnswers
+from service.contract.vllm.cache_events import batch_message
 from service.contract.vllm.descriptions import loads_message, model_message, server_message, tokenizer_chunks
 from service.contract.vllm.requests import naming_fields, to_completion, to_embedding
 from service.deployment.residency.residency import Residency
+from service.engine.interface.cache_events import CacheBatch
 from service.generation.errors import InvalidRequest, UnsupportedTask
 from service.observability.health import Health, ServingPhase
 from service.registry.description import ModelState
@@ -147,6 +149,34 @@ class VllmServicer(engine_pb2_grpc.VllmEngineServicer):
         archive = await asyncio.to_thread(self._model(context).files.tokenizer_archive)
         for chunk in tokenizer_chunks(archive):
             yield chunk
+
+    async def SubscribeKvEvents(  # noqa: N802
+        self, request: engine_pb2.SubscribeKvEventsRequest, context: Context
+    ) -> AsyncGenerator[engine_pb2.KvEventBatch, None]:
+        model = self._model(context)
+        if not isinstance(model, ServedGenerator):
+            raise UnsupportedTask(f"the model {model.name!r} has no prefix cache; it generates no text")
+        watching = model.engine.cache_watch.subscribe(current_caller().id, request.start_sequence_number)
+        async with aclosing(watching):
+            async for batch in self._until_draining(watching):
+                yield batch_message(batch)
+
+    async def _until_draining(self, batches: AsyncGenerator[CacheBatch, None]) -> AsyncGenerator[CacheBatch, None]:
+        """Yield batches until the service leaves. Raise Draining."""
+        draining = asyncio.ensure_future(self._health.until_draining())
+        try:
+            while True:
+                arriving = asyncio.ensure_future(anext(batches))
+                try:
+                    await asyncio.wait({arriving, draining}, return_when=asyncio.FIRST_COMPLETED)
+                    if not arriving.done():
+                        raise Draining(_RETRY_AFTER_S)
+                    yield arriving.result()
+                finally:
+                    arriving.cancel()
+                    await asyncio.wait({arriving})  # else the generator would still run
+        finally:
+            draining.cancel()
 
     def _name(self, context: Context, *kinds: type[ServedGenerator | ServedEncoder]) -> str:
         """Return the model that the call's metadata names, or the only one of these kinds that the caller may use.

@@ -43,7 +43,7 @@ def check_served_fields_are_those_of_the_published_protocol(url: str, _: str) ->
     assert num_fields > 100
     served = {method.name for service in file.service for method in service.method}
     missing = {each.name for each in engine.DESCRIPTOR.services_by_name["VllmEngine"].methods} - served
-    assert missing == {"FlushCache", "StartProfile", "StopProfile", "SubscribeKvEvents"}
+    assert missing == {"FlushCache", "StartProfile", "StopProfile"}
 
 
 def check_tokens_are_generated(url: str, _: str) -> None:
@@ -89,6 +89,41 @@ def check_abort_ends_a_request(url: str, _: str) -> None:
     assert next(call).chunk.token_ids
     stub.Abort(engine.AbortRequest(request_ids=["nobody's", "long"]), timeout=240)
     assert list(call)[-1].complete.finish_reason == "abort"
+
+
+def check_cache_events_have_the_prompt(url: str, _: str) -> None:
+    """The blocks of a prompt are reported with its tokens, and again after a resumption from their number."""
+    stub = stub_of(url)
+    params = engine.SamplingParams(temperature=0.0, max_tokens=1)
+    prompt = [(7 * index) % 400 + 5 for index in range(80)]
+
+    def stored(start: int) -> tuple[int, list[int]]:
+        call = stub.SubscribeKvEvents(common.SubscribeKvEventsRequest(start_sequence_number=start), timeout=240)
+        if not start:
+            state = next(call)
+            assert state.events[0].WhichOneof("data") == "cleared"
+            assert state.snapshot.index == 0
+            for _ in range(state.snapshot.count - 1):
+                state = next(call)
+            tokenized = engine.TokenizedInput(input_ids=prompt)
+            list(stub.Generate(engine.GenerateRequest(tokenized=tokenized, sampling_params=params), timeout=240))
+        tokens: list[int] = []
+        size, number = 1, 0
+        while len(prompt) - 1 - len(tokens) >= size:
+            batch = next(call)
+            number = number or batch.sequence_number
+            for event in batch.events:
+                blocks = event.stored.blocks
+                size = blocks[0].block_size
+                assert event.stored.HasField("parent_block_hash") is bool(tokens)
+                tokens += [token_id for each in blocks for token_id in each.token_ids]
+        call.cancel()
+        return number, tokens
+
+    number, tokens = stored(0)
+    assert tokens == prompt[: len(tokens)]
+    assert len(tokens) >= len(prompt) // 2
+    assert stored(number) == (number, tokens)
 
 
 def check_embedding_and_errors(url: str, _: str) -> None:

@@ -41,6 +41,7 @@ WITHOUT_REST = {
     "MODEL_EXISTS",
     "MODEL_REFUSED",
     "OPERATION_NOT_FOUND",
+    "CACHE_EVENTS_LOST",
     "TOO_MANY_ADAPTERS",
 }
 # of calls whose client has left; a CANCELLED status without a reason comes from gRPC's library, to a client that waits

@@ -167,6 +167,7 @@ ERRORS: list[errors.ServiceError] = [
     errors.ConstraintFailed("m"),
     errors.CannotResume("m"),
     errors.AdapterRejected("m"),
+    errors.CacheEventsLost("m"),
     errors.AdapterLost("m"),
     errors.TooManyAdapters("m"),
     errors.CannotSleep("m"),

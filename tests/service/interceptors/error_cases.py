@@ -173,6 +173,7 @@ CASES = [
     Case(LoadingOff("adapters", "adapters_root"), Code.FAILED_PRECONDITION, "LOADING_OFF"),
     Case(ModelExists("m"), Code.ALREADY_EXISTS, "MODEL_EXISTS", values={"model": "m"}),
     Case(generation_errors.ModelLoadError("no config.json"), Code.FAILED_PRECONDITION, "MODEL_REFUSED"),
+    Case(generation_errors.CacheEventsLost("lost"), Code.DATA_LOSS, "CACHE_EVENTS_LOST"),
     Case(OperationNotFound(), Code.NOT_FOUND, "OPERATION_NOT_FOUND"),
     Case(TooManyOperations(16), Code.RESOURCE_EXHAUSTED, "QUEUE_FULL", retry_after_s=5.0, values={"limit": "16"}),
     Case(generation_errors.CannotSleep("a thread"), Code.FAILED_PRECONDITION, "CANNOT_SLEEP"),

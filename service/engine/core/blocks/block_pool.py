@@ -11,11 +11,13 @@ from itertools import chain
 
 from service.engine.core.blocks.block_tables import CachedPrefix, check_tables
 from service.engine.core.blocks.cache_index import CacheIndex
+from service.engine.core.blocks.cache_recorder import CacheRecorder
 from service.engine.core.blocks.content_hash import content_hash
 from service.engine.core.blocks.free_runs import FreeRuns
 from service.engine.core.sequences.sequence import NO_BLOCK, Sequence
 from service.engine.interface.cache_group import ONE_GROUP, CacheGroup
 
+_HASH_BYTES = 32  # of a content's hash
 _EXPECTED_TOKENS = 256  # of an answer: adjacent blocks for them are preferred, not reserved
 
 
@@ -56,6 +58,9 @@ class BlockPool:
         self._cached: OrderedDict[int, None] = OrderedDict()  # free, with content; evicted from the start
         self._empty = FreeRuns(num_blocks)
         self._max_emptied = num_blocks // 4
+        self._recorded = self._full[:1]  # the group whose blocks are reported
+        suffix = _suffix(*self._recorded)
+        self.recorder = CacheRecorder(block_size, lambda content: content + suffix in self._block_of)
         self.on_evict: abc.Callable[[bytes], None] | None = None  # called with the hash of an evicted block
 
     @property
@@ -157,6 +162,8 @@ class BlockPool:
                     del self._cached[block_id]
                     self._index.hold(block_id)
                 self._num_holders[block_id] += 1
+        if self.recorder.is_on and self._recorded:
+            self.recorder.add(sequence, 0, prefix.num_blocks)
 
     def publish(self, sequence: Sequence, first: int, last: int) -> None:
         """Make the full, computed blocks `first` to `last - 1` of the block tables findable.
@@ -170,6 +177,8 @@ class BlockPool:
                     self._block_of[content_key] = table[index]
                     self._key_of[table[index]] = content_key
                     self._index.put(table[index], content_key)
+        if self.recorder.is_on and self._recorded and self._shares:
+            self.recorder.add(sequence, first, last)
 
     def give_back(self, sequence: Sequence) -> None:
         """Release the blocks that no token after the computed ones attends to. Call it after `publish`."""
@@ -236,6 +245,8 @@ class BlockPool:
             del self._block_of[key]
             if self.on_evict is not None:
                 self.on_evict(key)
+            if self.recorder.is_on and key[_HASH_BYTES:] == _suffix(*self._recorded):
+                self.recorder.remove(key[:_HASH_BYTES])
             self._key_of[block_id] = b""
             self._index.drop(block_id)
             self._empty.add(block_id)
@@ -270,4 +281,9 @@ class BlockPool:
     def _content_key(self, sequence: Sequence, group: int, index: int) -> bytes:
         """Return the key of a group's block with the content of the sequence's full block `index`."""
         content = content_hash(sequence, index, self.block_size)
-        return content + group.to_bytes(2) if group else content
+        return content + _suffix(group)
+
+
+def _suffix(group: int = 0) -> bytes:
+    """Return what a key has after the hash of the content."""
+    return group.to_bytes(2) if group else b""

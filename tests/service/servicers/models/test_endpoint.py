@@ -88,6 +88,18 @@ async def test_requests_are_routed_by_traffic_percentage() -> None:
         assert [await answers(run, "x") for _ in range(5)] == ["a", "a", "b", "b", "b"]
 
 
+async def test_the_default_tag_of_ollamas_clients_is_ignored_unless_a_name_has_it() -> None:
+    """Models and endpoints have it, in every RPC; the error for an unknown name is that of the name."""
+    async with serving("a", "b", "b:latest") as run:
+        assert [await answers(run, name) for name in ("a:latest", "b", "b:latest")] == ["a", "b", "b:latest"]
+        await run.create("x", ("only", "a", 100))
+        assert await answers(run, "x:latest") == "a"
+        got = await run.models.GetModel(model_pb2.GetModelRequest(model="a:latest"))
+        assert got.model.name == "a"
+        for unknown in ("c:latest", "a:other"):
+            assert (await rejection_of(run.chat.Chat(request(model=unknown)))).code is Code.NOT_FOUND
+
+
 async def test_deployment_selects_an_entity_by_name() -> None:
     """`deployment` selects an entity by name, whatever its percentage.
 

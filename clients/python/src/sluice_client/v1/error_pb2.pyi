@@ -230,8 +230,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     then retry with its etag.
     """
     ERROR_REASON_OPERATION_NOT_FOUND: _ErrorReason.ValueType  # 68
-    """NOT_FOUND. The client's API key has no operation with this id on this replica: it was never begun, was forgotten
-    after its end or a restart, or is another key's. Read the model's state from GetModel.
+    """NOT_FOUND. The client's API key has no operation with this id: it was never begun, was forgotten after its end or a
+    restart, is another key's, or that of a replica without a shared store. Read the model's state from GetModel.
+    """
+    ERROR_REASON_CACHE_EVENTS_LOST: _ErrorReason.ValueType  # 69
+    """DATA_LOSS. The events of a cache that the subscription needs next are not kept. Forget the blocks of this server, and
+    subscribe from 0.
     """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
@@ -449,7 +453,11 @@ ERROR_REASON_CONVERSATION_CHANGED: ErrorReason.ValueType  # 67
 then retry with its etag.
 """
 ERROR_REASON_OPERATION_NOT_FOUND: ErrorReason.ValueType  # 68
-"""NOT_FOUND. The client's API key has no operation with this id on this replica: it was never begun, was forgotten
-after its end or a restart, or is another key's. Read the model's state from GetModel.
+"""NOT_FOUND. The client's API key has no operation with this id: it was never begun, was forgotten after its end or a
+restart, is another key's, or that of a replica without a shared store. Read the model's state from GetModel.
+"""
+ERROR_REASON_CACHE_EVENTS_LOST: ErrorReason.ValueType  # 69
+"""DATA_LOSS. The events of a cache that the subscription needs next are not kept. Forget the blocks of this server, and
+subscribe from 0.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
