@@ -60,7 +60,7 @@ release-contract:  ## store the contract of this version, which later ones must 
 bench:  ## run all benchmarks: llama.cpp's server, transformers serve, the parts; see bench/README.md
 	@tools/install.sh bench native llama redis && for part in serving engine.step engine.step_overhead replicas.long_prompt engine.native.native_step engine.speculation replicas.start engine.quantization engine.load_memory engine.embedding engine.sampler_rows engine.worker calls.gateway_stream calls.response_path calls.client calls.quota replicas.overload replicas.private_prefix replicas.affinity calls.inner_hop; do $(PY) -m bench.$$part || exit; done
 bench-gpu:  ## measure on the CUDA device, together with transformers serve if both fit; see docs/models/gpu.md
-	@tools/install.sh bench native && for run in "0.5b 8b --servers sluice:engine.device_memory=0.45 transformers" "32b --servers sluice"; do $(PY) -m bench.serving chats prefix --device cuda --prompts 128 2048 --streams 1 16 64 256 --results .cache/bench/gpu.json --models $$run || exit; done
+	@tools/install.sh bench native && for run in "0.5b 8b --servers sluice:engine.device_memory=0.45 transformers" "32b --servers sluice"; do $(PY) -m bench.serving chats prefix start memory --device cuda --prompts 128 2048 --streams 1 16 64 256 --results .cache/bench/gpu.json --models $$run || exit; done
 pictures:  ## update the README's pictures: a terminal recording, and the chat page
 	@tools/install.sh dev native npm browser && $(PY) -m tools.docs.pictures
 pins:  ## update constraints.txt, the clients' and npm's pins; keeps versions that fit

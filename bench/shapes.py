@@ -1,7 +1,7 @@
 """Model folders for benchmarks: the bundled model, and random weights of well-known shapes.
 
 Random weights take the same time as trained ones. They are generated once, under .cache/bench, from a fixed seed, on
-the CUDA device if there is one, where it takes seconds.
+the CUDA device if there is one with enough memory.
 """
 
 import json
@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 from transformers import (
-    AutoModelForCausalLM,
     Gemma3TextConfig,
     GptOssConfig,
     GraniteConfig,
@@ -23,6 +22,8 @@ from transformers import (
     Qwen3Config,
     Qwen3MoeConfig,
 )
+
+from bench.random_model import random_model
 
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "demo" / "model"
@@ -251,14 +252,13 @@ def random_weights(name: str, config: PreTrainedConfig, dtype: torch.dtype = tor
         shutil.copy(DEMO / file, building / file)
     (building / "tokenizer.json").write_text(filled_up(DEMO / "tokenizer.json", config.vocab_size))
     torch.manual_seed(0)
-    with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
-        model = AutoModelForCausalLM.from_config(config, dtype=dtype)  # type: ignore[no-untyped-call]
+    model = random_model(config, dtype)
     model.generation_config.eos_token_id = config.eos_token_id
     model.generation_config.do_sample = False
     model.save_pretrained(building)
     building.rename(folder)
     del model
-    torch.cuda.empty_cache()  # for the servers; it does nothing without a device
+    torch.cuda.empty_cache()  # the servers need the memory
     return folder
 
 

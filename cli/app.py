@@ -13,7 +13,7 @@ from typer.main import get_command, get_group
 from cli.commands import programs
 from process.distribution import installed_version
 
-# The module and the name of each command, or of a group of commands, that is no program of its own.
+# Module and attribute of each command or command group that runs in this process; `programs` has those that replace it.
 _COMMANDS: Final[Mapping[str, str]] = {
     "chat": "cli.commands.chat:chat",
     "complete": "cli.commands.generate:complete",
@@ -40,13 +40,14 @@ class _Commands(TyperGroup):
         self.commands: dict[str, Any] = {**self.commands, **dict.fromkeys(_COMMANDS)}  # None: not imported yet
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, or None if there is none of this name."""
+        """Return the command of this name, or None if there is none."""
         if cmd_name in self.commands and self.commands[cmd_name] is None:
             self.commands[cmd_name] = _imported(cmd_name)
         return super().get_command(ctx, cmd_name)
 
 
 def _imported(name: str) -> Any:
+    """Import a command's module and return the click command."""
     module, _, attribute = _COMMANDS[name].partition(":")
     found = getattr(import_module(module), attribute)
     if isinstance(found, typer.Typer):

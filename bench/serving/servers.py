@@ -140,12 +140,11 @@ def installed(device: str = "cpu") -> list[str]:
 class Server:
     """A running server."""
 
-    def __init__(self, command: Command, process: subprocess.Popen[bytes], device_memory_before: int = 0) -> None:
-        """`process` was started just before; `device_memory_before` are the bytes that others use on the device."""
+    def __init__(self, command: Command, process: subprocess.Popen[bytes]) -> None:
+        """`process` was started just before."""
         self.command = command
         self.seconds: dict[str, float] = {}  # from its start until it was ready, and until its first answer
         self._began = time.monotonic()
-        self._device_memory_before = device_memory_before
         self._ready_url = f"http://localhost:{command.port}{command.ready_path}"
         self._process = process
 
@@ -193,8 +192,16 @@ class Server:
         return self._bytes_of("status", "VmHWM:")
 
     def device_memory(self) -> int:
-        """Return the bytes of the CUDA device in use, less those in use before the start. 0 without a device."""
-        return used_device_memory() - self._device_memory_before
+        """Return the bytes of CUDA devices that the driver counts for the processes; 0 without a driver.
+
+        It is also 0 in containers in which the processes have other ids than the driver knows.
+        """
+        if shutil.which("nvidia-smi") is None:
+            return 0
+        query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
+        lines = subprocess.run(query, check=True, capture_output=True, text=True).stdout.splitlines()
+        mebibytes = {int(pid): int(used) for pid, used in (line.split(", ") for line in lines) if used.isdecimal()}
+        return sum(mebibytes.get(pid, 0) for pid in self.processes()) << 20
 
     def _bytes_of(self, file: str, field: str) -> int:
         """Return the sum of a field, which is in kB, of a file of each process's folder in /proc."""
@@ -210,14 +217,6 @@ class Server:
         """Return the CPU time of all processes."""
         fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in self.processes()]
         return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
-
-
-def used_device_memory() -> int:
-    """Return the bytes of the first CUDA device in use by all processes; 0 without a driver."""
-    if shutil.which("nvidia-smi") is None:
-        return 0
-    query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"]
-    return int(subprocess.run(query, check=True, capture_output=True, text=True).stdout) << 20
 
 
 @dataclass
@@ -249,9 +248,8 @@ def elsewhere(server: Server) -> Iterator[Others]:
 @contextmanager
 def serving(command: Command) -> Iterator[Server]:
     """Run a server, and yield it when it is ready."""
-    before = used_device_memory()
     with running(command.arguments, command.environment) as process:
-        server = Server(command, process, before)
+        server = Server(command, process)
         server.until_ready()
         try:
             yield server

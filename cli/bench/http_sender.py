@@ -40,7 +40,7 @@ class Address:
 
 
 class Exchange(asyncio.Protocol):
-    """One request and its response, on a separate connection. `sent` and `ended` are times of `perf_counter`."""
+    """One request and its response, on a separate connection. `sent` and `ended` are `time.perf_counter()` seconds."""
 
     def __init__(
         self, address: Address, path: str, headers: Mapping[str, str], body: Any, record_event: RecordEvent
@@ -101,11 +101,11 @@ class Exchange(asyncio.Protocol):
             self._end()
 
     def eof_received(self) -> None:
-        """Handle the end of the response."""
+        """Handle the server's end of the stream."""
         self._end()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Handle the end of the connection."""
+        """Handle a closed connection; `error` is None if it was closed normally."""
         if error is not None:
             self._failure = ("connection lost", str(error) or type(error).__name__)
         self._end()
@@ -125,7 +125,7 @@ class Exchange(asyncio.Protocol):
                     if line.startswith(b"data:") and line[5:].strip().startswith(b"{"):
                         _record(json.loads(line[5:]), moment, record, self._record_event)
         except h11.RemoteProtocolError as error:
-            record.fail(*(self._failure if self._failure[0] else self._broken(str(error))))
+            record.fail(*(self._failure if self._failure[0] else self._early_end(str(error))))
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             record.fail("invalid stream", str(error))
         if record.error:
@@ -133,12 +133,12 @@ class Exchange(asyncio.Protocol):
         elif self._failure[0]:
             record.fail(*self._failure)
         elif not record.is_finished:
-            record.fail("broken stream", "it ended without its last event")
+            record.fail("broken stream", "the stream ended without its last event")
         return record
 
-    def _broken(self, detail: str) -> tuple[str, str]:
-        """Return error kind and detail for a response that ended early without an error message."""
-        return ("broken stream", detail) if self._chunks else ("connection lost", "closed without an answer")
+    def _early_end(self, detail: str) -> tuple[str, str]:
+        """Return the error's kind and detail for a response that ended early and has no error message."""
+        return ("broken stream", detail) if self._chunks else ("connection lost", "closed without a response")
 
     def _body(self, record: Record) -> Iterator[tuple[float, bytes]]:
         """Yield the arrival time and the data of each part of the response body."""

@@ -1,1 +1,1 @@
-"""Calls of a running server, over HTTP and gRPC, and the options and answers that commands have in common."""
+"""Calls to a running server, over HTTP and gRPC, and the options and output that commands share."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cli.calls.server import Server
 
-_MIN_TIMED_S: Final = 0.02  # shorter answers arrive at once, so that their speed is unknown
+_MIN_TIMED_S: Final = 0.02  # a shorter answer arrives in one piece, so its speed can't be measured
 
 
 @dataclass(slots=True)
@@ -19,15 +19,15 @@ class Answer:
     text: str = ""
     reasoning: str = ""
     finish_reason: str = ""
-    num_tokens: int | None = None  # as reported by the server, None if it is not
+    num_tokens: int | None = None  # as reported by the server; None if it was not reported
     first_s: float | None = None  # from the request to the first chunk
-    took_s: float = 0.0
+    took_s: float = 0.0  # from the request to the last chunk
 
     def summary(self) -> str:
-        """Return a text with tokens, speed and time to first token; empty for an answer without chunks."""
+        """Return tokens, speed and time to first token as text, or an empty text for an answer without chunks."""
         if self.first_s is None:
             return ""
-        parts = [f"first after {1000 * self.first_s:.0f} ms"]
+        parts = [f"first token after {1000 * self.first_s:.0f} ms"]
         rest_s = self.took_s - self.first_s
         if self.num_tokens is not None:
             parts.insert(0, f"{self.num_tokens} tokens")

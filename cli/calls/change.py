@@ -1,4 +1,4 @@
-"""Shared code of commands that change servers: several servers, one result per server, and exit codes."""
+"""Apply one change to several servers: one result per server, and the exit code. Shared by commands."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ Urls: TypeAlias = Annotated[
 def change_all(
     urls: Sequence[str], change: Callable[[str], Any], describe: Callable[[Any], str], *, as_json: bool
 ) -> None:
-    """Change each server in turn and print `describe(result)`. A failure of one server does not stop the others.
+    """Call `change(url)` for each server in turn and print `describe(result)`. A failure does not stop the others.
 
-    Raise typer.Exit with 1 if a server failed, or with 130 after Ctrl-C, which servers do not notice.
+    Raise typer.Exit with 1 if a server failed, or with 130 after Ctrl-C. Ctrl-C does not cancel a change that a server
+    has begun.
     """
     results: list[dict[str, Any]] = []
     failures: list[str] = []
@@ -53,8 +54,8 @@ def change_all(
         raise typer.Exit(1)
 
 
-def no_options_before(context: typer.Context) -> None:
-    """Reject options of the list command before a subcommand, which would ignore them."""
+def reject_options_before_subcommand(context: typer.Context) -> None:
+    """Raise BadParameter for an option that a subcommand would ignore, as in `sluice models --json load`."""
     for name, option in ((each.name, each.opts[0]) for each in context.command.params):
         source = context.get_parameter_source(name or "")
         if source is not None and source.name == "COMMANDLINE":
@@ -62,7 +63,7 @@ def no_options_before(context: typer.Context) -> None:
 
 
 def as_plain(message: Any) -> dict[str, Any]:
-    """Return a protobuf message as JSON."""
+    """Return a protobuf message as a JSON object."""
     from google.protobuf.json_format import MessageToDict  # noqa: PLC0415  imported on use, for a fast start
 
     plain: dict[str, Any] = MessageToDict(message, always_print_fields_with_no_presence=True)

@@ -1,4 +1,4 @@
-"""Call a gRPC method of a server of this project, for administration that has no REST API."""
+"""Call a gRPC method of a sluice server, for administration that has no REST API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cli.calls.tls_hint import tls_problem
 
 Answer = TypeVar("Answer", bound="_Message")
 
-_LONGEST_S: Final = 3600.0  # a load may take long; Envoy's limit
+_LONGEST_S: Final = 3600.0  # model loads are slow; Envoy ends calls after an hour
 
 
 class _Message(Protocol):
@@ -73,7 +73,7 @@ def call(
 
 
 def _reason(url: str, error: Any) -> str:
-    """Return the server's error message on one line, or gRPC's if the server is not one of this project."""
+    """Return the server's error message on one line, with a hint if the server does not seem to be sluice."""
     text = " ".join(str(error.details() or error.code().name).split())
     if any(name == "x-sluice-reason" for name, _ in error.trailing_metadata() or ()):
         return f"{text}; {KEY_HINT}" if error.code().name == "UNAUTHENTICATED" else text

@@ -1,4 +1,4 @@
-"""A bar on one line of the terminal."""
+"""A progress bar on the last line of a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CLEAR: Final = "\r\x1b[2K"
 
 
 class TerminalBar:
-    """Draws progress on the line of the cursor, if the output is a terminal."""
+    """Draws progress on the line of the cursor. `is_shown` is False if the output is not a terminal."""
 
     def __init__(self, terminal: TextIO = sys.stderr) -> None:
         self.is_shown = terminal.isatty()
@@ -24,12 +24,12 @@ class TerminalBar:
             self._is_drawn = False
 
     def _draw(self, label: str, done: int, total: int, amounts: str) -> None:
-        """Draw the label, and with a total a bar of the part that is done, with the amounts as a text."""
+        """Draw `label`, then the bar and the text `amounts`. With a `total` of 0, draw the label only."""
         bar = f" [{'#' * (_WIDTH * done // total):.<{_WIDTH}}] {amounts}" if total else ""
         self._write(label + bar)
         self._is_drawn = True
 
     def _write(self, text: str) -> None:
-        """Replace the line."""
+        """Clear the line and write `text` on it."""
         self._terminal.write(_CLEAR + text)
         self._terminal.flush()

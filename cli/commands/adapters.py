@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from cli.calls.change import Urls, as_plain, change_all, no_options_before
+from cli.calls.change import Urls, as_plain, change_all, reject_options_before_subcommand
 from cli.calls.options import DEFAULT, AsJson, CaFile, Key, Url, connected, print_json, print_table
 from cli.calls.rpc import call
 
@@ -29,7 +29,7 @@ def adapters(
     from sluice.v1 import adapter_pb2  # noqa: PLC0415  imported on use, for a fast start
 
     if context.invoked_subcommand is not None:
-        no_options_before(context)
+        reject_options_before_subcommand(context)
         return
     request = adapter_pb2.ListAdaptersRequest(model=model)
     with connected(url, key, ca_file):

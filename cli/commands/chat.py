@@ -58,7 +58,7 @@ def chat(
 ) -> None:
     """Chat with a model. --json prints the answer as the server's events, one per line."""
     with connected(url, key, ca_file) as server:
-        conversation = Conversation(server, model or _first(server))
+        conversation = Conversation(server, model or _first_model(server))
         conversation.set_system(system)
         try:
             for each in parameter:
@@ -71,8 +71,8 @@ def chat(
             Prompt(conversation).run()
 
 
-def _first(server: Server) -> str:
-    """Return the first model that the server serves. Raise ServerError if there is none."""
+def _first_model(server: Server) -> str:
+    """Return the name of the first model that the server lists. Raise ServerError if there is none."""
     names = server.models()
     if not names:
         raise ServerError(f"{server.url} serves no model that this key may use")
@@ -88,11 +88,11 @@ def _ask_once(conversation: Conversation, question: str, *, as_json: bool) -> No
         if not as_json and not is_reasoning:
             print_text(piece, nl=False)
 
-    def note(event: dict[str, Any]) -> None:
+    def show_event(event: dict[str, Any]) -> None:
         if as_json:
             print_json(event, indent=None)
 
-    answer = conversation.ask(question, show, note, PromptBar())
+    answer = conversation.ask(question, show, show_event, PromptBar())
     if not as_json:
         typer.echo()
     if answer.finish_reason == "Ctrl-C":
@@ -100,7 +100,7 @@ def _ask_once(conversation: Conversation, question: str, *, as_json: bool) -> No
 
 
 class Prompt:
-    """The prompt of a conversation in a terminal."""
+    """The interactive prompt: reads questions and /commands from the terminal."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
@@ -159,7 +159,7 @@ class Prompt:
         return text
 
     def _ask(self, question: str) -> None:
-        """Send a question and print its answer, with reasoning in another colour."""
+        """Send a question and print its answer, with reasoning dimmed."""
         was_reasoning = False
 
         def show(piece: str, is_reasoning: bool) -> None:  # noqa: FBT001  read_answer's signature

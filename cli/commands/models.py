@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.calls.change import Urls, as_plain, change_all, no_options_before
+from cli.calls.change import Urls, as_plain, change_all, reject_options_before_subcommand
 from cli.calls.operation import load as load_on
 from cli.calls.options import DEFAULT, AsJson, CaFile, Key, Url, connected, print_json, print_text
 from cli.calls.rpc import call
@@ -22,7 +22,7 @@ def models(
 ) -> None:
     """List the models that this key may use, generating models first; or load and unload models."""
     if context.invoked_subcommand is not None:
-        no_options_before(context)
+        reject_options_before_subcommand(context)
         return
     with connected(url, key, ca_file) as server:
         if as_json:

@@ -66,7 +66,7 @@ def status(
 
 
 def _state(url: str, key: str, ca_file: str, over_s: float) -> State:
-    """Return the state of one server; connection errors are part of it."""
+    """Return the state of one server; a connection error becomes its `problem`."""
     state = State(url)
     try:
         server = Server(url, key or None, ca_file or None)
@@ -76,10 +76,10 @@ def _state(url: str, key: str, ca_file: str, over_s: float) -> State:
     try:
         state.url = server.url
         state.ready = server.status("/readyz") == httpx.codes.OK
-        with suppress(ServerError, KeyError, TypeError):  # another project's server, or a separate port for operators
+        with suppress(ServerError, KeyError, TypeError):  # not sluice, or /openapi.json is on admin_port only
             state.version = str(server.get("/openapi.json")["info"]["version"])
         state.models = server.models()
-        with suppress(KeyError, TypeError, AttributeError):  # see above
+        with suppress(KeyError, TypeError, AttributeError):  # /status.json of another server
             state.load = _load(server, over_s)
     except ServerError as error:
         state.problem = str(error)
@@ -89,7 +89,10 @@ def _state(url: str, key: str, ca_file: str, over_s: float) -> State:
 
 
 def _load(server: Server, over_s: float) -> dict[str, Load]:
-    """Return the load by model from two readings. Raise ServerError, or KeyError or similar for unexpected JSON."""
+    """Return the load by model, measured over `over_s` seconds.
+
+    Raise ServerError, or KeyError, TypeError or AttributeError for unexpected JSON.
+    """
     before = server.get(_LOAD)
     time.sleep(over_s)
     after = server.get(_LOAD)

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from cli.calls.options import print_json, print_text
-from cli.doctor.checks import Finding, Status
 from cli.doctor.files import check_certificate, check_files
+from cli.doctor.finding import Finding, Status
 from cli.doctor.machine import check_instruction_set, check_memory, check_ports, check_versions
 from process.errors import ConfigError
 from process.settings.process_settings import read_settings

@@ -11,7 +11,7 @@ from typing import Final
 
 from cryptography import x509
 
-from cli.doctor.checks import Finding, Status
+from cli.doctor.finding import Finding, Status
 from process.network.tls import TlsError
 from runner.settings import Settings, is_hub_id
 from service.auth.keys.key_entry import KeysError

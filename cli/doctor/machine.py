@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from cli.doctor.checks import Finding, Status
+from cli.doctor.finding import Finding, Status
 from process.distribution import NAME
 from process.network.address import host_port
 from runner.settings import Settings, is_hub_id

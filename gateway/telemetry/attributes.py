@@ -1,6 +1,6 @@
-"""The names of the gateway's attributes, by the semantic conventions.
+"""Names of the gateway's span and metric attributes, by OpenTelemetry's semantic conventions.
 
-`process.telemetry.attributes` has those that the service shares.
+`process.telemetry.attributes` has the names that gateway and service share.
 """
 
 HTTP_METHOD = "http.request.method"

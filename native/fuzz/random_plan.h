@@ -1,11 +1,11 @@
-// A random plan of a decoder or an encoder, with the options of its model.
+// Random models for fuzzing: the plan and options of a decoder or an encoder.
 #pragma once
 
 #include "model/model.h"
 
 namespace sluice {
 
-// Return options that a model accepts. Plans that `check_plan` rejects on the way are counted.
+// Return random options that `check_plan` accepts. Add the number of rejected ones to `num_rejected`.
 Options valid_options(int& num_rejected);
 
 }  // namespace sluice

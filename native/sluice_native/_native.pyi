@@ -212,6 +212,13 @@ class Model:
 def instruction_sets() -> list[str]:
     """Return the instruction sets that this build has and this CPU supports, best first."""
 
+def packed_product(kind: str, instruction_set: str) -> str:
+    """Return what a set of this build multiplies for weights of a kind, and in how many lanes.
+
+    The products are of "bytes", of "pairs" of 16-bit integers, or of "float32" numbers, as in `pairs x 8`. Raise
+    ValueError for an unknown kind or set.
+    """
+
 class DrawParams:
     """The sampling parameters of one row, immutable. Fields, ranges and defaults are defined in `src/sampling.h`."""
 

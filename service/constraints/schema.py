@@ -22,31 +22,31 @@ _COMBINING = frozenset({"allOf", "oneOf", "not", "if", "patternProperties", "dep
 def prepare_schema(schema: Any, *, strict: bool, indent: int = USUAL_INDENT) -> dict[str, Any]:
     """Return the schema for generation.
 
-    White space is one space, or a line end with at most `indent` spaces. Objects with a list of `properties` get no
-    others, so that a bounded schema ends by itself; this does not apply where schemas are combined. Unless `strict`, a
-    `format` that can't be enforced is an annotation, as in the standard.
+    White space is limited to one space, or a line end with at most `indent` spaces. Objects get no properties except
+    those in `properties`, so that a bounded schema ends by itself, unless schemas are combined. Unless `strict`, a
+    `format` that can't be enforced is an annotation, as in the JSON Schema standard.
     """
     if not isinstance(schema, dict):
         schema = {} if schema is True else {"not": {}}
     prepared: dict[str, Any] = copy.deepcopy(schema)
     if not strict:
-        _annotate(prepared)
+        _remove_unenforced_formats(prepared)
     _close(prepared)
     layout = {"whitespace_flexible": True, "whitespace_pattern": rf"( |\n {{0,{indent}}})?"}
     return prepared | {"x-guidance": layout}
 
 
-def _annotate(schema: dict[str, Any]) -> None:
-    """Remove the formats that can't be enforced."""
+def _remove_unenforced_formats(schema: dict[str, Any]) -> None:
+    """Remove each `format` that can't be enforced."""
     for _, subschema in walk(schema):
         if isinstance(subschema.get("format"), str) and subschema["format"] not in _ENFORCED_FORMATS:
             del subschema["format"]
 
 
 def _close(schema: dict[str, Any]) -> None:
-    """Forbid unlisted properties, unless two schemas describe one object: together they might allow nothing then."""
+    """Forbid unlisted properties, unless schemas are combined: both might then forbid each other's properties."""
     subschemas = [subschema for _, subschema in walk(schema)]
-    if any(_shares(subschema) for subschema in subschemas):
+    if any(_is_combined(subschema) for subschema in subschemas):
         return
     for subschema in subschemas:
         if not _OPEN_OBJECT & subschema.keys() and _lists_properties(subschema):
@@ -54,14 +54,14 @@ def _close(schema: dict[str, Any]) -> None:
 
 
 def _lists_properties(schema: dict[str, Any]) -> bool:
-    """Return whether `required` is a list of names in `properties`."""
+    """Return True if the schema has `properties`, and `required` names only these."""
     properties, required = schema.get("properties"), schema.get("required", [])
     if not isinstance(properties, dict) or not isinstance(required, list):
         return False
     return all(isinstance(name, str) and name in properties for name in required)
 
 
-def _shares(schema: dict[str, Any]) -> bool:
-    """Return True if another schema describes the same value too."""
+def _is_combined(schema: dict[str, Any]) -> bool:
+    """Return True if the schema describes a value together with another schema."""
     descriptions = [{"anyOf"} & schema.keys(), {"$ref"} & schema.keys(), _OBJECT & schema.keys()]
     return bool(_COMBINING & schema.keys()) or sum(map(bool, descriptions)) > 1

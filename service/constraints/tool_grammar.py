@@ -17,9 +17,10 @@ from service.output.families.tool_syntax import ChannelCall
 
 
 def tool_grammar(rules: ToolRules, token_ids: Mapping[str, int], content: Grammar | None) -> Grammar:
-    """Return the grammar of an answer that is calls or matches `content`; None requires calls.
+    """Return the grammar of an answer that is either tool calls or `content`. If `content` is None, it must be calls.
 
-    `token_ids` has the markers that are single tokens. Raise InvalidRequest for parameters that are not a schema.
+    `token_ids` has the ids of the markers that are single tokens. Raise InvalidRequest for parameters that are not a
+    schema.
     """
     calls = _Calls(rules, token_ids)
     syntax = rules.syntax
@@ -43,10 +44,10 @@ def tool_grammar(rules: ToolRules, token_ids: Mapping[str, int], content: Gramma
 
 
 def opened_calls(rules: ToolRules, token_ids: Mapping[str, int]) -> Grammar:
-    """Return the grammar of a call that the model opens by itself in otherwise free text.
+    """Return the grammar of the calls in otherwise free text, when the model decides whether to call (`auto`).
 
-    It begins after the marker that opens a call. Raise InvalidRequest if the parameters of a strict function are not a
-    schema.
+    It takes effect after the marker that opens a call. Raise InvalidRequest if the parameters of a strict function are
+    not a schema.
     """
     calls = _Calls(rules, token_ids)
     syntax = rules.syntax
@@ -57,7 +58,7 @@ def opened_calls(rules: ToolRules, token_ids: Mapping[str, int]) -> Grammar:
         lead = f"start: /{bare_lead(syntax, names)}/\n"
     else:
         lines.append(f"start: {calls.between_markers()} {literal(syntax.end, token_ids)}")
-    # Of channels, the other marker is a header's part, which opens a call at the begin of an answer only.
+    # With channels (Harmony), the other markers are parts of a header: they open a call only when an answer starts.
     begins = (syntax.begin,) if isinstance(syntax.payload, ChannelCall) else syntax.begins
     opening = Opening(begins, lead, once=calls.is_single or syntax.bare)
     text = "\n".join(lines) + "\n"
@@ -71,7 +72,7 @@ class _Calls:
         self.lines: list[str] = []
         self.schemas: dict[str, str] = {}
         self.lenient: dict[str, str] = {}
-        # An answer has one message to a function at most.
+        # With channels (Harmony), an answer has at most one message to a function.
         self.is_single = rules.single or isinstance(rules.syntax.payload, ChannelCall)
         self._syntax = rules.syntax
         functions = called_functions(rules)

@@ -1,4 +1,4 @@
-"""Turn the image parts of a request into a model's input; the work runs off the event loop."""
+"""Fetch, decode and preprocess the images of a request off the event loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ImageReader:
     """Reads the images of one model's requests."""
 
     def __init__(self, processor: ImageProcessor, settings: ImageSettings, workers: Workers) -> None:
-        """`workers` must be used for images only, so that no text waits for an image."""
+        """`workers` must not be shared with tokenization, so that texts never wait for images."""
         self._processor = processor
         self._settings = settings
         self._workers = workers
@@ -27,23 +27,23 @@ class ImageReader:
 
     @property
     def form(self) -> ImageForm:
-        """The form of images in prompts."""
+        """The text and tokens that stand for an image in a prompt."""
         return self._processor.form
 
     def close(self) -> None:
-        """Stop the threads; nothing may be read afterwards."""
+        """Stop the threads. `read` may not be called afterwards."""
         self._workers.close()
         self._fetcher.close()
 
     def check_number(self, parts: Sequence[ImagePart]) -> None:
-        """Raise InvalidRequest for the first image above the limit."""
+        """Raise InvalidRequest if there are more than `images.max_images` images; its field is the first one above."""
         limit = self._settings.max_images
         if len(parts) > limit:
             message = f"the request has {len(parts)} images; the limit is {limit} (images.max_images)"
             raise InvalidRequest(parts[limit].field, message)
 
     async def read(self, parts: Sequence[ImagePart], deadline: float | None) -> list[PreprocessedImage]:
-        """Return the images as the model gets them, in the parts' order. An image that occurs twice is read once.
+        """Return the preprocessed images in the order of `parts`. An image that occurs twice is read once.
 
         `deadline` is a `time.monotonic()` instant in seconds. Raise InvalidRequest with the part's field,
         EngineOverloaded or DeadlineExceeded.
@@ -63,13 +63,13 @@ class ImageReader:
             fetched = await self._fetcher.fetch(part.url, part.field, deadline)
 
         def preprocess() -> PreprocessedImage:
-            media = fetched or self._given(part)
+            media = fetched or self._inline(part)
             return self._processor.preprocess(decode(media, part.field, self._settings.max_pixels))
 
         return await self._workers.run(preprocess, deadline, too_long)
 
-    def _given(self, part: ImagePart) -> Media:
-        """Return the bytes of a part that contains them."""
+    def _inline(self, part: ImagePart) -> Media:
+        """Return the image file of a part that contains it, as bytes or as a data: URL."""
         if not part.data:
             return read_data_url(part.url, part.field, self._settings.max_bytes)
         check_size(len(part.data), part.field, self._settings.max_bytes)

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from bench import shapes
 from bench.serving import servers
+from bench.serving.requests import Load
 from bench.serving.scenarios import SCENARIOS, SIZES
 from bench.serving.servers import command_of, installed
 
@@ -62,6 +64,38 @@ def test_cases_beyond_a_device_are_left_out() -> None:
 
 def test_on_a_cpu_nothing_is_set_but_the_device() -> None:
     assert command_of("sluice", FOLDER, 4).environment == {"SLUICE_SERVICE_DEVICE": "cpu"}
+
+
+def test_device_memory_is_that_of_the_servers_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another server on the same device doesn't count, nor does a process whose memory the driver doesn't know."""
+    driver = tmp_path / "nvidia-smi"
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        server = servers.Server(command_of("gateway", FOLDER, 1), process)
+        monkeypatch.setenv("PATH", "/nowhere")
+        assert server.device_memory() == 0
+        driver.write_text(f"#!/bin/sh\necho '1, 700'\necho '{process.pid}, 512'\necho '2, [N/A]'\n")
+        driver.chmod(0o700)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+        assert server.device_memory() == 512 << 20
+        assert 0 < server.memory() <= server.peak_memory()
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.long
+def test_the_product_serves_without_envoy() -> None:
+    """The times of the start are recorded once."""
+    with servers.serving(command_of("gateway", shapes.demo_without_end(), 1)) as server:
+        load = Load(server, seed=0)
+        seconds = dict(server.seconds)
+        answer = load.send([load.request(load.prompt(32), 8)])[0]
+        assert (answer["prompt_tokens"], answer["tokens"]) == (32, 8)
+        server.until_ready()
+        server.note_answer()
+        assert 0 < seconds["ready_s"] < seconds["answered_s"]
+        assert server.seconds == seconds
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from cli.doctor.checks import Status
 from cli.doctor.files import check_certificate
+from cli.doctor.finding import Status
 from cli.doctor.machine import check_instruction_set
 from runner.tls.certificates import make_certificates
 from tests.e2e.stack import ROOT, free_ports

@@ -130,7 +130,7 @@ def _e4m3(numbers: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class _Folder:
+class FolderFormat:
     """A format of folders: a matrix' tensors, given its rows and columns, and the configuration."""
 
     tensors: Callable[[int, int, Random], Tensors]
@@ -143,39 +143,40 @@ _PACKED: Final = {
     "format": "pack-quantized",
     "config_groups": {"group_0": {"weights": {"num_bits": 4}}},
 }
-_FOLDERS: Final[dict[str, _Folder]] = {
+FOLDERS: Final[dict[str, FolderFormat]] = {
     **{
-        f"GPTQ, {bits} bits{', act-order' * is_ordered}": _Folder(
+        f"GPTQ, {bits} bits{', act-order' * is_ordered}": FolderFormat(
             partial(_gptq, bits=bits, is_ordered=is_ordered), {"quant_method": "gptq", "bits": bits}
         )
         for bits in (4, 8)
         for is_ordered in (False, True)
     },
     **{
-        f"AWQ, {bits} bits": _Folder(partial(_awq, bits=bits), {"quant_method": "awq", "bits": bits}) for bits in (4, 8)
+        f"AWQ, {bits} bits": FolderFormat(partial(_awq, bits=bits), {"quant_method": "awq", "bits": bits})
+        for bits in (4, 8)
     },
-    "compressed-tensors, int8": _Folder(_int8, {"quant_method": "compressed-tensors", "format": "int-quantized"}),
-    "compressed-tensors, int4": _Folder(_int4, _PACKED),
-    "FP8, a scale": _Folder(partial(_float8, size=(0, 0)), {"quant_method": "fp8"}, (".weight",)),
-    "FP8, a scale a row": _Folder(partial(_float8, size=(1, 0)), {"quant_method": "fbgemm_fp8"}, (".weight",)),
-    "FP8, a scale a block": _Folder(
+    "compressed-tensors, int8": FolderFormat(_int8, {"quant_method": "compressed-tensors", "format": "int-quantized"}),
+    "compressed-tensors, int4": FolderFormat(_int4, _PACKED),
+    "FP8, a scale": FolderFormat(partial(_float8, size=(0, 0)), {"quant_method": "fp8"}, (".weight",)),
+    "FP8, a scale a row": FolderFormat(partial(_float8, size=(1, 0)), {"quant_method": "fbgemm_fp8"}, (".weight",)),
+    "FP8, a scale a block": FolderFormat(
         partial(_float8, size=(_BLOCK, _BLOCK)),
         {"quant_method": "fp8", "weight_block_size": [_BLOCK, _BLOCK]},
         (".weight",),
     ),
-    "NVFP4": _Folder(_nvfp4, {"quant_method": "modelopt", "quant_algo": "NVFP4"}, (".weight_scale",)),
-    "MXFP4 of folders": _Folder(_mxfp4, {"quant_method": "mxfp4"}),
-    "bitsandbytes, 8 bits": _Folder(_bitsandbytes, {"quant_method": "bitsandbytes", "load_in_8bit": True}),
+    "NVFP4": FolderFormat(_nvfp4, {"quant_method": "modelopt", "quant_algo": "NVFP4"}, (".weight_scale",)),
+    "MXFP4 of folders": FolderFormat(_mxfp4, {"quant_method": "mxfp4"}),
+    "bitsandbytes, 8 bits": FolderFormat(_bitsandbytes, {"quant_method": "bitsandbytes", "load_in_8bit": True}),
 }
 _NUMBERS: Final = {"F16": "float16", "BF16": "bfloat16"}
 WHOLE: Final = (*(kind.upper() for kind in SCALES), *_NUMBERS)  # formats that all matrices of a file may have
-FORMATS: Final = (*WHOLE, *_FOLDERS)
+FORMATS: Final = (*WHOLE, *FOLDERS)
 
 
 def random_weight(name: str, rows: int, columns: int, random: Random) -> Weight:
     """Return a random matrix in a format."""
-    if name in _FOLDERS:
-        return _of_folder(_FOLDERS[name], rows, columns, random)
+    if name in FOLDERS:
+        return _of_folder(FOLDERS[name], rows, columns, random)
     if name in _NUMBERS:
         drawn = torch.from_numpy(random.normal(0, _SIZE, (rows, columns))).to(getattr(torch, _NUMBERS[name]))
         return Weight(_NUMBERS[name], drawn.view(torch.uint8).numpy(), drawn.float().numpy())
@@ -183,7 +184,7 @@ def random_weight(name: str, rows: int, columns: int, random: Random) -> Weight:
     return Weight(name.lower(), blocks, numbers_of(name.lower(), blocks))
 
 
-def _of_folder(folder: _Folder, rows: int, columns: int, random: Random) -> Weight:
+def _of_folder(folder: FolderFormat, rows: int, columns: int, random: Random) -> Weight:
     """Read a matrix as the product does."""
     drawn = folder.tensors(rows, columns, random)
     stored = {

@@ -1,4 +1,4 @@
-"""The attacks, one subject a file."""
+"""The attack cases, one subject per file. SECTIONS has the subjects in the order in which they run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gRPC: malformed and oversized messages, hostile metadata and deadlines, and calls of what isn't there."""
+"""gRPC: malformed and oversized messages, hostile metadata and deadlines, and calls to unknown methods."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _(target: Target) -> str:
     return ", ".join(map(str, found))
 
 
-@attack("grpc.open", f"{MANY} calls that never send their message keep nobody from being served", "CWE-400")
+@attack("grpc.open", f"{MANY} calls that never send their message don't block other clients", "CWE-400")
 def _(target: Target) -> str:
     address = target.require_grpc()
     with opened(target) as connection:
@@ -176,7 +176,7 @@ def _(target: Target) -> str:
         return str(outcome(connection, 1))
 
 
-@attack("grpc.cancelled", f"{MANY} calls that are cancelled at once keep nobody from being served", "CVE-2023-44487")
+@attack("grpc.cancelled", f"{MANY} calls that are cancelled at once don't block other clients", "CVE-2023-44487")
 def _(target: Target) -> str:
     address = target.require_grpc()
     with opened(target) as connection:
@@ -187,7 +187,7 @@ def _(target: Target) -> str:
     return "others were served"
 
 
-@attack("grpc.deadlines", f"{MANY} calls whose deadline has nearly passed keep nobody from being served", "CWE-400")
+@attack("grpc.deadlines", f"{MANY} calls whose deadline has nearly passed don't block other clients", "CWE-400")
 def _(target: Target) -> str:
     address = target.require_grpc()
     with opened(target) as connection:

@@ -78,10 +78,10 @@ for name, what, flood in (
     ("acks", "unasked SETTINGS acknowledgement", frame(SETTINGS, ACK)),
     ("unknown", "unknown", frame(0xEE, 0xFF, 0, b"abc")),
 ):
-    attack(f"http2.{name}", f"{FLOOD:,} {what} frames keep nobody from being served", "CVE-2019-9512")(_flood(flood))
+    attack(f"http2.{name}", f"{FLOOD:,} {what} frames don't block other clients", "CVE-2019-9512")(_flood(flood))
 
 
-@attack("http2.resets", "2,000 requests that are reset at once keep nobody from being served", "CVE-2023-44487")
+@attack("http2.resets", "2,000 requests that are reset at once don't block other clients", "CVE-2023-44487")
 def _(target: Target) -> str:
     block = hpack.encoded(request(target))
     with opened(target) as connection:
@@ -96,7 +96,7 @@ def _(target: Target) -> str:
         return ending(connection) or "the resets were borne"
 
 
-@attack("http2.provoked", "1,000 requests that provoke a reset keep nobody from being served", "CVE-2025-8671")
+@attack("http2.provoked", "1,000 requests that provoke a reset don't block other clients", "CVE-2025-8671")
 def _(target: Target) -> str:
     block = hpack.encoded(request(target))
     with opened(target) as connection:
@@ -128,7 +128,7 @@ def _(target: Target) -> str:
         return ending(connection) or "the frames were borne"
 
 
-@attack("http2.data", f"{FLOOD:,} empty DATA frames in a request keep nobody from being served", "CVE-2019-9518")
+@attack("http2.data", f"{FLOOD:,} empty DATA frames in a request don't block other clients", "CVE-2019-9518")
 def _(target: Target) -> str:
     with opened(target) as connection:
         connection.begin(1, request(target))
@@ -147,7 +147,7 @@ def _(target: Target) -> str:
         return seen
 
 
-@attack("http2.windows_zero", "100 requests whose answers can't be sent keep nobody from being served", "CVE-2019-9511")
+@attack("http2.windows_zero", "100 requests whose answers can't be sent don't block other clients", "CVE-2019-9511")
 def _(target: Target) -> str:
     window = (4).to_bytes(2, "big") + bytes(4)  # no byte of a stream's data may be sent
     with opened(target, window) as connection:
@@ -158,7 +158,7 @@ def _(target: Target) -> str:
         return ending(connection) or "the requests were borne"
 
 
-@attack("http2.streams", "2,000 requests that are never completed keep nobody from being served", "CWE-400")
+@attack("http2.streams", "2,000 requests that are never completed don't block other clients", "CWE-400")
 def _(target: Target) -> str:
     block = hpack.encoded(request(target))
     with opened(target) as connection:

@@ -1,4 +1,4 @@
-"""Floods and slow clients: while they hold what they have, other clients are served."""
+"""Floods and slow clients: other clients are served while they hold connections and streams."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANY, HEAVY = 100, 1000
 
 @contextmanager
 def held(target: Target, count: int, content: bytes) -> Iterator[list[socket.socket]]:
-    """Hold connections on which these bytes were sent; within the block others must be served."""
+    """Open connections and send `content` on each. Inside the block other clients must be served."""
     connections = target.connections(count, content)
     try:
         target.serve_others(f"while {len(connections)} connections are held")
@@ -35,20 +35,20 @@ def _request(target: Target, **fields: Any) -> bytes:
     return target.head(f"Content-Length: {len(body)}") + body
 
 
-@attack("patience.idle", f"{MANY} connections that send nothing keep nobody from being served", CWE)
+@attack("patience.idle", f"{MANY} connections that send nothing don't block other clients", CWE)
 def _(target: Target) -> str:
     with held(target, MANY, b"") as connections:
         return f"others were served beyond {len(connections)} connections"
 
 
-@attack("patience.many", f"{HEAVY:,} connections that send nothing keep nobody from being served", CWE)
+@attack("patience.many", f"{HEAVY:,} connections that send nothing don't block other clients", CWE)
 def _(target: Target) -> str:
     target.require_heavy()
     with held(target, HEAVY, b"") as connections:
         return f"others were served beyond {len(connections)} connections"
 
 
-@attack("patience.heads", f"{MANY} requests whose heads never end keep nobody from being served", "CVE-2007-6750")
+@attack("patience.heads", f"{MANY} requests whose heads never end don't block other clients", "CVE-2007-6750")
 def _(target: Target) -> str:
     with held(target, MANY, target.head("X-A: b")[:-2]) as connections:
         for connection in connections:
@@ -57,26 +57,26 @@ def _(target: Target) -> str:
         return f"others were served beyond {len(connections)} connections"
 
 
-@attack("patience.bodies", f"{MANY} requests whose bodies never end keep nobody from being served", CWE)
+@attack("patience.bodies", f"{MANY} requests whose bodies never end don't block other clients", CWE)
 def _(target: Target) -> str:
     with held(target, MANY, target.head("Content-Length: 1000") + b'{"model": ') as connections:
         return f"others were served beyond {len(connections)} connections"
 
 
-@attack("patience.readers", "16 streams that nobody reads keep nobody from being served", CWE)
+@attack("patience.readers", "16 streams that nobody reads don't block other clients", CWE)
 def _(target: Target) -> str:
     with held(target, 16, _request(target, stream=True, max_tokens=400)) as connections:
         return f"others were served beyond {len(connections)} connections"
 
 
-@attack("patience.abandoned", "32 streams that are abandoned at once keep nobody from being served", CWE)
+@attack("patience.abandoned", "32 streams that are abandoned at once don't block other clients", CWE)
 def _(target: Target) -> str:
     unread(target.connections(32, _request(target, stream=True, max_tokens=2000)))
     target.serve_others("after the clients are gone")
     return "others were served"
 
 
-@attack("patience.resets", "64 requests whose connections are reset at once keep nobody from being served", CWE)
+@attack("patience.resets", "64 requests whose connections are reset at once don't block other clients", CWE)
 def _(target: Target) -> str:
     for connection in target.connections(64, _request(target)):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # close with a reset

@@ -48,7 +48,7 @@ function facts({ num_tokens: count, first_ms: first, took_ms: took, finish_reaso
   const parts = [];
   if (count) parts.push(`${count} tokens`);
   if (count > 1 && took > first + 20) parts.push(`${Math.round((1000 * (count - 1)) / (took - first))} tokens/s`);
-  if (first !== undefined) parts.push(`first after ${Math.round(first)} ms`);
+  if (first !== undefined) parts.push(`first token after ${Math.round(first)} ms`);
   if (reason && reason !== "stop") parts.push(`ended by ${reason}`);
   return parts.join(", ");
 }

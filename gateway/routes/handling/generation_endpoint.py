@@ -40,7 +40,7 @@ _STALL_GRACE_S = 5.0  # time to send the end of a stream after its deadline
 
 
 class GenerationClient(Protocol):
-    """The client of an endpoint: a ServiceClient, or a wrapper that does something first."""
+    """A ServiceClient, or a wrapper such as PreparedClient or ResumingClient."""
 
     async def call(self, request: Message, caller: Caller, affinity: str = "") -> Any:
         """Return the whole answer. Raise Failure."""

@@ -1,4 +1,4 @@
-"""Handlers of an operation: a generation, a lookup, or one call of the service.
+"""The handlers of operations: how an HTTP request becomes RPCs, and their replies an HTTP response.
 
 Handlers are declared without a service; `endpoint` creates the ASGI application for a service.
 """
@@ -84,31 +84,31 @@ class Lookup:
     answer: Answer
 
     def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
-        """The application."""
+        """Return the ASGI application."""
         return LookupEndpoint(partial(self.answer, upstream), error_response, upstream.bodies)
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A request whose path says everything: its body is ignored. `answer` is as of a Lookup."""
+    """A Lookup whose body is ignored, such as a POST that cancels what its path names."""
 
     answer: Answer
 
     def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
-        """The application."""
+        """Return the ASGI application."""
         return LookupEndpoint(partial(self.answer, upstream), error_response, NoBody())
 
 
 @dataclass(frozen=True, slots=True)
 class LookupOrStream:
-    """A lookup whose answer can also be streamed, if `wants_stream` says so of the query."""
+    """A Lookup whose answer is streamed if `wants_stream` returns True for the query parameters."""
 
     lookup: Lookup
     translator: Callable[[], Translator]
     wants_stream: Callable[[Mapping[str, str]], bool]
 
     def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:
-        """The application."""
+        """Return the ASGI application."""
         whole = self.lookup.endpoint(upstream, error_response, settings)
         resuming = ResumingClient(upstream.client, settings.resume_timeout_s)
         stream = GenerationEndpoint(self.translator, resuming, NoBody(), settings)
@@ -122,13 +122,13 @@ class LookupOrStream:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A request whose body becomes one call: `serialize` returns the JSON of the service's reply."""
+    """A request whose body becomes one RPC. `serialize` turns its reply into JSON."""
 
     parse: Callable[[HttpRequest], Parsed]
     serialize: Callable[[Any], bytes]
 
     def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
-        """The application."""
+        """Return the ASGI application."""
 
         async def answer(http_request: HttpRequest, caller: Caller) -> bytes:
             _, reply = await _call(self.parse, upstream, http_request, caller)
@@ -139,13 +139,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A request whose body needs several calls: `answer` makes them, and returns the JSON of status 200."""
+    """A request whose body becomes several RPCs. `answer` sends them and returns the JSON of status 200."""
 
     parse: Callable[[HttpRequest], Parsed]
     answer: Callable[[Upstream, Any, Caller], Awaitable[bytes]]
 
     def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
-        """The application."""
+        """Return the ASGI application."""
 
         async def answer(http_request: HttpRequest, caller: Caller) -> bytes:
             try:
@@ -160,24 +160,24 @@ class Command:
         return LookupEndpoint(answer, error_response, upstream.bodies, authentication_first(upstream.client))
 
 
-class Question(Parsed, Protocol):
-    """A parsed body that also decides how the reply is serialized."""
+class SerializingParsed(Parsed, Protocol):
+    """A parsed body that also determines how the reply is serialized."""
 
     def serialize(self, answer: Any) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """A request whose body becomes one call, and determines the JSON of the service's reply, which may be long."""
+    """A request whose body becomes one RPC and also determines the JSON of the reply, which may be long."""
 
-    parse: Callable[[HttpRequest], Question]
+    parse: Callable[[HttpRequest], SerializingParsed]
 
     def endpoint(self, upstream: Upstream, error_response: ToErrorResponse, settings: Settings) -> ASGIApp:  # noqa: ARG002
-        """The application."""
+        """Return the ASGI application."""
 
         async def answer(http_request: HttpRequest, caller: Caller) -> bytes:
-            question, reply = await _call(self.parse, upstream, http_request, caller)
-            return await offload(reply.ByteSize(), partial(question.serialize, reply))
+            parsed, reply = await _call(self.parse, upstream, http_request, caller)
+            return await offload(reply.ByteSize(), partial(parsed.serialize, reply))
 
         return LookupEndpoint(answer, error_response, upstream.bodies, authentication_first(upstream.client))
 
@@ -185,7 +185,7 @@ class Inquiry:
 async def _call(
     parse: Callable[[HttpRequest], ParsedT], upstream: Upstream, http_request: HttpRequest, caller: Caller
 ) -> tuple[ParsedT, Any]:
-    """Return the parsed body and the service's reply. Raise Failure with the caller's names."""
+    """Return the parsed body and the service's reply. Raise Failure with the client's field names."""
     try:
         parsed = await offload(len(http_request.body), partial(parse, http_request))
     except Failure as failure:

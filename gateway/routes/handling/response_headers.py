@@ -21,7 +21,7 @@ def send_no_headers(request_id: str, limits: Mapping[bytes, bytes]) -> tuple[()]
 
 @dataclass(frozen=True, slots=True)
 class WithResponseHeaders:
-    """An ASGI application that adds these headers to its responses."""
+    """An ASGI application that adds the result of `headers` to the responses of `app`."""
 
     app: ASGIApp
     headers: SendHeaders

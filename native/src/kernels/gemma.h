@@ -1,4 +1,4 @@
-// What only Gemma 3n and 4 compute: inputs of layers, several residuals of a token, laurels and sparse gates.
+// What only Gemma 3n and 4 compute: per-layer embeddings (PLE), AltUp's residual streams, LAuReL and sparse gates.
 //
 // Everything is computed row by row, or by products that are, so a row's bits don't depend on other rows.
 #pragma once

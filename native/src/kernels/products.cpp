@@ -28,6 +28,13 @@ SLUICE_DEFINE_BLOCK(Int8Format)
 SLUICE_DEFINE_BLOCK(PackedFormat)
 #undef SLUICE_DEFINE_BLOCK
 
+const char* product_name(const PackedKind& kind) {
+  static_assert(kLanes == 16 || kLanes == 8 || kLanes == 4);
+  if (kind.is_float()) return kLanes == 16 ? "float32 x 16" : kLanes == 8 ? "float32 x 8" : "float32 x 4";
+  if (kInBytes) return "bytes x 16";
+  return kLanes == 16 ? "pairs x 16" : kLanes == 8 ? "pairs x 8" : "pairs x 4";
+}
+
 void unpack_row(const Matrix& matrix, int row, float* out) {
   if (matrix.type == Type::Packed) return unpack_packed(matrix, row, out);
   const uint8_t* group = matrix.data + static_cast<size_t>(row / 16) * matrix.group_bytes;

@@ -5,6 +5,8 @@
 
 namespace sluice {
 
+struct PackedKind;
+
 // The functions of Phases that kernels call, compiled once for all sets.
 int take_chunk(Phases& phases, uint32_t index, int count, int thread, int& part);
 void end_phase(Phases& phases, uint32_t index, int count, int done);
@@ -16,6 +18,9 @@ constexpr int kNumbers = 1024;
 // Multiply and add kNumbers bytes of numbers in registers, like products with weights of that type, and return the
 // number of multiply-adds, to measure the compute-bound limit of a step. `sum` depends on all of them.
 using MultiplyFunction = uint64_t (*)(Type type, const uint8_t* numbers, int rounds, float* sum);
+
+// Describe the products of one step with packed weights of a kind: what is multiplied, and in how many lanes.
+using ProductNameFunction = const char* (*)(const PackedKind& kind);
 
 // The largest of `count` logits and its first index; the logit is NaN if one of them is NaN.
 struct Largest {
@@ -48,6 +53,7 @@ using CollectFunction = int (*)(const float* scaled, int count, float low, float
   void run_step(const Step& step, int thread);                                                       \
   uint64_t read_memory(const uint8_t* from, size_t bytes);                                           \
   uint64_t multiply_registers(Type type, const uint8_t* numbers, int rounds, float* sum);            \
+  const char* product_name(const PackedKind& kind);                                                  \
   Largest largest_logit(const float* logits, int count);                                             \
   void weigh_logits(const float* logits, int count, Scale scale, float* scaled, float* weights,      \
                     double* block_sums);                                                             \

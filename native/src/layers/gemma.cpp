@@ -10,7 +10,7 @@ void add_matrix(const std::string& name, Matrix& matrix, int layer, Product prod
   tensors.push_back({name + ".weight", {&matrix, nullptr, 0, matrix.rows, RowOrder::Plain, layer, product}});
 }
 
-// A table of rows of `width` numbers; a plain vector if that is 0.
+// Add a table with rows of `width` numbers, or a plain vector if `width` is 0.
 void add_vector(const std::string& name, float* at, int count, int width, std::vector<Tensor>& tensors) {
   if (at == nullptr) return;
   tensors.push_back({name, {nullptr, at, 0, count, RowOrder::Plain}});

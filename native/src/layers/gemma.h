@@ -1,4 +1,4 @@
-// Weights that only Gemma 3n and 4 have: inputs of layers, several residuals of a token, and laurels.
+// The weights that only Gemma 3n and 4 have: per-layer embeddings (PLE), AltUp's residual streams, and LAuReL.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ struct Options;
 // Set the sizes of all matrices, without memory.
 void plan_gemma(const Options& options, Weights& weights, std::vector<Layer>& layers);
 
-// Call vector(pointer to a float vector, its size) and matrix(matrix, has bias) for everything of the model, and of one
-// layer, in the weights' memory.
+// Call vector(pointer to the floats, their number) or matrix(matrix, has bias) for each of these weights: those of the
+// model, or those of one layer.
 template <class OnVector, class OnMatrix>
 void each_gemma_part(const DecoderPlan& plan, Weights& weights, OnVector vector, OnMatrix matrix) {
   if (plan.layer_input_width > 0) {
@@ -50,7 +50,7 @@ void each_gemma_part(const DecoderPlan& plan, Layer& layer, OnVector vector, OnM
   if (plan.scales_corrected) vector(layer.streams.scale, padded(hidden));
 }
 
-// Add the tensors of the model, and of one layer, whose names begin with `prefix`. `rows` is the table of layers' inputs.
+// Add the tensors of the model, or those of one layer, whose names begin with `prefix`. `rows` is the PLE table.
 void add_gemma_tensors(const DecoderPlan& plan, Weights& weights, Matrix& rows, std::vector<Tensor>& tensors);
 void add_gemma_tensors(const DecoderPlan& plan, Layer& layer, int number, const std::string& prefix,
                        std::vector<Tensor>& tensors);

@@ -52,8 +52,8 @@ struct Features {
 #endif
 
 #define SLUICE_SET_ROW(name, is_runnable)                                                                       \
-  {#name, name::run_step, name::read_memory, name::multiply_registers, name::largest_logit, name::weigh_logits, \
-   name::part_above, name::drop_below, name::collect_between, is_runnable}
+  {#name, name::run_step, name::read_memory, name::multiply_registers, name::product_name, name::largest_logit, \
+   name::weigh_logits, name::part_above, name::drop_below, name::collect_between, is_runnable}
 
 std::vector<InstructionSet> make_sets() {
   std::vector<InstructionSet> sets;

@@ -13,6 +13,7 @@ struct InstructionSet {
   StepFunction run;
   ReadFunction read;
   MultiplyFunction multiply;
+  ProductNameFunction product_name;
   LargestFunction largest;
   WeighFunction weigh;
   PartFunction part_above;

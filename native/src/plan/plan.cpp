@@ -45,7 +45,7 @@ void check_attention(const Options& options, const AttentionPlan& attention, con
   require(attention.is_causal || !options.plan.has_head, name + "is_causal", "be true in a plan with a head");
 }
 
-// A layer reads the keys and values of an earlier one as if they were its own.
+// Check a layer that reads the keys and values of an earlier one instead of its own.
 void check_shared_keys(const Options& options, size_t index, const std::string& name) {
   const AttentionPlan& attention = options.layers[index].attention;
   if (attention.keys_back == 0) return;
@@ -61,7 +61,7 @@ void check_shared_keys(const Options& options, size_t index, const std::string& 
           name + "keys_back", "be that of a layer with keys of the same number, size and window");
 }
 
-// What only some layers have, next to attention and feed-forward parts.
+// Check what only Gemma's plans use.
 void check_gemma(const Options& options, const LayerPlan& layer, const std::string& at) {
   const DecoderPlan& plan = options.plan;
   const AttentionPlan& attention = layer.attention;
@@ -76,7 +76,7 @@ void check_gemma(const Options& options, const LayerPlan& layer, const std::stri
           at + ".laurel_rank", "be 0 without has_attention_output_norm, over latents, or with norm_kind layer");
 }
 
-// The residual that becomes its norm, and experts next to a dense part.
+// Check residuals that are replaced with their norm, and layers with both a dense MLP and experts.
 void check_residual(const Options& options, const LayerPlan& layer, const std::string& at) {
   const bool is_simple = !layer.is_parallel && layer.laurel_rank == 0 && options.plan.num_extra_streams == 0;
   require(layer.attention_residual_multiplier == 0 ||

@@ -13,6 +13,7 @@
 #include "python/bind_sampling.h"
 #include "python/numbers.h"
 #include "python/plan_reader.h"
+#include "weights/packed_formats.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -202,6 +203,14 @@ void construct(Model* self, const nb::dict& plan, const std::string& type, const
   new (self) Model(options);
 }
 
+std::string packed_product(const std::string& kind, const std::string& instruction_set) {
+  const PackedFile* file = find_packed_file(kind);
+  if (file == nullptr) throw BadArgument("kind: " + kind + " is unknown");
+  for (const InstructionSet& set : instruction_sets())
+    if (instruction_set == set.name) return set.product_name(file->kind);
+  throw BadArgument("instruction_set: " + instruction_set + " is not in this build");
+}
+
 }  // namespace
 }  // namespace sluice
 
@@ -235,6 +244,7 @@ NB_MODULE(_native, module) {
       .def_prop_ro("adapter_bytes", &Model::adapter_bytes, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("instruction_set", [](const Model& model) { return std::string(model.options().set->name); });
   bind_sampling(module);
+  module.def("packed_product", &packed_product, "kind"_a, "instruction_set"_a);
   module.def("instruction_sets", [] {
     std::vector<std::string> names;
     for (const InstructionSet& set : instruction_sets())

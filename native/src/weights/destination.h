@@ -1,4 +1,4 @@
-// The tensors of a model by name, and the destination of each: rows of a packed matrix, or a vector of floats.
+// The tensors of a model by name, and where each is loaded to: rows of a packed matrix, or a vector of floats.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ namespace sluice {
 struct Destination {
   Matrix* matrix = nullptr;
   float* vector = nullptr;
-  int first = 0, count = 0;  // rows, or elements
+  int first = 0, count = 0;  // rows of the matrix, or elements of the vector
   RowOrder order = RowOrder::Plain;
-  int layer = -1;               // of a layer's matrix
-  // That the matrix is the weight of. For kLatentUp, rows are not those of the matrix (pack_latent_up).
+  int layer = -1;  // index of the layer that has the matrix
+  // The product whose weight the matrix is. For kLatentUp, rows are those before pack_latent_up rearranges them.
   Product product = kProducts;
-  int width = 0;  // of the rows of a vector that is a table; 0: it is none
+  int width = 0;  // if the vector is a table, the elements of a row; otherwise 0
 };
 
 struct Tensor {
@@ -25,14 +25,14 @@ struct Tensor {
   Destination destination;
 };
 
-// The matrices of which a token reads one row; if they aren't Packed, only their types and shapes.
+// The tables of which each token reads one row. Those that aren't Packed have only a type and a shape.
 struct RowTables {
   Matrix tokens;        // an embedding that is not tied to the head
-  Matrix layer_inputs;  // the table of layers' inputs
+  Matrix layer_inputs;  // per-layer embeddings (PLE)
 };
 
-// The tensors of a model whose weights have their memory, in the order in which they are best loaded. Their names are
-// those of Llama's checkpoints, and of GLM-4's for the norms of a part's results.
+// Return the tensors of a model whose weights are allocated, in the fastest order to load them. Names are those of
+// Llama's checkpoints, and of GLM-4's for post-norms.
 std::vector<Tensor> tensors_of(const DecoderPlan& plan, Weights& weights, RowTables& rows, std::vector<Layer>& layers);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The formats of files by name, and how their blocks are read.
+// The formats of quantized weights by name (GGUF's, FP8, NVFP4 and others), and readers of their blocks.
 #include "weights/packed_formats.h"
 
 #include <cstring>
@@ -9,7 +9,7 @@ namespace {
 
 uint16_t word(const uint8_t* at) { return static_cast<uint16_t>(at[0] | at[1] << 8); }
 
-// The two nibbles of each of 16 bytes: the low ones are the first 16 codes.
+// Read 32 codes from 16 bytes: the low nibbles are the first 16 codes, the high ones the others.
 void read_nibbles(const uint8_t* bytes, uint8_t* codes) {
   for (int i = 0; i < 16; ++i) {
     codes[i] = bytes[i] & 15;
@@ -50,8 +50,8 @@ void read_mxfp4(const uint8_t* at, int index, PackedRow& row) {
   read_nibbles(at + 1, row.codes + index * 32);
 }
 
-// Four bytes of a matrix' scale, one of the block's, three unused bytes, and then two codes in each byte. The scale is
-// halved, since the numbers of the codes are doubled.
+// A block: the float32 scale of the matrix, the e4m3 scale of the block, three unused bytes, then two codes per byte.
+// The table kFloat4 has doubled numbers, so the scale is halved.
 void read_nvfp4(const uint8_t* at, int index, PackedRow& row) {
   float scale;
   std::memcpy(&scale, at, 4);
@@ -64,7 +64,7 @@ void read_nvfp4(const uint8_t* at, int index, PackedRow& row) {
   }
 }
 
-// The eight scales and eight subtracted numbers of six bits in 12 bytes.
+// Read eight scales and eight minima of six bits each from 12 bytes.
 void read_six_bits(const uint8_t* at, PackedRow& row) {
   for (int i = 0; i < 4; ++i) {
     row.small[i] = at[i] & 63;
@@ -123,7 +123,7 @@ void read_iq4_xs(const uint8_t* at, int, PackedRow& row) {
   }
 }
 
-// Codes of a byte each, after four bytes of a scale, the code that means 0 and three unused bytes.
+// A block: a scale of four bytes, the zero point, three unused bytes, then one code per byte.
 template <int kColumns>
 void read_bytes(const uint8_t* at, int index, PackedRow& row) {
   std::memcpy(&row.scales[index], at, 4);
@@ -141,7 +141,7 @@ constexpr PackedFile bytes_entry(const char* name, Codes codes, Stored stored) {
   return {name, {codes, ScaleForm::Zeros, kStep, kColumns, 0, kColumns, 8 + kColumns, stored}, read_bytes<kColumns>};
 }
 
-// Blocks of a float32 scale and then the codes of numbers, those of four bits with the first one in the lower half.
+// Blocks of a float32 scale and then floating-point codes. The lower half of a byte is the first of two 4-bit codes.
 constexpr PackedFile scaled_entry(const char* name, Codes codes, int columns) {
   return {name, {codes, ScaleForm::Float, kCodeRun, columns, 0, columns, 4 + columns * code_bits(codes) / 8}, nullptr};
 }
@@ -157,7 +157,7 @@ constexpr PackedFile scaled_entry(const char* name, Codes codes, int columns) {
   SLUICE_BYTES(bits, 16), SLUICE_BYTES(bits, 32), SLUICE_BYTES(bits, 64), SLUICE_BYTES(bits, 128), \
       SLUICE_BYTES(bits, 256)
 
-// Fields: codes, form, step, per, zero, block, block bytes.
+// The fields of PackedKind: codes, form, step, per, zero, block, block_bytes.
 constexpr PackedFile kFiles[] = {
     {"q8_0", {Codes::Bits8, ScaleForm::Half, 32, 32, 128, 32, 34}, read_q8_0},
     {"q4_0", {Codes::Bits4, ScaleForm::Half, 32, 32, 8, 32, 18}, read_q4_0},

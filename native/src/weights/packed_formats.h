@@ -1,4 +1,4 @@
-// The formats of files by name, and how their blocks are read.
+// The formats of quantized weights by name (GGUF's, FP8, NVFP4 and others), and readers of their blocks.
 #pragma once
 
 #include <string>

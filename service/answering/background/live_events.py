@@ -1,4 +1,4 @@
-"""The events of a response that this process generates, for all clients that follow it."""
+"""The events of a background response that this process generates, kept for every client that streams it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from service.contract.responses.background import Event, is_terminal
 
 
 class LiveEvents:
-    """Events in the order of their numbers. Used on the event loop's thread only."""
+    """The events in the order of their sequence numbers. Not thread-safe: used on the event loop only.
+
+    `serialized` has each event as protobuf bytes; the index is its sequence number.
+    """
 
     def __init__(self) -> None:
         self.serialized: list[bytes] = []
@@ -17,18 +20,18 @@ class LiveEvents:
         self._changed = asyncio.Event()
 
     def put(self, event: Event) -> None:
-        """Append an event with the next number; one that was put before is ignored."""
+        """Append an event with the next sequence number. An event with any other number is ignored."""
         if event.sequence_number == len(self.serialized):
             self.serialized.append(event.SerializeToString())
             self._notify()
 
     def close(self) -> None:
-        """End all streams. Those that have received no terminal event continue with the store."""
+        """End all streams. A client whose stream had no terminal event is then served from the store."""
         self._is_closed = True
         self._notify()
 
     async def after(self, number: int) -> AsyncGenerator[Event, None]:
-        """Yield the events after a number, up to the terminal one, or until `close`."""
+        """Yield the events with sequence numbers above `number`, up to the terminal event or until `close`."""
         while True:
             changed = self._changed
             while (number := number + 1) < len(self.serialized):
@@ -42,6 +45,6 @@ class LiveEvents:
             await changed.wait()
 
     def _notify(self) -> None:
-        """Continue all streams that wait."""
+        """Wake all streams that wait for an event."""
         self._changed.set()
         self._changed = asyncio.Event()

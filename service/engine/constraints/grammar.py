@@ -13,7 +13,7 @@ import numpy as np
 
 from service.engine.constraints.byte_vocabulary import ByteVocabulary
 from service.engine.constraints.ending import Ending
-from service.engine.constraints.refusal import explain_rejection
+from service.engine.constraints.schema_error import explain_rejection
 from service.engine.tokens.plain_encoder import PlainEncoder
 from service.engine.tokens.tokenizer import Vocabulary
 from service.generation.errors import ConstraintFailed, UnsupportedConstraint

@@ -180,7 +180,7 @@ class Scheduler:
 
         Preempt sequences after it in the order if blocks are lacking.
         """
-        num_new = self.memory.share(sequence, plan.num_left if limit is None else limit)
+        num_new = self.memory.num_schedulable(sequence, plan.num_left if limit is None else limit)
         if num_new == 0 or sequence not in self._running:
             return
         while not self.memory.pool.extend(sequence, num_new):
@@ -266,7 +266,7 @@ class Scheduler:
             if sequence.choice_index == 0:
                 plan.started.append(sequence.group)
                 self.memory.count_prefix(sequence)
-        num_new = self.memory.share(sequence, turns.limit(key, sequence, plan.num_left))
+        num_new = self.memory.num_schedulable(sequence, turns.limit(key, sequence, plan.num_left))
         if not self.memory.pool.extend(sequence, num_new):
             raise RuntimeError("blocks that were counted as free are not free")
         self._schedule_tokens(sequence, num_new, plan)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-_MEMORY = 0.75  # weight of earlier measurements of prefills against a new one
+_MEMORY = 0.75  # weight of the earlier measurements of prefills; a new one has the rest
 # The weights of earlier measurements of steps with decodes only. A step can be longer than usual, because of other work
 # on the machine or of a prefill before it that evicted the weights from the processor's caches, but never shorter.
 _MEMORY_OF_SHORTER = 0.97
@@ -16,7 +16,7 @@ _MEMORY_OF_LONGER = 0.5
 # The burst of prompts after a pause that is not delayed: this many tokens, or the tokens computed in this time.
 _BURST_TOKENS = 1536
 _BURST_S = 0.25
-# The most that prompts add to one step, regardless of the saved allowance: readers would notice a longer gap.
+# The most that prompts add to one step, regardless of the saved allowance: users notice a longer gap between tokens.
 _MAX_ADDED_S = 0.1
 # The least that prompts add to a step: small chunks cost several times as much per token, so the budget is saved up.
 _MIN_ADDED_S = 0.01
@@ -30,13 +30,13 @@ _MIN_SPEEDUP = 2.0  # a prompt is too late if even this many times the best meas
 
 
 class StepTimes:
-    """A step time model of one engine, which keeps steps with decodes within `max_slowdown` times their time alone.
+    """The step time model of one engine, which keeps steps with decodes within `max_slowdown` times their time alone.
 
-    The bound holds on average. Steps without prefill save their allowance, up to a burst of prompts, for later
-    prefills, which use it in portions of 0.01 to 0.1 s; after a pause the full burst is available. The first steps of
-    an engine are not bounded, and a prompt's smallest chunk is computed even if it exceeds the bound. `max_decodes` is
-    the number of decodes with which a step, including the prompts computed with them, takes at most
-    `max_decode_slowdown` times as long as a single decode alone.
+    The bound holds on average, by a token bucket of prefill time: steps without prefill save their allowance, up to a
+    burst of prompts, for later prefills, which use it in portions of 0.01 to 0.1 s; after a pause the full burst is
+    available. The first steps of an engine are not bounded, and a prompt's smallest chunk is computed even if it
+    exceeds the bound. `max_decodes` is the number of decodes with which a step, including the prompts computed with
+    them, takes at most `max_decode_slowdown` times as long as a single decode alone.
     """
 
     def __init__(self, max_slowdown: float, max_decode_slowdown: float | None = None) -> None:
@@ -45,14 +45,14 @@ class StepTimes:
         self._max_decode_slowdown = max_decode_slowdown
         self.max_decodes = math.inf  # per step
         self._decode_s: dict[int, float] = {}  # of steps without prefill, by the bit length of the number of decodes
-        self._mean_decodes: dict[int, float] = {}  # the moving average of the number in these steps, likewise
+        self._mean_decodes: dict[int, float] = {}  # moving average of the number of decodes, by the same key
         self._slowdown = 1.0  # moving average of steps with decodes, prompts included, relative to one decode alone
         self._is_batch_measured = False  # True if the cost of further decodes was measured
-        self._num_decodes = 1.0  # moving average of the decodes in those steps
+        self._num_decodes = 1.0  # moving average of the number of decodes per step with decodes
         self._prefill_s = 0.0  # decaying sum of the time that prefills added to steps,
         self._num_prompt_tokens = 0.0  # and of the number of their tokens
-        self._saved_s = math.inf  # allowance of prefills beyond the next step's own; below 0, a debt
-        self._least_s_per_token: float | None = None  # in large steps
+        self._saved_s = math.inf  # level of the token bucket: allowance beyond the next step's own; below 0, a debt
+        self._least_s_per_token: float | None = None  # best prefill speed, measured in steps of at least _MIN_TOKENS
         self._num_mixed_steps = 0  # since the last step without prefill
 
     def record(self, num_decodes: int, num_prompt_tokens: int, seconds: float) -> None:
@@ -71,7 +71,7 @@ class StepTimes:
             self._num_mixed_steps = 0
             return
         self._num_mixed_steps += num_decodes > 0
-        decode_s = self._decode_time(num_decodes) if num_decodes else 0.0
+        decode_s = self._measured_decode_s(num_decodes) if num_decodes else 0.0
         if decode_s is not None:
             added_s = max(seconds - decode_s, 0.0)
             self._prefill_s = _MEMORY * self._prefill_s + added_s
@@ -86,7 +86,7 @@ class StepTimes:
 
     def expected_s(self, num_decodes: int, num_prompt_tokens: int) -> float:
         """Return the expected duration of a step in seconds; 0 until steps were measured."""
-        return (self._decode_time(num_decodes) or 0.0) + self.prompt_token_s * num_prompt_tokens
+        return (self._measured_decode_s(num_decodes) or 0.0) + self.prompt_token_s * num_prompt_tokens
 
     def decode_s(self, num_decodes: int) -> float | None:
         """Return the time of a step of decodes alone, interpolated between measured sizes; None if it is unknown.
@@ -108,7 +108,7 @@ class StepTimes:
     def decode_times(self) -> tuple[float, float]:
         """The time of a step that decodes one sequence, and the time that each further one adds on average.
 
-        They are those of a line between the smallest and the largest measured step; 0 until one was measured.
+        Both come from the line through the smallest and the largest measured step; (0, 0) until one was measured.
         """
         if not self._decode_s:
             return 0.0, 0.0
@@ -147,7 +147,7 @@ class StepTimes:
         """
         if self._num_mixed_steps >= _MAX_MIXED_STEPS:
             return 0
-        decode_s = self._decode_time(num_decodes)
+        decode_s = self._measured_decode_s(num_decodes)
         if not decode_s or not self._prefill_s:
             return limit
         granted_s = self._granted_s(decode_s)
@@ -186,6 +186,7 @@ class StepTimes:
         self._saved_s = min(self._saved_s + self._granted_s(decode_s), self._most_saved_s())
 
     def _most_saved_s(self) -> float:
+        """Return the capacity of the token bucket."""
         if not self._num_prompt_tokens:
             return math.inf
         return max(_BURST_TOKENS * self._prefill_s / self._num_prompt_tokens, _BURST_S)
@@ -195,7 +196,7 @@ class StepTimes:
         granted_s = self._granted_s(decode_s)
         self._saved_s = max(min(self._saved_s + granted_s - added_s, max(self._saved_s, 0.0)), -granted_s)
 
-    def _decode_time(self, num_decodes: int) -> float | None:
+    def _measured_decode_s(self, num_decodes: int) -> float | None:
         """Return the time of `num_decodes` decodes alone, or of the next smaller number that was measured."""
         sizes = [size for size in self._decode_s if size <= num_decodes.bit_length()]
         return self._decode_s[max(sizes)] if sizes else None

@@ -72,4 +72,5 @@ def load_draft_model(model: str, config: EngineConfig, spec: ModelSpec, tokens: 
 
 
 def _spelling(tokens: TokenTable) -> abc.Sequence[bytes]:
+    """Return the bytes of each token."""
     return [tokens.token_bytes(token_id) for token_id in range(tokens.vocab_size)]

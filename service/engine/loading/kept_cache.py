@@ -1,4 +1,4 @@
-"""What a model's cache leaves to later processes: its memory, if it is the parent's, and a snapshot in files."""
+"""Let a KV cache outlive its engine's process: in memory that the parent process owns, or as a snapshot on disk."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.interface.backend import Backend, ExposesCache, KeepsSequenceState
 from service.storage.encryption_key import EncryptionKeyError, read_encryption_key
 
-_FORMAT: Final = 1  # of blocks and states in memory; raise it with each change of their layout
+_FORMAT: Final = 1  # version of the layout of blocks and states in memory; increment it when the layout changes
 
 _log = logging.getLogger(__name__)
 
 
 def start_digest(checkpoint: Checkpoint, config: EngineConfig) -> Future[str] | None:
-    """Compute the digest of the weights on a thread while they are loaded, if the settings ask for a snapshot."""
+    """Start computing the digest of the weights on a thread, or return None if snapshots are off."""
     if config.cache_folder is None:
         return None
     hashing = ThreadPoolExecutor(1, thread_name_prefix="digest")
@@ -36,17 +36,17 @@ def start_digest(checkpoint: Checkpoint, config: EngineConfig) -> Future[str] | 
 
 @dataclass(frozen=True, slots=True)
 class KeptCache:
-    """The cache of a loaded model. `fingerprint` is the model's, `config` is resolved but for `num_blocks`."""
+    """The cache of a loaded model. `config` has no automatic values left except `num_blocks`."""
 
     backend: Backend[Any]
     checkpoint: Checkpoint
     config: EngineConfig
     groups: abc.Sequence[CacheGroup]
-    fingerprint: str
+    fingerprint: str  # of the model
 
     @property
     def unsupported_reason(self) -> str | None:
-        """Why no other process can use what is cached, or None if one can."""
+        """Why another process can't use this cache, or None if it can."""
         if not isinstance(self.backend, ExposesCache):
             return "the backend has no cache in host memory"
         if self.config.draft_model is not None:
@@ -54,9 +54,9 @@ class KeptCache:
         return None if self.config.prefix_caching else "engine.prefix_caching is off"
 
     def place(self, path: str | None, num_blocks: int, num_states: int) -> CacheMemory | None:
-        """Let the backend allocate its cache in the file `path`, and return the cache's memory.
+        """Let the backend allocate its cache in the file `path`, a memory file of the parent process.
 
-        Return None if there is no file, or if it can't be used: then the cache ends with this process.
+        Return None if there is no such file or it can't be used; the cache is then lost when this process ends.
         """
         if path is None or not isinstance(self.backend, ExposesCache) or self.unsupported_reason is not None:
             return None
@@ -73,7 +73,7 @@ class KeptCache:
         return memory
 
     def snapshot(self, weights_digest: Future[str] | None) -> CacheSnapshot | None:
-        """Return the snapshot of an allocated cache, or None without `weights_digest`, that of all weights.
+        """Return the snapshot of an allocated cache, or None if snapshots are off or unsupported.
 
         There is none if the key that encrypts it can't be read: an engine that is restarted serves without its cache.
         """
@@ -95,6 +95,7 @@ class KeptCache:
         return CacheSnapshot(folder, lambda: self._seal(weights_digest.result(), sizes), rows)
 
     def _seal(self, *parts: Any) -> bytes:
+        """Return a hash of all that blocks depend on. A process uses only caches with its own seal."""
         windows = [group.window for group in self.groups]
         described = [_FORMAT, self.fingerprint, self.config.tokens_per_block, windows, *parts]
         return hashlib.sha256(repr(described).encode()).digest()

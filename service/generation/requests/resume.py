@@ -20,7 +20,7 @@ class StreamIdentity:
     id: str  # 32 hexadecimal digits
     created_ns: int  # since the epoch
     model: str
-    fingerprint: str
+    fingerprint: str  # of the model's files and of the backend that computes it
     seed: int
     digest: bytes
 

@@ -1,4 +1,4 @@
-"""Read one tool call written between tags, character by character, as JSON."""
+"""Convert one tool call in XML-like tags, as Qwen3-Coder and GLM write it, to JSON, character by character."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class _State(enum.Enum):
 
 
 class TaggedCallReader:
-    """A `CallReader`. It is committed once a parameter begins or the call ends.
+    """A `CallReader` for `TaggedCall` syntax. It is committed once a parameter begins or the call ends.
 
-    A value is converted to JSON by its parameter's schema. If it can only be a string, it is returned while it is read,
-    otherwise when it is complete.
+    The schema of a parameter determines the JSON type of its value. A value that can only be a string is streamed; any
+    other is returned when it is complete.
     """
 
     def __init__(self, syntax: TaggedCall, functions: Mapping[str, Schema]) -> None:
@@ -38,16 +38,18 @@ class TaggedCallReader:
         self._literal = Literal(syntax.name_open, *syntax.also_open)
         self._state = _State.NAME if self._literal.is_complete else _State.BEFORE_NAME
         self._name = Name(functions)
+        # What may follow in BETWEEN, without white space: a parameter (the next state), or the end of the call (None).
         self._next = {
             _State.KEY: "".join(syntax.key_open.split()),
             None: "".join(syntax.call_close.split()),
         }
+        # Texts that end a string value: the closing tag, with or without the line end that the syntax puts before it.
         closes = syntax.around_value.strip(" ") + syntax.value_close
         self._closes = tuple({closes, syntax.value_close})
         self._text = ""  # of the current tag or key, or the part of a value that may be its closing tag
         self._value: list[str] = []  # the characters of a value that is returned when it is complete
         self._keys: set[str] = set()
-        self._types = _STRING
+        self._types = _STRING  # JSON types that the schema allows for the current value
         self._at_start = True  # of a value
         self._arguments = ""
 
@@ -135,7 +137,7 @@ class TaggedCallReader:
         return Verdict.MORE
 
     def _open_value(self) -> None:
-        """Begin a value, whose opening tag is the text read so far."""
+        """Begin a value. `_text` is its opening tag, which may say that the value is a string."""
         if self._syntax.typed_opens and "string" in self._types:
             is_string = "".join(self._text.split()) == "".join(self._syntax.typed_opens[0].split())
             self._types = _STRING if is_string else self._types - _STRING or _STRING
@@ -164,7 +166,7 @@ class TaggedCallReader:
         return Verdict.MORE
 
     def _feed_string(self) -> Verdict:
-        """Emit the text that can't belong to the closing tag."""
+        """Emit all buffered text that can't be the beginning of the closing tag."""
         while self._text and not any(close.startswith(self._text) for close in self._closes):
             self._arguments += json.dumps(self._text[0], ensure_ascii=False)[1:-1]
             self._text = self._text[1:]

@@ -1,6 +1,6 @@
 """Threads for the slow preparation of requests, with a time limit for each task.
 
-It is called on the event loop; the work itself runs on the threads.
+The methods are called on the event loop; tasks run on the threads.
 """
 
 from __future__ import annotations

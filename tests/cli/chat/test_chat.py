@@ -107,13 +107,13 @@ def test_terminal_conversation_streams_and_supports_commands(stack: Stack, tmp_p
             terminal.type(f"{text}\n")
             return terminal.until(shown)
 
-        assert ANSWER in enter(QUESTION, "first after")
+        assert ANSWER in enter(QUESTION, "first token after")
         terminal.until("> ")
         terminal.type("My name is\\\n")
         terminal.until(". ")
         terminal.type("Ada.\n")
-        terminal.until("first after")
-        enter('"""\nTwo lines,\nand a "quoted" one.\n"""', "first after")
+        terminal.until("first token after")
+        enter('"""\nTwo lines,\nand a "quoted" one.\n"""', "first token after")
         enter(f"/save {tmp_path / 'saved.json'}", "written to")
         saved = json.loads((tmp_path / "saved.json").read_text())
         assert [message["role"] for message in saved["messages"]] == ["user", "assistant"] * 3
@@ -139,7 +139,7 @@ def test_terminal_conversation_streams_and_supports_commands(stack: Stack, tmp_p
         enter("Hello?", "temperature: must be greater than or equal to 0")
         terminal.until("> ")
         terminal.type("/set temperature=\n")
-        enter("Hello?", "first after")
+        enter("Hello?", "first token after")
         terminal.until("> ")
         terminal.type("\x04")
         assert terminal.end() == 0
@@ -177,10 +177,10 @@ def test_ctrl_c_stops_the_answer_but_not_the_program(stack: Stack) -> None:
 @pytest.mark.parametrize(
     ("num_tokens", "took_s", "summary"),
     [
-        (101, 1.5, "101 tokens, 100 tokens/s, first after 500 ms"),
-        (101, 0.5002, "101 tokens, first after 500 ms"),
-        (1, 1.5, "1 tokens, first after 500 ms"),
-        (None, 1.5, "first after 500 ms"),
+        (101, 1.5, "101 tokens, 100 tokens/s, first token after 500 ms"),
+        (101, 0.5002, "101 tokens, first token after 500 ms"),
+        (1, 1.5, "1 tokens, first token after 500 ms"),
+        (None, 1.5, "first token after 500 ms"),
     ],
 )
 def test_speed_is_shown_if_it_was_measured(num_tokens: int | None, took_s: float, summary: str) -> None:

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import LlamaConfig
 
+from bench.engine.native.random_blocks import SCALES
 from service.engine.models.checkpoint.packed.number_blocks import TABLES
 from tests.native.decoders import SMALL, Sequence, exact_plan, rope, step
 
@@ -113,3 +114,36 @@ def test_numbers_with_scales(kind: str, size: int, instruction_set: str) -> None
     blocks, numbers = numbers_with_scales(kind, size)
     found, expected = head_products(f"{kind}.g{size}", blocks, numbers, instruction_set)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * numbers.std() * 16)
+
+
+# What each set multiplies for codes and for numbers, and in how many lanes; none uses the kernels of the portable set.
+PRODUCTS = {
+    "amx": ("bytes x 16", "float32 x 16"),
+    "avx512bf16": ("bytes x 16", "float32 x 16"),
+    "avx512": ("pairs x 16", "float32 x 16"),
+    "avx2": ("pairs x 8", "float32 x 8"),
+    "neonbf16": ("pairs x 4", "float32 x 4"),
+    "portable": ("pairs x 4", "float32 x 4"),
+}
+CODES = (
+    *(kind for kind in SCALES),
+    "nvfp4",
+    *(f"u{bits}.g{size}.float16" for bits in (2, 3, 4, 8) for size in (16, 128)),
+)
+NUMBERS = ("float32", "float16", "bfloat16", "f8.g128", "nf4.g64", "fp4.g64")
+
+
+@pytest.mark.parametrize("kind", [*CODES, *NUMBERS])
+def test_every_format_has_products_in_every_set(kind: str) -> None:
+    for instruction_set in sluice_native.instruction_sets():
+        codes, numbers = PRODUCTS[instruction_set]
+        assert sluice_native.packed_product(kind, instruction_set) == (codes if kind in CODES else numbers)
+
+
+@pytest.mark.parametrize(
+    ("kind", "instruction_set", "message"),
+    [("q9_z", "portable", "kind: q9_z is unknown"), ("q8_0", "sse", "instruction_set: sse is not in this build")],
+)
+def test_unknown_formats_and_sets_have_no_products(kind: str, instruction_set: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sluice_native.packed_product(kind, instruction_set)

@@ -104,5 +104,5 @@ def test_jpeg_with_thousands_of_scans_is_rejected_before_decoding() -> None:
 
 def test_image_with_a_side_above_the_limit_is_rejected() -> None:
     """A column of millions of pixels is within the other limits, but takes seconds and gigabytes to scale."""
-    with pytest.raises(InvalidRequest, match=r"1 x 16385 pixels; the limit of a side is 16384"):
+    with pytest.raises(InvalidRequest, match=r"1 x 16385 pixels; the limit per side is 16384"):
         decode(Media(file_of(Image.new("L", (1, 16_385)), "PNG"), ""), "f", 1 << 25)

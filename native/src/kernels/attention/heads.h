@@ -1,5 +1,5 @@
-// One thread's part of attention over keys and values of heads (AttentionPlan), from the results of the layer's first
-// product on.
+// Attention with keys and values per head (AttentionPlan), as one thread computes it: everything between the QKV
+// projection and the output projection. latent.h has latent attention (MLA).
 #pragma once
 
 #include "kernels/attention/attend.h"
@@ -22,9 +22,9 @@ struct HeadPhases {
   const AttentionPlan& attention = layer.plan.attention;
   const int head_dim = attention.head_dim;
 
-  // Rotate queries and keys, and write keys and values to the cache. Chunks are tokens and kv heads.
+  // Apply QK norm and RoPE, and write keys and values to the cache. Threads share the pairs of a token and a kv head.
   void rotate_and_cache() {
-    if (attention.head_norm == HeadNorm::Whole) norm_whole();
+    if (attention.head_norm == HeadNorm::Whole) norm_all_heads();
     const int group_size = attention.group_size();
     thread.each_row(thread.num_rows * attention.num_kv_heads, [&](int unit) {
       const int row = unit / attention.num_kv_heads, kv_head = unit % attention.num_kv_heads;
@@ -32,19 +32,19 @@ struct HeadPhases {
       float* heads = thread.wide_row(row);
       if constexpr (!kQuantizes)
         if (kv_head == 0) thread.clear_padding(thread.input_row(row), attention.query_width());
-      for (int g = 0; g < group_size; ++g) turn_head(token, kv_head * group_size + g, heads);
+      for (int g = 0; g < group_size; ++g) norm_and_rotate(token, kv_head * group_size + g, heads);
       if (attention.keys_back > 0) return;
       float* value = heads + attention.query_width() + attention.key_width() + kv_head * head_dim;
       if (attention.values_are_keys) std::memcpy(value, value - attention.key_width(), head_dim * sizeof(float));
       if (attention.norms_values) head_norm(value, head_dim, plan.norm_epsilon);
-      turn_head(token, attention.num_heads + kv_head, heads);
+      norm_and_rotate(token, attention.num_heads + kv_head, heads);
       const float* key = heads + (attention.num_heads + kv_head) * head_dim;
       write_head(step, slot_of(step, index, kv_head, token), key, value, head_dim);
     });
   }
 
-  // Normalize and rotate one head of a token, a query or a key; those of keys follow those of queries.
-  void turn_head(int token, int number, float* heads) const {
+  // Apply QK norm, RoPE and query scaling to head `number` of a token. The heads of keys follow those of queries.
+  void norm_and_rotate(int token, int number, float* heads) const {
     const bool is_key = number >= attention.num_heads;
     const Norm& norm = is_key ? layer.key_norm : layer.query_norm;
     const bool has_norm = attention.head_norm == HeadNorm::Head || attention.head_norm == HeadNorm::Heads;
@@ -62,8 +62,8 @@ struct HeadPhases {
       grow(head, head_dim, attention.growth, attention.growth_period, batch.positions[token]);
   }
 
-  // Normalize the queries of all heads together, and the keys.
-  void norm_whole() {
+  // Apply QK norm over all query heads together, and over all key heads together.
+  void norm_all_heads() {
     thread.each_row(thread.num_rows, [&](int row) {
       float* queries = thread.wide_row(row);
       head_norm(plan, queries, layer.query_norm, 0, attention.query_width());
@@ -72,7 +72,8 @@ struct HeadPhases {
     });
   }
 
-  // The results are inputs of the next product, or floats in place of the queries if they are normalized or quantized.
+  // Write the results as inputs of the output projection. If they are normalized or quantized first, they are floats in
+  // the rows of the queries until then.
   void attend_all() {
     if (kQuantizes || layer.attended_norm.weight != nullptr) {
       attend_to(thread.wide_row(0), step.wide_stride);

@@ -1,6 +1,6 @@
-// Products of rows with packed weights. The codes of 32 columns are unpacked once for up to 64 rows. Inputs are integers
-// with a scale for 32 columns, so the sums of a step are exact, and each result is one chain along the steps. Hence its
-// bits don't depend on which rows and groups are multiplied together.
+// Matrix products with packed weights; weights/packed.h defines span, run, step and group. The codes of a run are
+// unpacked once for up to 64 rows. Inputs are integers with a scale per run, so sums of a step are exact, and a result is
+// one chain of additions along the steps. Its bits don't depend on which rows and groups are multiplied together.
 #pragma once
 
 #include "kernels/linear.h"
@@ -12,8 +12,8 @@
 namespace sluice {
 namespace SLUICE_SET {
 
-// A span of N groups of the same kind, and the rows of inputs, a span each, that are multiplied with it. Sums are added
-// to out [rows][N][16].
+// The arguments of a product of one span of N groups of the same kind with one span of each row of inputs. Results are
+// added to out [rows][N][16].
 template <int N>
 struct SpanProduct {
   const uint8_t* codes[N];
@@ -33,7 +33,7 @@ SLUICE_INLINE VI broadcast4(const uint8_t* p) {
   return set1_int(four);
 }
 
-// Add the products of a run. Codes are multiplied with the low and with the high bytes of inputs.
+// Add the products of a run. Inputs are 16-bit: codes are multiplied with their low and with their high bytes.
 template <Codes kCodes, int kStep, int N>
 SLUICE_INLINE void multiply_run(const SpanProduct<N>& span, int run) {
   constexpr int kQuads = kStep / 4, kSteps = kCodeRun / kStep;
@@ -69,10 +69,10 @@ SLUICE_INLINE void multiply_run(const SpanProduct<N>& span, int run) {
   }
 }
 #else
-// Add the products of M rows with `steps` steps of a run, whose codes are pairs of even and of odd columns.
+// Add the products of M rows with the steps of a run. `pairs` has its codes as pairs of int16.
 template <int M, int kStep>
 SLUICE_INLINE void multiply_pairs_of(const uint8_t* pairs, const SpanProduct<1>& span, int run, int first_row) {
-  constexpr int kSums = M == 1 ? 4 : M <= 4 && kLanes == 16 ? 2 : 1;  // as many chains of additions hide their latency
+  constexpr int kSums = M == 1 ? 4 : M <= 4 && kLanes == 16 ? 2 : 1;  // independent sums hide the latency of add
   constexpr int kSteps = kCodeRun / kStep;
   const PackedInputs* x = span.x + first_row * span.x_stride;
   for (int lane = 0; lane < kRows; lane += kLanes) {
@@ -142,7 +142,7 @@ template <Codes kCodes, int kStep, int N>
 void multiply_codes(const SpanProduct<N>& span) {
   constexpr int kSteps = kCodeRun / kStep;
   for (int run = 0; run * kSteps < span.steps; ++run) {
-    // The next span's codes are read soon.
+    // Prefetch the codes of the next span.
     for (int n = 0; n < N; ++n)
       for (size_t at = 0; at < kRunBytes<kCodes>; at += 64)
         __builtin_prefetch(span.codes[n] + (kSpan / kCodeRun + run) * kRunBytes<kCodes> + at, 0, 3);
@@ -172,7 +172,7 @@ void multiply_span(const PackedKind& kind, const uint8_t* const (&spans)[N], int
   });
 }
 
-// multiply_block of linear.h for packed weights. `x` are rows of spans.
+// Like multiply_block in linear.h, for packed weights. The rows `x` consist of PackedInputs, one per span.
 template <int kMostGroups>
 void multiply_packed(const Matrix& matrix, const float* x, size_t stride, int num_rows, int from, int to,
                      const Finish& finish) {
@@ -184,8 +184,8 @@ void multiply_packed(const Matrix& matrix, const float* x, size_t stride, int nu
     const int rows = num_rows - row < kRowsAtOnce ? num_rows - row : kRowsAtOnce;
     const auto* inputs = reinterpret_cast<const PackedInputs*>(x) + static_cast<size_t>(row) * x_stride;
     std::memset(out, 0, static_cast<size_t>(rows) * out_stride * sizeof(float));
-    // Multiply the spans [first, end) of a group, or of two groups; return their number. Two share the loads of inputs,
-    // but one row is limited by memory, which prefers one stream of weights.
+    // Multiply the spans [first, end) of one group or two, and return the number of groups. Two groups share the loads
+    // of inputs; with up to two rows memory bandwidth is the limit, and one stream of weights is faster.
     const auto multiply_some = [&](int group, int first, int end) {
       const PackedGroup* packed = matrix.packed + from + group;
       const PackedKind& kind = *packed->kind;

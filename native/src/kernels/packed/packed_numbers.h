@@ -1,4 +1,4 @@
-// Products of rows with packed weights that are floating-point numbers, which are widened to float32.
+// Matrix products with packed weights whose codes are floating-point numbers: they are widened to float32.
 #pragma once
 
 #include "kernels/packed/packed_inputs.h"
@@ -17,6 +17,10 @@ void widen_each(const uint8_t* numbers, int columns, float* to, const Load& load
 SLUICE_INLINE V look_up_floats(VI indices, const float* table) {
 #if defined(SLUICE_SET_avx512) || defined(SLUICE_SET_avx512bf16)
   return _mm512_permutexvar_ps(indices, _mm512_loadu_ps(table));
+#elif defined(SLUICE_SET_avx2)
+  const V low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), indices);
+  const V high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), indices);
+  return _mm256_blendv_ps(low, high, as_float(shift_left<28>(indices)));  // by the fourth bit of an index
 #else
   int32_t each[kLanes];
   float found[kLanes];

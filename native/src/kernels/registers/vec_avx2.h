@@ -1,4 +1,4 @@
-// One register of 8 floats.
+// SIMD registers with AVX2: V has 8 floats, VI 8 int32.
 #pragma once
 
 #include <immintrin.h>

@@ -1,4 +1,4 @@
-// One register of 16 floats.
+// SIMD registers with AVX-512: V has 16 floats, VI 16 int32. The other vec_*.h have the same functions.
 #pragma once
 
 #include <immintrin.h>
@@ -10,7 +10,7 @@ namespace SLUICE_SET {
 
 constexpr int kLanes = 16;
 using V = __m512;
-using VI = __m512i;  // 16 x int32 by the intrinsics below
+using VI = __m512i;  // int32 or bytes, by function
 
 inline V load(const float* p) { return _mm512_loadu_ps(p); }
 inline void store(float* p, V v) { _mm512_storeu_ps(p, v); }
@@ -25,9 +25,9 @@ inline V set1(float x) { return _mm512_set1_ps(x); }
 inline V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
 inline V max(V a, V b) { return _mm512_max_ps(a, b); }
 inline V min(V a, V b) { return _mm512_min_ps(a, b); }
-// Select `low` where x is below the border, otherwise `high`.
-inline V below(V x, V border, V low, V high) {
-  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, border, _CMP_LT_OQ), high, low);
+// Select `low` where x is less than `bound`, otherwise `high`.
+inline V below(V x, V bound, V low, V high) {
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, bound, _CMP_LT_OQ), high, low);
 }
 inline V sqrt(V a) { return _mm512_sqrt_ps(a); }
 inline VI load_int(const void* p) { return _mm512_loadu_si512(p); }
@@ -35,7 +35,7 @@ inline void store_int(void* p, VI v) { _mm512_storeu_si512(p, v); }
 inline VI set1_int(int x) { return _mm512_set1_epi32(x); }
 inline VI add_int(VI a, VI b) { return _mm512_add_epi32(a, b); }
 inline VI and_int(VI a, VI b) { return _mm512_and_si512(a, b); }
-inline V to_float(VI v) { return _mm512_maskz_cvtepi32_ps(0xffff, v); }  // the other form warns in GCC 12
+inline V to_float(VI v) { return _mm512_maskz_cvtepi32_ps(0xffff, v); }  // _mm512_cvtepi32_ps warns in GCC 12
 inline V as_float(VI v) { return _mm512_castsi512_ps(v); }
 inline VI as_int(V v) { return _mm512_castps_si512(v); }
 template <int N>
@@ -47,7 +47,7 @@ inline VI shift_right(VI v) {
   return _mm512_srli_epi32(v, N);
 }
 
-// Even and odd bytes of signed bytes, as 16-bit numbers; sums of the products of adjacent 16-bit numbers.
+// The even or odd signed bytes as int16. multiply_pairs: int32 sums of the products of adjacent int16.
 inline VI even_bytes(VI v) { return _mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8); }
 inline VI odd_bytes(VI v) { return _mm512_srai_epi16(v, 8); }
 inline VI multiply_pairs(VI a, VI b) { return _mm512_madd_epi16(a, b); }

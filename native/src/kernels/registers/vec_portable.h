@@ -1,4 +1,4 @@
-// One register of 4 floats, by the compiler's vector types: SSE2 on x86, NEON on Arm, and whatever other CPUs have.
+// SIMD registers with the compiler's vector types (SSE2 on x86, NEON on Arm): V has 4 floats, VI 4 int32.
 #pragma once
 
 #include <cmath>

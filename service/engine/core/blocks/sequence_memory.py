@@ -62,8 +62,8 @@ class SequenceMemory:
             self.num_prefix_query_tokens += sequence.num_prompt_tokens
         self.num_prefix_hit_tokens += sequence.num_computed_tokens
 
-    def share(self, sequence: Sequence, num_left: int) -> int:
-        """Return the number of missing tokens that a sequence gets from a budget of `num_left`."""
+    def num_schedulable(self, sequence: Sequence, num_left: int) -> int:
+        """Return how many tokens of a sequence a step may compute, if `num_left` are left in the step's budget."""
         num_new = share_of(sequence, num_left)
         return num_new if self._states is None else self._states.limit(sequence, num_new)
 

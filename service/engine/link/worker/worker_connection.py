@@ -1,4 +1,4 @@
-"""The event loop's connection to a worker process that has loaded its core."""
+"""The event loop's connection to a worker process that has loaded its model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.engine.link.worker.worker_process import WorkerDied, WorkerProcess,
 
 
 class WorkerConnection:
-    """Sends commands to a worker and receives its reports on the running loop, from `open` to the worker's end."""
+    """Sends commands to a worker and receives its reports on the running loop, from `open` until the worker ends."""
 
     def __init__(self, worker: WorkerProcess, on_report: Callable[[Report], None]) -> None:
         self._worker = worker
@@ -21,13 +21,13 @@ class WorkerConnection:
         self.ended: asyncio.Future[WorkerDied] = self._loop.create_future()  # its result is the reason
 
     def open(self) -> None:
-        """Begin to read. Reports that have arrived with the end of the load are received at once."""
+        """Start reading. Reports that arrived with the last message of the load are delivered before `open` returns."""
         self._worker.socket.setblocking(False)
         self._loop.add_reader(self._worker.socket, self._read)
         self._receive(b"")
 
     def send(self, command: Command) -> None:
-        """Send a command and return immediately. It is lost if the worker has ended.
+        """Send a command without blocking. If the worker has ended, the command is dropped.
 
         Bytes that the socket does not accept yet are buffered. Raise any exception of pickling the command.
         """
@@ -53,7 +53,7 @@ class WorkerConnection:
             self._end(WorkerDied("the worker closed its connection"))
 
     def _receive(self, data: bytes) -> None:
-        """Handle the messages that `data` completes. Only reports go to the receiver."""
+        """Handle the messages that `data` completes: pass reports to `on_report`, and handle the others here."""
         for message in self._worker.unpacker.feed(data):
             if isinstance(message, Report):
                 self._on_report(message)
@@ -64,14 +64,14 @@ class WorkerConnection:
                 self._end(reason)
 
     def _end(self, reason: WorkerDied) -> None:
-        """Stop reading and writing, and set the reason of the end; the first reason stays."""
+        """Stop reading and writing, and complete `ended` with the reason. Later calls have no effect."""
         if not self.ended.done():
             self._loop.remove_reader(self._worker.socket)
             self._loop.remove_writer(self._worker.socket)
             self.ended.set_result(reason)
 
     def _write(self, data: bytes | bytearray) -> int:
-        """Send as many bytes as the socket accepts now, and return their number."""
+        """Send as many bytes as the socket accepts now. Return how many it accepted."""
         try:
             return self._worker.socket.send(data)
         except BlockingIOError:

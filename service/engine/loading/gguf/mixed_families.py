@@ -1,4 +1,4 @@
-"""The fields of config.json of GGUF families with latents, recurrent layers, or experts that are chosen by sigmoids."""
+"""The config.json fields of GGUF families with latent attention (MLA), recurrent layers or sigmoid routing."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def ernie_moe(metadata: GgufMetadata) -> Fields:
 
 
 def apertus(metadata: GgufMetadata) -> Fields:
-    """Return the fields of Apertus, whose positions are scaled unless the file has no factors."""
+    """Return the fields of Apertus. Its RoPE is scaled if the file has factors."""
     fields: Fields = {"hidden_act": "xielu", "attention_bias": metadata.has("blk.*.attn_q.bias")}
     return fields if metadata.has(FACTORS) else fields | {"rope_scaling": {"rope_type": "default"}}
 
@@ -121,7 +121,7 @@ def mistral3(metadata: GgufMetadata) -> Fields:
 
 
 def falcon_h1(metadata: GgufMetadata) -> Fields:
-    """Return the fields of Falcon-H1, whose multipliers are in the weights of files."""
+    """Return the fields of Falcon-H1. The weights in files already include its multipliers."""
     inner, num_heads = metadata.size("ssm.inner_size"), metadata.size("ssm.time_step_rank")
     if inner % num_heads:
         raise ModelLoadError(f"{metadata.file}: {metadata.kind}.ssm.inner_size must be a multiple of {num_heads}")

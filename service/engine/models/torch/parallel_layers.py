@@ -17,7 +17,7 @@ from service.engine.models.torch.shard import Shard
 class RowParallelLinear:
     """A Linear whose inputs are sharded. An all-reduce sums the ranks' results, so that all ranks have the sum.
 
-    Only one rank has the bias.
+    `own` is this rank's shard; only one rank's shard has the bias.
     """
 
     def __init__(self, own: Linear) -> None:
@@ -33,9 +33,10 @@ class RowParallelLinear:
 
 
 class VocabParallelEmbedding:
-    """An embedding whose rows are sharded, each rank's from `first_id` on. All ranks get every token's vector."""
+    """An embedding whose rows are sharded. All ranks get every token's vector."""
 
     def __init__(self, own: Tensor, first_id: int) -> None:
+        """`own` has this rank's rows, those of the tokens from `first_id` on."""
         self._own = own
         self._first_id = first_id
 
@@ -50,13 +51,13 @@ class VocabParallelEmbedding:
 
 
 class ParallelLMHead:
-    """A Linear to the vocabulary whose outputs are sharded. Rank 0 gets all outputs, the others their own.
+    """The output layer (LM head), sharded by vocabulary. Rank 0 gets all logits, each other rank only its own.
 
-    A gather needs parts of equal size, so a rank with fewer outputs pads them with zeros, and rank 0 cuts the end off.
+    A gather needs shards of equal size, so a rank with fewer outputs pads them with zeros; rank 0 removes the padding.
     """
 
     def __init__(self, own: Tensor, bias: Tensor | None, shard: Shard, vocab_size: int) -> None:
-        """`own` is the rank's weight [outputs of the rank, hidden]; `bias` the bias of these outputs."""
+        """`own` is this rank's weight [outputs of the rank, hidden]; `bias` the bias of these outputs."""
         missing = shard.num_vocabulary_rows(vocab_size) - own.shape[0]
         self._own = lay_out(pad(own, (0, 0, 0, missing)), None if bias is None else pad(bias, (0, missing)))
         self._shard = shard

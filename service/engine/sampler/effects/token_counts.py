@@ -1,4 +1,4 @@
-"""Counts of the tokens that a sequence has used, for penalties."""
+"""How often each token occurs in a sequence's output, for the penalties."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class TokenCounts:
     """The distinct tokens of one sequence: `ids`, and the number of times that each was generated (0: prompt only)."""
 
     def __init__(self, sequence: Sequence, *, with_prompt: bool) -> None:
-        """Count the generated tokens only, unless `with_prompt`."""
+        """With `with_prompt`, `ids` also has the prompt's tokens, with a count of 0 until they are generated."""
         self._index: dict[int, int] = {}
         self._ids = np.empty(64, dtype=np.int64)
         self._counts = np.empty(64, dtype=np.float32)
@@ -37,7 +37,7 @@ class TokenCounts:
         return self._counts[: len(self._index)]
 
     def _index_of(self, token_id: int) -> int:
-        """Return the index of a token's count, after adding a count of zero if the token is new."""
+        """Return a token's index in `ids` and `counts`. Add a new token with a count of 0."""
         index = self._index.get(token_id)
         if index is None:
             index = self._index[token_id] = len(self._index)

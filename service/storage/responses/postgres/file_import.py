@@ -63,7 +63,7 @@ _EXAMPLES: Final = 3
 def import_rows(rows: Rows, database: PostgresDatabase) -> int:
     """Insert all rows of a file with the newest schema, and return their number. Raise StoreFailed.
 
-    `rows` returns the result of a query. Values are inserted as they are stored: both have the same key of encryption,
+    `rows` returns the result of a query. Values are inserted as they are stored: both have the same encryption key,
     or none. The other services' writes wait until the end. If any row is there already, nothing is inserted.
     """
     with database.transaction() as execute:

@@ -1,1 +1,1 @@
-"""The store of responses in one SQLite file."""
+"""The response store in one SQLite file."""

@@ -43,7 +43,7 @@ _MIGRATIONS: Final = (
         """,
     ),
     (
-        # Of a response that was generated in the background, once it has ended.
+        # The events of a background response, stored when it has ended.
         "ALTER TABLE responses ADD COLUMN events BLOB NOT NULL DEFAULT x''",
         # `holder` is the process that generates the response until `lease_ns`, or empty.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,12 +97,18 @@ def test_gate_and_up_of_experts_may_be_one_tensor(
     ("shape", "message"),
     [
         ((4, 63, 64), "the 63 rows of an expert in blk.0.ffn_gate_up_exps.weight are not 2 parts"),
-        ((64,), r"blk.0.ffn_gate_up_exps.weight has the shape \[64\]; its first axis must be that of"),
+        ((64,), r"blk.0.ffn_gate_up_exps.weight has the shape \[64\]; it must be \[experts, …\] with at most"),
     ],
 )
 def test_fused_experts_of_another_shape_are_rejected(shape: tuple[int, ...], message: str, tmp_path: Path) -> None:
     with pytest.raises(ModelLoadError, match=message):
         checkpoint_of(tmp_path, {"blk.0.ffn_gate_up_exps.weight": shape})
+
+
+@pytest.mark.parametrize("name", ["blk.0.attn_q.wei}ht", "blk.0.ffn_up_exps.{}", "blk.0.attn_{}.weight"])
+def test_names_with_braces_are_unknown(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelLoadError, match=re.escape(f"qwen3moe has no tensor {name}")):
+        checkpoint_of(tmp_path, {name: (4, 32, 64)})
 
 
 def test_experts_in_two_forms_are_rejected(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import gguf
 import numpy as np
 import pytest
 
+from service.engine.models.checkpoint.gguf.gguf_checkpoint import GgufCheckpoint
 from service.engine.models.checkpoint.gguf.header import read_header
 from service.generation.errors import ModelLoadError
 
@@ -144,6 +145,37 @@ def mutated(written: bytes, random: Random) -> bytes:
     if random.random() < 1 / 4:
         return bytes(file[: random.randrange(len(file))])
     return bytes(file) + random.randbytes(random.choice((0, 0, 40)))
+
+
+# Experts whose gate and up are one tensor of 32 columns, 4 rows and 2 experts, and a norm.
+EXPERTS = [
+    entry("general.architecture", 8, text("granitemoe")),
+    entry("granitemoe.attention.head_count", 4, struct.pack("<I", 2)),
+    entry("granitemoe.expert_count", 4, struct.pack("<I", 2)),
+]
+EXPERT_TENSORS = [
+    tensor("blk.0.ffn_gate_up_exps.weight", (32, 4, 2)),
+    tensor("blk.0.ffn_down_exps.weight", (2, 32, 2), 0, 288),
+    tensor("blk.0.attn_q.weight", (32, 4), 8, 800),
+    tensor("blk.0.attn_norm.weight", (4,), 0, 960),
+]
+
+
+def test_tensors_of_mutated_files_are_read_or_rejected(tmp_path: Path) -> None:
+    """Tensors of accepted headers have the shapes that the checkpoint states."""
+    file, random = tmp_path / "mutated.gguf", Random(0)
+    valid = file_of(EXPERTS, EXPERT_TENSORS, 976)
+    num_read = 0
+    for _ in range(NUM_MUTATED):
+        file.write_bytes(mutated(valid, random))
+        try:
+            checkpoint = GgufCheckpoint(tmp_path, [read_header(file)])
+            for name, shape in checkpoint.checkpoint_shapes().items():
+                assert checkpoint.take(name, shape).shape == shape
+        except ModelLoadError:
+            continue
+        num_read += 1
+    assert 0 < num_read < NUM_MUTATED
 
 
 def test_mutated_files_are_read_or_rejected(tmp_path: Path) -> None:

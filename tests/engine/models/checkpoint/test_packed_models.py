@@ -38,6 +38,7 @@ GROUPS = {"config_groups": {"group_0": {"weights": {"num_bits": 4}}}}
 PACKINGS: dict[str, tuple[Packer, dict[str, Any]]] = {
     "gptq": (packing.gptq, {"quant_method": "gptq", "bits": 4}),
     "gptq, groups by activation": (partial(packing.gptq, shuffled=True), {"quant_method": "gptq", "bits": 4}),
+    "gptq of 2 bits": (partial(packing.gptq, bits=2), {"quant_method": "gptq", "bits": 2}),
     "gptq of 8 bits": (partial(packing.gptq, bits=8), {"quant_method": "gptq", "bits": 8}),
     "gptq's second form": (
         partial(packing.gptq, less=0), {"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"},

@@ -1,4 +1,4 @@
-"""Read a cross-encoder's files, by sentence-transformers' conventions.
+"""Read how a cross-encoder scores a pair of texts, from its files in sentence-transformers' format.
 
 Unsupported models raise a ModelLoadError that names the file.
 """
@@ -26,12 +26,12 @@ _LONGEST: Final = 1 << 30  # tokens; a larger model_max_length means that there 
 
 @dataclass(frozen=True, slots=True)
 class PairFiles:
-    """The scoring of a pair. With `has_segments` the model gets the text index of each token as its type id."""
+    """The settings of a cross-encoder, which scores pairs of texts."""
 
-    body: Path
-    activation: Activation
-    max_length: int | None  # tokens of both texts and of the special tokens around them
-    has_segments: bool
+    body: Path  # the folder with the model
+    activation: Activation  # of the score
+    max_length: int | None  # tokens of both texts and the special tokens; None if unlimited
+    has_segments: bool  # the model takes token_type_ids: 0 for the first text, 1 for the second
 
     @classmethod
     def read(cls, folder: Path) -> PairFiles:
@@ -56,7 +56,7 @@ class PairFiles:
 
 
 def is_cross_encoder(folder: Path) -> bool:
-    """Return True if a folder's model scores pairs: it has a classification head, and no pooling module."""
+    """Return True if a folder has a cross-encoder: a model with a classification head and no pooling module."""
     try:
         architectures = _read(folder / "config.json").get("architectures") or [""]
         modules = (folder / "modules.json").read_text(encoding="utf-8") if (folder / "modules.json").is_file() else ""
@@ -66,7 +66,7 @@ def is_cross_encoder(folder: Path) -> bool:
 
 
 def unsupported_head(folder: Path) -> str | None:
-    """Return the architecture of a folder's model if its head is of an unsupported kind, otherwise None."""
+    """Return the architecture's name if its head is unsupported, otherwise None."""
     try:
         name = str((_read(folder / "config.json").get("architectures") or [""])[0])
     except ModelLoadError:
@@ -75,7 +75,7 @@ def unsupported_head(folder: Path) -> str | None:
 
 
 def _activation(folder: Path, config: dict[str, Any]) -> Activation:
-    """Return the activation of the score, sigmoid by default. The newest file format is the last of the list."""
+    """Return the activation of the score, sigmoid by default. The newest versions write the third file."""
     nested = config.get("sentence_transformers")
     activation_name = (
         (nested if isinstance(nested, dict) else {}).get("activation_fn")

@@ -1,4 +1,4 @@
-"""The defaults of types with layer norms and without experts."""
+"""The config.json defaults of model types with LayerNorm and without experts."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class Architecture:
     norm_addend: float = 0.0  # what the file's norms have in addition to the checkpoint's
     vectors: Mapping[str, str] = field(default_factory=dict)  # whole names in a layer, of tensors without a kind
     tiles_values: bool = False  # value heads of delta nets are not in the order of their key heads
-    has_curves: bool = False  # metadata have the numbers of an activation function
+    has_xielu: bool = False  # the metadata have the parameters of the activation function xIELU
     stacked: StackedExperts | None = None  # the experts in checkpoints; None: they are stored separately
 
     def module(self, name: str, *, is_in_layer: bool) -> str | None:
@@ -150,7 +150,7 @@ _WITH_EXPERTS: Final = Architecture(layer=_EXPERTS)
 _INTERLEAVED: Final = Architecture(is_interleaved=True)
 MIXTRAL: Final = "llama with experts"  # the files themselves say llama
 ARCHITECTURES: Final[dict[str, Architecture]] = {
-    "apertus": Architecture(layer=_APERTUS, has_curves=True),
+    "apertus": Architecture(layer=_APERTUS, has_xielu=True),
     "arcee": _INTERLEAVED,
     "cohere2": _PLAIN,
     "command-r": _PLAIN,

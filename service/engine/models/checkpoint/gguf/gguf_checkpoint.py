@@ -22,11 +22,11 @@ from service.engine.models.checkpoint.gguf.restored import (
     Assembled,
     as_stored,
     assembled_from,
-    curves,
     held_names,
-    restored_rates,
+    restore_decay_rates,
     stored_order,
     value_heads,
+    xielu_parameters,
 )
 from service.engine.models.checkpoint.gguf.stacked import stacked_experts
 from service.generation.errors import ModelLoadError
@@ -63,7 +63,7 @@ class GgufCheckpoint(Checkpoint):
         self._value_heads = value_heads(kind, metadata)
         self._assembled = {name: each for name, each in self._assemble_all() if name not in self._tensors}
         try:
-            self._curves = curves(kind, metadata) if self._architecture.has_curves else {}
+            self._xielu = xielu_parameters(kind, metadata) if self._architecture.has_xielu else {}
         except ModelLoadError as error:
             raise ModelLoadError(f"{headers[0].file}: {error}") from error
 
@@ -78,12 +78,12 @@ class GgufCheckpoint(Checkpoint):
             self._tensors |= as_stored(name, tensor, part, len(held))
 
     def __contains__(self, name: str) -> bool:
-        return name in self._tensors or name in self._assembled or name in self._curves
+        return name in self._tensors or name in self._assembled or name in self._xielu
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of a tensor, which must exist."""
-        if name in self._curves:
-            return self._curves[name].shape
+        if name in self._xielu:
+            return self._xielu[name].shape
         return self._assembled[name].shape if name in self._assembled else self._tensors[name].shape
 
     def describe(self) -> list[tuple[str, tuple[int, ...], str]]:
@@ -94,7 +94,7 @@ class GgufCheckpoint(Checkpoint):
         """Return the shapes of the tensors that a checkpoint of the model has, some of which a file has in parts."""
         parts = {part for assembled in self._assembled.values() for part in assembled.parts}
         names = [name for name in self._tensors if name not in parts]
-        return {name: self.shape(name) for name in sorted([*names, *self._assembled, *self._curves])}
+        return {name: self.shape(name) for name in sorted([*names, *self._assembled, *self._xielu])}
 
     @property
     def dtype(self) -> str:
@@ -139,12 +139,12 @@ class GgufCheckpoint(Checkpoint):
         if self.on_read is not None:
             self.on_read(blocks.nbytes)
         rows = blocks.reshape(end - first, *tensor.shape[1:-1], -1)
-        return in_halves(self._architecture, name, rows if order is None else rows[order], *self._heads)
+        return self._in_halves(name, rows if order is None else rows[order], tensor)
 
     def take(self, name: str, shape: Sequence[int], part: TensorSlice | None = None) -> npt.NDArray[Any]:
         """Read one tensor, or a slice of it, as float32; bfloat16 is returned as its bits, uint16."""
-        if name in self._curves:
-            return self._curves[name].reshape(tuple(shape))
+        if name in self._xielu:
+            return self._xielu[name].reshape(tuple(shape))
         if (assembled := self._assembled.get(name)) is not None:
             return self._assemble(name, assembled, shape, part)
         tensor = self._checked(name, shape)
@@ -156,11 +156,11 @@ class GgufCheckpoint(Checkpoint):
         is_norm = name.endswith(_NORM) and not name.endswith(_PLAIN_NORMS)
         addend = self._architecture.norm_addend if is_norm and not is_bf16 else 0.0
         stored = rows.view("<u2").reshape(tensor.shape) if is_bf16 else _dequantized(tensor, rows)
-        numbers = in_halves(self._architecture, name, stored, *self._heads)
+        numbers = self._in_halves(name, stored, tensor)
         if addend:
             numbers = numbers - np.float32(addend)
         if not is_bf16:
-            numbers = restored_rates(name, numbers)
+            numbers = restore_decay_rates(name, numbers)
         if (order := self._stored_order(name)) is not None:
             numbers = np.ascontiguousarray(numbers.take(order, axis=1 if name.endswith(_OUTPUT) else 0))
         if part is None:
@@ -197,6 +197,12 @@ class GgufCheckpoint(Checkpoint):
     def digest(self) -> str:
         """Return a hash of names, shapes, types and samples of each file."""
         return hashlib.sha256(f"{super().digest()} {self._name}".encode()).hexdigest()
+
+    def _in_halves(self, name: str, rows: npt.NDArray[Any], tensor: GgufTensor) -> npt.NDArray[Any]:
+        try:
+            return in_halves(self._architecture, name, rows, *self._heads)
+        except ValueError as error:
+            raise ModelLoadError(f"{tensor.file}: {tensor.name} can't be read: {error}") from error
 
     def _stored_order(self, name: str) -> npt.NDArray[np.intp] | None:
         """Return where the file has the rows of a tensor, or its columns if it is an output; None: in their places."""
@@ -247,7 +253,8 @@ def _dequantized(tensor: GgufTensor, rows: npt.NDArray[np.uint8]) -> npt.NDArray
         return bits_as_floats(numbers) if tensor.type.kind == "bfloat16" else numbers.astype(np.float32)
     import gguf  # noqa: PLC0415  installed with the extra `gguf`
 
-    found: npt.NDArray[np.float32] = gguf.dequantize(rows, gguf.GGMLQuantizationType(tensor.type.number))
+    with np.errstate(all="ignore"):  # scales may be any numbers
+        found: npt.NDArray[np.float32] = gguf.dequantize(rows, gguf.GGMLQuantizationType(tensor.type.number))
     return found.reshape(tensor.shape)
 
 

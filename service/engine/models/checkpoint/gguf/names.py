@@ -28,7 +28,7 @@ def checkpoint_name(name: str, architecture: Architecture) -> str | None:
     path, _, kind = name.rpartition(".")
     layer = re.fullmatch(r"blk\.(\d{1,5})\.([\w.]+)", path)
     module = architecture.module(path if layer is None else layer[2], is_in_layer=layer is not None)
-    if module is None:
+    if module is None or not kind.isidentifier():
         return None
     found = module if layer is None else f"model.layers.{int(layer[1])}.{module}"
     return found if module in _BARE else f"{found}.{kind}"
@@ -37,10 +37,15 @@ def checkpoint_name(name: str, architecture: Architecture) -> str | None:
 def in_halves(
     architecture: Architecture, name: str, rows: npt.NDArray[Any], num_heads: int, num_kv_heads: int
 ) -> npt.NDArray[Any]:
-    """Return the rows of a tensor in transformers' order, which may be interleaved in queries and keys."""
+    """Return the rows of a tensor in transformers' order, which may be interleaved in queries and keys.
+
+    Raise ValueError for rows that are not pairs of these heads.
+    """
     heads = {"self_attn.q_proj.": num_heads, "self_attn.k_proj.": num_kv_heads}
     found = next((heads[each] for each in heads if each in name), None)
     if not architecture.is_interleaved or found is None:
         return rows
+    if type(found) is not int or found < 1 or len(rows) % (2 * found):
+        raise ValueError(f"its {len(rows)} rows are not pairs in {found} heads")
     pairs = rows.reshape(found, -1, 2, *rows.shape[1:])
     return np.ascontiguousarray(pairs.swapaxes(1, 2).reshape(rows.shape))

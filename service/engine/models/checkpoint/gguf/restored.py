@@ -1,4 +1,4 @@
-"""Tensors that GGUF files store in another form than checkpoints: other signs, orders and shapes, or several parts."""
+"""Restore checkpoint tensors that GGUF files store with other values, row orders or shapes, or in several parts."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _GATE_AND_UP: Final = (
 )
 _MOST_EXPERTS: Final = 1 << 12
 _MOST_SIZE: Final = 1 << 20
-# The ends of names of vectors that checkpoints store as matrices of one row, of matrices stored as convolutions, and of
-# matrices stored as vectors.
+# Suffixes of the names of tensors with another shape in a checkpoint: a file's [n] is [1, n] there, its [a, b] is
+# [a, 1, b], and its [a, b] is [a * b].
 _ROWS: Final = ("shared_expert_gate.weight", "moe_statics.e_score_correction_bias")
 _CONVOLUTIONS: Final = ("conv.conv.weight", "conv1d.weight")
 _VECTORS: Final = ("A_log", "mamba.D", "mamba.norm.weight")
-_RATES: Final = "A_log"  # the logarithm of what the file has with a minus
-# The numbers of an activation function, which are metadata of files.
-_CURVE: Final = {"alpha_p": (1,), "alpha_n": (1,), "beta": (), "eps": ()}
+_DECAY_RATES: Final = "A_log"  # log(A); a file has -A
+# The parameters of xIELU and their shapes in a checkpoint. A file has them in its metadata.
+_XIELU: Final = {"alpha_p": (1,), "alpha_n": (1,), "beta": (), "eps": ()}
 
 
 @dataclass(frozen=True, slots=True)
 class ValueHeads:
-    """The heads of gated delta nets: several value heads have the same key head."""
+    """The head sizes of gated DeltaNet layers. `num_values` / `num_keys` value heads share a key head."""
 
     num_keys: int
     num_values: int
@@ -41,13 +41,13 @@ class ValueHeads:
 
     @property
     def group(self) -> int:
-        """The number of value heads of a key head."""
+        """The number of value heads that share a key head."""
         return self.num_values // self.num_keys
 
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A checkpoint's tensor that a file stores in parts, by their names and shapes."""
+    """A checkpoint's tensor of this `shape`, which `combine` makes of the file's tensors `parts` (shapes by name)."""
 
     parts: Mapping[str, tuple[int, ...]]
     shape: tuple[int, ...]
@@ -55,16 +55,17 @@ class Assembled:
 
 
 def held_names(name: str) -> tuple[str, ...]:
-    """Return the names of the tensors that a file's tensor holds: its own, or those of gate and up."""
+    """Return the names of the tensors that a file's tensor holds: its own name, or those of gate and up."""
     if _GATE_AND_UP not in name:
         return (name,)
     return tuple(name.replace(_GATE_AND_UP, f".ffn_{part}_exps.") for part in ("gate", "up"))
 
 
 def as_stored(name: str, tensor: GgufTensor, part: int = 0, num_parts: int = 1) -> dict[str, GgufTensor]:
-    """Return a file's tensor by its names in checkpoints, which store the experts of a layer separately.
+    """Return a file's tensor by its name in a checkpoint, with its shape there.
 
-    Of each expert it has the rows of `num_parts` tensors of equal size; those of `part` are returned.
+    A name with `{}` is that of all experts of a layer, which a checkpoint stores one by one. The file's tensor has, of
+    each expert, the rows of `num_parts` tensors of equal size; return those of `part`.
     """
     if "{}" in name:
         return {name.format(index): expert for index, expert in enumerate(_experts(tensor, part, num_parts))}
@@ -79,10 +80,10 @@ def as_stored(name: str, tensor: GgufTensor, part: int = 0, num_parts: int = 1) 
 
 
 def _experts(tensor: GgufTensor, part: int, num_parts: int) -> Iterator[GgufTensor]:
-    """Yield a part of each expert's rows of a tensor whose first axis is that of experts. Raise ModelLoadError."""
+    """Yield the rows of one part of each expert of a tensor [experts, rows, …]. Raise ModelLoadError."""
     if len(tensor.shape) == 1 or tensor.shape[0] > _MOST_EXPERTS:
         raise ModelLoadError(
-            f"{tensor.file}: {tensor.name} has the shape {list(tensor.shape)}; its first axis must be that of at most "
+            f"{tensor.file}: {tensor.name} has the shape {list(tensor.shape)}; it must be [experts, …] with at most "
             f"{_MOST_EXPERTS} experts"
         )
     rows, *columns = tensor.shape[1:]
@@ -94,7 +95,7 @@ def _experts(tensor: GgufTensor, part: int, num_parts: int) -> Iterator[GgufTens
 
 
 def value_heads(kind: str, metadata: Mapping[str, object]) -> ValueHeads | None:
-    """Return the heads of delta nets that the metadata of an architecture state, or None if there are none."""
+    """Return the head sizes of gated DeltaNet layers from a file's metadata, or None if it has none."""
     names = ("group_count", "time_step_rank", "state_size", "inner_size")
     found = [metadata.get(f"{kind}.ssm.{name}") for name in names]
     sizes = [each for each in found if type(each) is int and 0 < each < _MOST_SIZE]
@@ -103,15 +104,20 @@ def value_heads(kind: str, metadata: Mapping[str, object]) -> ValueHeads | None:
     return ValueHeads(sizes[0], sizes[1], sizes[2], sizes[3] // sizes[1])
 
 
-def restored_rates(name: str, numbers: Array) -> Array:
-    """Return the numbers of a checkpoint's tensor, of which a file has the negative powers instead of logarithms."""
-    return np.log(-numbers) if name.endswith(_RATES) else numbers
+def restore_decay_rates(name: str, numbers: Array) -> Array:
+    """Return `A_log` from a file's -exp(A_log), and the numbers of any other tensor unchanged."""
+    if not name.endswith(_DECAY_RATES):
+        return numbers
+    with np.errstate(all="ignore"):  # a file may have any numbers
+        logarithms: Array = np.log(-numbers)
+    return logarithms
 
 
 def stored_order(name: str, heads: ValueHeads) -> npt.NDArray[np.intp] | None:
-    """Return where a file has the rows of a tensor of a delta net, or the columns of its output; None: in their places.
+    """Return the index in the file of each row of a gated DeltaNet tensor, or of each column of `out_proj`.
 
-    The file has the first value head of each key head, then the second one of each, and so on.
+    None: the order is the same. In a checkpoint the value heads of a key head are adjacent; a file has the first value
+    head of each key head, then the second one of each, and so on.
     """
     module = name.partition(".linear_attn.")[2].removesuffix(".weight")
     order = np.arange(heads.num_values).reshape(heads.group, heads.num_keys).T.reshape(-1)
@@ -127,7 +133,10 @@ def stored_order(name: str, heads: ValueHeads) -> npt.NDArray[np.intp] | None:
 
 
 def assembled_from(tensors: Mapping[str, GgufTensor], heads: ValueHeads | None) -> Iterator[tuple[str, Assembled]]:
-    """Yield the tensors of a checkpoint that these tensors are parts of."""
+    """Yield the name and recipe of each checkpoint tensor that a file has in parts.
+
+    These are `kv_b_proj` of latent attention (MLA), and `in_proj_qkvz` of gated DeltaNet.
+    """
     for name, first in tensors.items():
         if name.endswith(".k_b_proj.weight"):
             stem = name.removesuffix("k_b_proj.weight")
@@ -147,14 +156,14 @@ def assembled_from(tensors: Mapping[str, GgufTensor], heads: ValueHeads | None) 
 
 
 def _keys_and_values(parts: Iterable[Array]) -> Array:
-    """Return the rows that expand latents: of each head those of its key, and those of its value."""
+    """Return `kv_b_proj`: for each head the rows of its key, then those of its value."""
     keys, values = parts
     rows = np.concatenate([keys.swapaxes(1, 2), values], axis=1)
     return np.ascontiguousarray(rows.reshape(-1, rows.shape[-1]))
 
 
 def _by_key_head(parts: Iterable[Array], heads: ValueHeads) -> Array:
-    """Return the rows of queries, keys, values and gates together for each key head."""
+    """Return `in_proj_qkvz`: for each key head the rows of its query, key, values and gates."""
     qkv, gates = parts
     keys = heads.num_keys * heads.key_dim
     all_rows = (qkv[:keys], qkv[keys : 2 * keys], qkv[2 * keys :], gates)
@@ -162,13 +171,13 @@ def _by_key_head(parts: Iterable[Array], heads: ValueHeads) -> Array:
     return np.ascontiguousarray(np.concatenate(by_head, axis=1).reshape(-1, qkv.shape[-1]))
 
 
-def curves(kind: str, metadata: Mapping[str, object]) -> dict[str, npt.NDArray[np.float32]]:
-    """Return the tensors of the activation functions of layers, whose numbers are metadata. Raise ModelLoadError."""
+def xielu_parameters(kind: str, metadata: Mapping[str, object]) -> dict[str, npt.NDArray[np.float32]]:
+    """Return each layer's xIELU parameters from a file's metadata, by tensor name. Raise ModelLoadError."""
     num_layers = metadata.get(f"{kind}.block_count")
     if type(num_layers) is not int or not 0 < num_layers <= 1 << 12:
         raise ModelLoadError(f"{kind}.block_count must be an integer from 1 to 4096")
     found = {}
-    for own, shape in _CURVE.items():
+    for own, shape in _XIELU.items():
         value = np.asarray(metadata.get(f"xielu.{own}", ()))
         if value.dtype.kind not in "fiu" or value.shape not in {(), (num_layers,)} or not np.isfinite(value).all():
             raise ModelLoadError(f"xielu.{own} must have a finite number for each of {num_layers} layers")

@@ -20,7 +20,7 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 
 NVFP4_GROUP: Final = 16  # codes with a scale
 
-_WORD: Final = 32
+_BYTE: Final = 8
 _AWQ_ORDER: Final = (0, 2, 4, 6, 1, 3, 5, 7)  # the column of eight in each nibble of a word, lowest nibble first
 _FP4: Final = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
 _NESTED_BLOCK: Final = 256  # the number of scales that share a nested scale
@@ -148,11 +148,18 @@ def _signed_fp4(codes: Array) -> Floats:
     return signed
 
 
-def _unpacked(words: Array, bits: int) -> Array:
-    """Unpack 32-bit `[rows, words]` to unsigned `[rows, numbers]`, lowest bits first."""
-    shifts = np.arange(0, _WORD, bits, dtype=np.uint32)
-    unsigned = np.ascontiguousarray(words).view(np.uint32)
-    return ((unsigned[..., None] >> shifts) & np.uint32((1 << bits) - 1)).reshape(len(words), -1)
+def _unpacked(words: Array, bits: int) -> npt.NDArray[np.uint8]:
+    """Unpack 32-bit `[rows, words]` to `[rows, numbers]` of 2, 4 or 8 bits, lowest bits first."""
+    stored = np.ascontiguousarray(words).view(np.uint8)
+    if bits == _BYTE:
+        return stored
+    per_byte = _BYTE // bits
+    spread = stored.astype(f"<u{per_byte}")  # a byte for each number of a stored byte
+    found = spread.copy()
+    for index in range(1, per_byte):
+        found |= spread << (_BYTE - bits) * index
+    found &= int.from_bytes([(1 << bits) - 1] * per_byte, "little")
+    return found.view(np.uint8)
 
 
 def _in_order(numbers: Array, bits: int) -> Array:

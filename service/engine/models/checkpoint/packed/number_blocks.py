@@ -1,8 +1,8 @@
-"""Packed weights whose codes are floating-point numbers, as blocks that the native step multiplies as they are.
+"""Convert FP8, MXFP4, NVFP4 and bitsandbytes' 4-bit weights to the blocks that the native step multiplies directly.
 
-A block is, for the columns that share a scale, the scale in float32 and then the codes; one of MXFP4 begins with a byte
-that is the exponent; one of NVFP4 has the matrix' scale in float32, its own in e4m3, and three unused bytes. All
-functions are pure functions of arrays.
+A block has the columns that share a scale: first the float32 scale, then the codes. A block of MXFP4 begins with an
+exponent of one byte instead; a block of NVFP4 with the float32 scale of the matrix, its own e4m3 scale and three
+unused bytes. All functions are pure functions of arrays.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from service.engine.models.checkpoint.packed.blocks import Array, block_size_of
 from service.engine.models.checkpoint.packed.dequantize import expand_scales, nvfp4_scale, scales_of_codes
 
-_NOT_A_NUMBER: Final = 0x7F  # of e4m3, without its sign
+_E4M3_NAN: Final = 0x7F  # without the sign bit
 _LARGEST: Final = 256  # columns of a block
 _NF4: Final = (
     -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
@@ -32,9 +32,9 @@ TABLES: Final = {"nf4": np.array(_NF4, np.float32), "fp4": np.array(_FP4, np.flo
 def float8_block_size(
     kind: str, shape: Sequence[int], scales: Sequence[int], block: Sequence[int] | None
 ) -> int | None:
-    """Return the columns of a block of 8-bit numbers; None if the step has no such block.
+    """Return the number of columns of a block of FP8 weights, or None if the native step supports no such block.
 
-    `scales` is the shape of the scales, `block` the rows and columns that share one if the configuration says so.
+    `scales` is the shape of the scales; `block` the rows and columns that share one, if the configuration has them.
     """
     if kind != "F8_E4M3" or len(shape) != 2:
         return None
@@ -46,17 +46,20 @@ def float8_block_size(
 
 
 def float8_blocks(tensors: Mapping[str, Array], *, block: list[int] | None, size: int) -> npt.NDArray[np.uint8]:
-    """Return rows of blocks of e4m3 numbers. Raise ValueError if one is not a number."""
+    """Return rows of blocks of e4m3 numbers. Raise ValueError if a number is NaN."""
     codes = np.ascontiguousarray(tensors["codes"]).view(np.uint8)
-    if ((codes & _NOT_A_NUMBER) == _NOT_A_NUMBER).any():
-        raise ValueError("a number of it is NaN")
+    if ((codes & _E4M3_NAN) == _E4M3_NAN).any():
+        raise ValueError("a weight is NaN")
     scales = expand_scales(tensors["scales"].astype(np.float32), codes.shape, block)
     each = np.broadcast_to(scales, codes.shape)[:, ::size]
     return _blocks(each, codes, size)
 
 
 def four_bit_block_size(state: str, shape: Sequence[int], values: Array, block: int) -> int | None:
-    """Return the columns of a block of bitsandbytes' 4-bit numbers, of which `block` have a scale; None: none fits."""
+    """Return the number of columns of a block of bitsandbytes' 4-bit weights, or None if the native step supports none.
+
+    `block` weights share a scale; `values` are the numbers of the 16 codes.
+    """
     if len(shape) != 2 or not np.array_equal(values.astype(np.float32).reshape(-1), TABLES[state]):
         return None
     size = math.gcd(shape[1], block)
@@ -66,7 +69,7 @@ def four_bit_block_size(state: str, shape: Sequence[int], values: Array, block: 
 def four_bit_blocks(
     tensors: Mapping[str, Array], *, quant_state: Mapping[str, Any], size: int
 ) -> npt.NDArray[np.uint8]:
-    """Return rows of blocks of bitsandbytes' 4-bit numbers, the first of two in the lower half of a byte."""
+    """Return rows of blocks of bitsandbytes' 4-bit weights. The lower half of a byte is the first of two codes."""
     num_outputs, num_inputs = quant_state["shape"]
     codes = tensors["codes"].reshape(num_outputs, num_inputs // 2)
     scales = scales_of_codes(tensors, quant_state).repeat(int(quant_state["blocksize"]) // size)
@@ -75,7 +78,7 @@ def four_bit_blocks(
 
 
 def mxfp4_blocks(tensors: Mapping[str, Array]) -> npt.NDArray[np.uint8]:
-    """Return the blocks of all experts' rows, uint8 [experts, rows, bytes]: the first 16 codes are lower halves."""
+    """Return the blocks of all experts, uint8 [experts, rows, bytes]. Lower halves of bytes are the first 16 codes."""
     codes, exponents = tensors["codes"], tensors["scales"]
     each = np.stack([codes & 15, codes >> 4], axis=-1).reshape(*codes.shape[:-1], -1)  # [experts, rows, groups, 32]
     packed = each[..., :16] | each[..., 16:] << 4
@@ -84,10 +87,10 @@ def mxfp4_blocks(tensors: Mapping[str, Array]) -> npt.NDArray[np.uint8]:
 
 
 def nvfp4_blocks(tensors: Mapping[str, Array]) -> npt.NDArray[np.uint8]:
-    """Return rows of NVFP4 blocks, 16 numbers each. Raise ValueError if a scale is not a number."""
+    """Return rows of NVFP4 blocks of 16 weights. Raise ValueError if a scale is NaN."""
     own = np.ascontiguousarray(tensors["scales"]).view(np.uint8)
-    if ((own & _NOT_A_NUMBER) == _NOT_A_NUMBER).any():
-        raise ValueError("a scale of it is NaN")
+    if ((own & _E4M3_NAN) == _E4M3_NAN).any():
+        raise ValueError("a scale is NaN")
     blocks = np.zeros((*own.shape, 16), np.uint8)
     blocks[:, :, :4] = np.array([nvfp4_scale(tensors)], np.float32).view(np.uint8)
     blocks[:, :, 4] = own
@@ -96,7 +99,7 @@ def nvfp4_blocks(tensors: Mapping[str, Array]) -> npt.NDArray[np.uint8]:
 
 
 def _blocks(scales: Array, codes: npt.NDArray[np.uint8], num_bytes: int) -> npt.NDArray[np.uint8]:
-    """Return rows of blocks with a scale and `num_bytes` bytes of codes each."""
+    """Return rows of blocks that consist of a float32 scale and `num_bytes` bytes of codes."""
     stored = np.ascontiguousarray(scales, np.float32).view(np.uint8).reshape(*scales.shape, 4)
     blocks = np.concatenate([stored, codes.reshape(*scales.shape, num_bytes)], axis=-1)
     return blocks.reshape(len(codes), -1)

@@ -1,4 +1,4 @@
-"""ERNIE 4.5 and Helium: Llama with rotated pairs that are adjacent."""
+"""ERNIE 4.5 and Helium: Llama with RoPE over adjacent (interleaved) pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EXAONE 4: norms of heads and of results; with a window, only sliding layers are rotated."""
+"""EXAONE 4: QK norm and post-norms. In models with sliding windows, full-attention layers have no RoPE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GLM-4: a partial rotation of adjacent pairs, stacked gate and up; its later kind has norms of results."""
+"""GLM-4: partial RoPE over adjacent (interleaved) pairs, a fused gate_up projection; glm4 adds post-norms."""
 
 from __future__ import annotations
 

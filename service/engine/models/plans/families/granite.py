@@ -1,4 +1,4 @@
-"""Granite and HyperCLOVA X: Llama with multipliers. Granite's sliding kind has sinks, and rotary tables by layer."""
+"""Granite and HyperCLOVA X: Llama with multipliers. `granite_swa` adds attention sinks and a RoPE base per layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hunyuan's dense models: the norms of heads follow the rotation."""
+"""Hunyuan's dense models: Llama with QK norm after RoPE."""
 
 from __future__ import annotations
 

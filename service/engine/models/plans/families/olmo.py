@@ -1,4 +1,4 @@
-"""OLMo, whose norms have no weights; OLMo 2 and 3, whose norms follow the parts."""
+"""OLMo: LayerNorm without weights. OLMo 2 and 3: QK norm over all heads, and post-norms instead of pre-norms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phi-3 and Phi-4: stacked projections, a partial rotation, and long rotary tables within the trained length."""
+"""Phi-3 and Phi-4: fused qkv and gate_up projections, partial RoPE, and LongRoPE's short factors only."""
 
 from __future__ import annotations
 

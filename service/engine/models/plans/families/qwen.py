@@ -1,4 +1,4 @@
-"""Qwen2 and Qwen3: Llama with biases on queries, keys and values, or with norms of the heads of queries and keys."""
+"""Qwen2: Llama with QKV bias. Qwen3: Llama with QK norm."""
 
 from __future__ import annotations
 

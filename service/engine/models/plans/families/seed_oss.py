@@ -1,4 +1,4 @@
-"""Seed-OSS: Llama with a bias of its own for attention's output."""
+"""Seed-OSS: Llama with separate settings for the biases of QKV and of the attention output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SmolLM3: Llama with layers whose queries and keys are not rotated."""
+"""SmolLM3: Llama with some layers without RoPE (NoPE)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arcee, Apertus, Jais 2, Nemotron and StarCoder2: feed-forward parts without a gate."""
+"""Arcee, Apertus, Jais 2, Nemotron and StarCoder2: an MLP without a gate (up, activation, down)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _starcoder2(config: Any) -> DecoderPlan:
 
 
 def _curve(*parts: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the four numbers of xIELU that the step takes, of the four that a checkpoint has."""
+    """Return xIELU's parameters as the kernels take them: softplus(alpha_p), beta + softplus(alpha_n), beta, eps."""
     above, below, slope, limit = (part.reshape(()) for part in parts)
     return np.array([np.logaddexp(0, above), slope + np.logaddexp(0, below), slope, limit], np.float32)
 

@@ -1,4 +1,4 @@
-"""Activation functions of feed-forward parts, and their products with the projected inputs."""
+"""Activation functions of MLPs, plain and gated."""
 
 from __future__ import annotations
 

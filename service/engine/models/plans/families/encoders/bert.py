@@ -1,4 +1,4 @@
-"""BERT, RoBERTa, XLM-RoBERTa and CamemBERT: learned positions, token types, norms of sums."""
+"""BERT, RoBERTa, XLM-RoBERTa and CamemBERT: learned positions, token types, norms after the residual sums."""
 
 from __future__ import annotations
 

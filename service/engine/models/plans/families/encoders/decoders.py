@@ -1,4 +1,4 @@
-"""Decoders of any family as encoders: their states, of the last token or of all, and the score of a pair."""
+"""Decoders of any family as encoders: embeddings of the last token or of all tokens, and scores of text pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ModernBERT: norms before each part, rotary positions, and layers that attend within a window."""
+"""ModernBERT: pre-norms, RoPE, and sliding windows in most layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nomic BERT, GTE and Jina v3: BERT's order of parts and norms, with rotary positions."""
+"""Nomic BERT, GTE and Jina v3: BERT's layers with RoPE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dots.llm1: norms of heads, windows, and experts like DeepSeek-V3's."""
+"""dots.llm1: QK norm, sliding windows, and experts like DeepSeek-V3's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ERNIE 4.5 with experts: interleaved rotary positions, a softmax with a correction of the choice, a shared expert."""
+"""ERNIE 4.5 MoE: RoPE over interleaved pairs, softmax routing with a bias on the selection, a shared expert."""
 
 from __future__ import annotations
 

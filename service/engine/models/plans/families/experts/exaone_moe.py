@@ -1,4 +1,4 @@
-"""EXAONE with experts like DeepSeek-V3's: only layers with a window rotate queries and keys."""
+"""EXAONE MoE: experts like DeepSeek-V3's; only layers with a sliding window have RoPE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FlexOlmo: OLMo 2 with experts; norms follow attention and the experts."""
+"""FlexOlmo: OLMo 2 with experts instead of a dense MLP."""
 
 from __future__ import annotations
 

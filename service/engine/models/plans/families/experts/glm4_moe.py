@@ -1,4 +1,4 @@
-"""GLM-4.5: GLM-4's partial rotation, and experts like DeepSeek-V3's."""
+"""GLM-4.5: partial RoPE like GLM-4's, and experts like DeepSeek-V3's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gpt-oss: attention sinks, windows, and experts with biases and a limited SwiGLU."""
+"""gpt-oss: attention sinks, sliding windows, and experts with biases and a clamped SwiGLU."""
 
 from __future__ import annotations
 

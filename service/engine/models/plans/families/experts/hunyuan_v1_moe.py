@@ -1,4 +1,4 @@
-"""Hunyuan with experts: norms of heads follow the rotation, and a shared expert."""
+"""Hunyuan MoE: QK norm after RoPE, and a shared expert."""
 
 from __future__ import annotations
 

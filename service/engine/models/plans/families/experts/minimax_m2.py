@@ -1,4 +1,4 @@
-"""MiniMax-M2: norms of all heads together, partly rotated heads, and experts chosen by a sigmoid with a correction."""
+"""MiniMax-M2: QK norm over all heads, partial RoPE, and sigmoid routing with a bias on the selection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OLMoE: experts, and norms of all heads of queries or keys together."""
+"""OLMoE: experts, and QK norm over all heads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gemma, Gemma 2, VaultGemma and Gemma 3: norms with a weight of 1 + w, a scaled embedding, norms of results."""
+"""Gemma, Gemma 2, VaultGemma and Gemma 3: norm weights stored as w - 1, a scaled embedding; 2 and 3 have post-norms."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Gemma 3n and 4: inputs of layers, and layers that read the keys of earlier ones.
+"""Gemma 3n and 4: per-layer embeddings (PLE), and layers that reuse the KV cache of earlier ones.
 
-3n has several residuals, and 4 may have experts in addition to dense feed-forward parts.
+3n has AltUp's parallel residual streams and LAuReL; 4 may have experts in addition to a dense MLP.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Families whose attention is over latents: data only."""
+"""Families with multi-head latent attention (MLA): data only."""

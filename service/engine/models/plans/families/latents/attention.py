@@ -1,4 +1,4 @@
-"""DeepSeek's attention over latents, for the families that have it."""
+"""Multi-head latent attention (MLA) as in DeepSeek, for the families that have it."""
 
 from __future__ import annotations
 

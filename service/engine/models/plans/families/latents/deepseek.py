@@ -1,4 +1,4 @@
-"""DeepSeek-V2 and V3, and GLM-4.7-Flash: attention over latents, and experts in groups with a shared expert."""
+"""DeepSeek-V2 and V3, and GLM-4.7-Flash: latent attention (MLA), grouped experts and a shared expert."""
 
 from __future__ import annotations
 

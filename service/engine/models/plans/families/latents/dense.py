@@ -1,4 +1,4 @@
-"""MiniCPM3 and Youtu: attention over latents, and dense feed-forward parts."""
+"""MiniCPM3 and Youtu: latent attention (MLA), and dense MLPs."""
 
 from __future__ import annotations
 

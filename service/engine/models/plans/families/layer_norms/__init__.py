@@ -1,1 +1,1 @@
-"""The families whose norms subtract the mean (layer norms), most of which compute a layer's two parts in parallel."""
+"""The families with LayerNorm instead of RMSNorm; most compute attention and MLP in parallel."""

@@ -1,4 +1,4 @@
-"""Cohere's Command R: both parts of a layer read one norm, rotated pairs are adjacent, and logits are scaled."""
+"""Cohere's Command R: attention and MLP in parallel behind one norm, RoPE over interleaved pairs, scaled logits."""
 
 from __future__ import annotations
 

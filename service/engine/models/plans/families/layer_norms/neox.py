@@ -1,4 +1,4 @@
-"""GPT-NeoX, Persimmon, Phi and Falcon: layer norms, parallel parts, feed-forward parts without a gate."""
+"""GPT-NeoX, Persimmon, Phi and Falcon: LayerNorm, attention and MLP in parallel, an MLP without a gate."""
 
 from __future__ import annotations
 

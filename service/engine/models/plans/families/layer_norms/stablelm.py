@@ -1,4 +1,4 @@
-"""StableLM: layer norms, a partial rotation, and optionally parallel parts that share a norm."""
+"""StableLM: LayerNorm, partial RoPE, and optionally attention and MLP in parallel behind one norm."""
 
 from __future__ import annotations
 

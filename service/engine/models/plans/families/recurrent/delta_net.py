@@ -1,4 +1,4 @@
-"""Qwen3-Next and Qwen3.5: gated delta nets in most layers, gated attention in the others."""
+"""Qwen3-Next and Qwen3.5: gated DeltaNet in most layers, gated attention in the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Falcon-H1: attention and Mamba-2 side by side in each layer, with multipliers of all parts."""
+"""Falcon-H1: attention and Mamba-2 in parallel in each layer, with multipliers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LFM2: short convolutions in most layers, and attention with norms of heads in the others."""
+"""LFM2: short convolutions in most layers, attention with QK norm in the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models with Mamba layers of the first kind: Mamba, Falcon-Mamba, Jamba."""
+"""Models with Mamba-1 layers: Mamba, Falcon-Mamba, Jamba."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MiniMax-Text-01: lightning attention in most layers, and residuals that are normalized in place."""
+"""MiniMax-Text-01: lightning attention in most layers; the residual is the normalized input of each part."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.engine.constraints.refusal import explain_rejection
+from service.engine.constraints.schema_error import explain_rejection
 
 
 def test_property_with_a_keyword_s_name_is_not_reported() -> None:
