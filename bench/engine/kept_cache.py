@@ -4,7 +4,8 @@ Run as `python -m bench.engine.kept_cache [--parts restart encryption crash] [--
 model has the shape of Qwen2.5 0.5B. `restart` stops an engine with `engine.cache_folder` and starts another one: the
 first token of a prompt that the first engine has answered, as a ratio of the first token of one that none has answered.
 The engine is loaded by then; its load with and without a snapshot is reported, too. `encryption` restarts engines with
-and without `engine.cache_key_file` in turn, and compares the medians of three restarts each. `crash` kills the worker
+and without `engine.cache_key_file` in turn, compares the medians of three restarts each, and the processor's time to
+write and to read the blocks alone. `crash` kills the worker
 process under 16 streams with half as many tokens each. Their first tokens after the restart, from prompts and received
 tokens, are compared with those from the same prompts before the kill, when the worker had computed them.
 """
@@ -24,9 +25,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from bench import shapes
 from service.engine.building.engines import build_engine
 from service.engine.client.generator import GeneratorClient
+from service.engine.core.blocks.cache_entry import BLOCK, CacheEntry
+from service.engine.core.snapshot.snapshot_folder import SnapshotFolder
 from service.engine.interface.config import EngineConfig
 from service.generation.errors import EngineFailed
 from service.generation.requests.parameters import SamplingParams, StopParams
@@ -168,6 +173,25 @@ async def encryption(dtype: Any, num_tokens: int) -> None:
         )
         parts.append(f"{name} {plain:.3f} plain, {encrypted:.3f} encrypted, ratio {encrypted / plain:.2f}")
     print("; ".join(parts))
+    for name, times in zip(("write", "read"), zip(*map(files_s, (None, bytes(32))), strict=True), strict=True):
+        print(f"{name} {times[0]:.3f} s of a core plain, {times[1]:.3f} encrypted, ratio {times[1] / times[0]:.2f}")
+
+
+def files_s(key: bytes | None) -> tuple[float, float]:
+    """Return the processor's seconds to write and to read 99 MB of blocks, medians of five."""
+    rows = [np.random.default_rng(0).integers(0, 256, (500, 198_000), np.uint8)]
+    entries = [CacheEntry(BLOCK, index.to_bytes(32), index) for index in range(len(rows[0]))]
+    times = []
+    for _ in range(5):
+        with tempfile.TemporaryDirectory() as folder:
+            snapshots = SnapshotFolder(Path(folder), 1 << 30, key=key)
+            began = time.process_time()
+            snapshots.write(bytes(32), entries, rows)
+            written = time.process_time()
+            snapshots.read(bytes(32), rows)
+            times.append((written - began, time.process_time() - written))
+    write_s, read_s = map(statistics.median, zip(*times, strict=True))
+    return write_s, read_s
 
 
 PARTS = {"restart": restart, "encryption": encryption, "crash": crash}

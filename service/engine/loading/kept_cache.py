@@ -17,7 +17,6 @@ from service.engine.interface.cache_group import CacheGroup
 from service.engine.interface.config import EngineConfig
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.interface.backend import Backend, ExposesCache, KeepsSequenceState
-from service.generation.errors import ModelLoadError
 from service.storage.encryption_key import EncryptionKeyError, read_encryption_key
 
 _FORMAT: Final = 1  # version of the layout of blocks and states in memory; increment it when the layout changes
@@ -76,12 +75,12 @@ class KeptCache:
     def snapshot(self, weights_digest: Future[str] | None) -> CacheSnapshot | None:
         """Return the snapshot of an allocated cache, or None if snapshots are off or unsupported.
 
-        Raise ModelLoadError if the key that encrypts it can't be read.
+        There is none if the key that encrypts it can't be read: an engine that is restarted serves without its cache.
         """
         if self.config.cache_folder is None or weights_digest is None:
             return None
+        message = "%s: engine.cache_folder is ignored: %s"
         if self.unsupported_reason is not None or not isinstance(self.backend, ExposesCache):
-            message = "%s: engine.cache_folder is ignored: %s"
             _log.warning(message, self.checkpoint.folder, self.unsupported_reason)
             return None
         rows = self.backend.cache_rows()
@@ -90,7 +89,8 @@ class KeptCache:
             key_file = self.config.cache_key_file
             key = None if key_file is None else read_encryption_key(key_file)
         except EncryptionKeyError as error:
-            raise ModelLoadError(f"engine.cache_key_file: {error}") from error
+            _log.warning(message, self.checkpoint.folder, error)
+            return None
         folder = SnapshotFolder(self.config.cache_folder, self.config.cache_folder_bytes, key=key)
         return CacheSnapshot(folder, lambda: self._seal(weights_digest.result(), sizes), rows)
 

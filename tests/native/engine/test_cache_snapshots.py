@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from service.engine.interface.messages import StopCore
-from service.generation.errors import ModelLoadError
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 from tests.models.made import made
@@ -118,9 +117,16 @@ def test_an_encrypted_snapshot_is_used_with_its_key(tmp_path: Path, caplog: pyte
             assert answer(start(model, cache, cache_key_file=file), request(turn)) == (expected, num_cached)
         assert reason in caplog.text
         assert bool(caplog.text) == bool(reason)
-    key.write_text("short")
-    with pytest.raises(ModelLoadError, match="cache_key_file"):
-        start(model, cache, cache_key_file=key)
+    (stored,) = cache.iterdir()
+    before = stored.read_bytes()
+    key.write_text("c2hvcnQ=")
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        last = start(model, cache, cache_key_file=key)
+    assert "the key must have 32 bytes" in caplog.text
+    assert answer(last, request(turn)) == (expected, 0)
+    last.core.receive(StopCore())
+    assert stored.read_bytes() == before
 
 
 def test_the_folder_is_private_and_bounded(tmp_path: Path) -> None:

@@ -207,6 +207,30 @@ async def test_limits_are_named(tmp_path: Path) -> None:
         assert rejection.code is Code.RESOURCE_EXHAUSTED
 
 
+async def test_rejection_reaches_a_client_that_still_writes(tmp_path: Path) -> None:
+    """The status is that of the service at whichever message it comes, and no error of the client's library."""
+    async with running(**limited(tmp_path, max_files_per_key=1, max_file_bytes=1000)) as run:
+        stub: Any = file_pb2_grpc.FileServiceStub(run.channel)
+        description = file_pb2.FileDescription(filename="a.jsonl", purpose=file_pb2.FILE_PURPOSE_BATCH)
+        found = set()
+        for number in range(200):
+            if number == 100:
+                await upload(run, b"x")  # from now on the description is rejected, before the content
+            call = stub.UploadFile()
+            try:
+                await call.write(file_pb2.UploadFileRequest(description=description))
+                for _ in range(3):
+                    await call.write(file_pb2.UploadFileRequest(content=b"x" * 1001))
+                await call.done_writing()
+            except asyncio.InvalidStateError:  # it has ended
+                pass
+            except grpc.aio.AioRpcError as error:
+                found.add(error.code())
+                continue
+            found.add(await call.code())
+        assert found == {Code.INVALID_ARGUMENT, Code.RESOURCE_EXHAUSTED}
+
+
 async def test_without_a_store_nothing_is_accepted() -> None:
     """A server without a file has no batches and no files, and says how to allow them."""
     async with running() as run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,11 @@ import grpc
 from sluice.v1 import quota_pb2, quota_pb2_grpc
 
 from tests.service.auth.key_files import write
-from tests.service.fakes import MODEL, Running, rejection_of, request, running
+from tests.service.background.background_calls import in_background, storing
+from tests.service.batches import batch_calls as batches
+from tests.service.fakes import MODEL, Running, ScriptedRunner, rejection_of, request, running
+from tests.service.servicers.responses.test_response import stub_of as response_stub
+from tests.waiting import GUARD_S
 
 
 async def usage(run: Running, key: str | None) -> quota_pb2.GetUsageResponse:
@@ -56,3 +61,22 @@ async def test_clients_without_a_key_are_counted_together() -> None:
         found = await usage(run, None)
         assert (found.key, found.models[0].output_tokens) == ("", answer.usage.completion_tokens)
         assert found.since.ToNanoseconds() > 0
+
+
+async def test_background_and_batches_count(tmp_path: Path) -> None:
+    """Responses in the background and requests of batches use up the limits of their key."""
+    keys = write(tmp_path / "keys.yaml", team={"limits": {"requests_per_minute": 3}})
+    settings = storing(tmp_path) | {"auth": {"keys_file": tmp_path / "keys.yaml"}}
+    team: Any = bearing(keys["team"])
+    async with running(ScriptedRunner("hello"), **settings) as run:
+        await response_stub(run).CreateResponse(in_background(), metadata=team)
+        lines = [batches.chat_line(name) for name in ("a", "b")]
+        await batches.stub_of(run).CreateBatch(iter(batches.messages(lines)), metadata=team)
+        async with asyncio.timeout(GUARD_S):
+            while not (found := await usage(run, keys["team"])).models or found.models[0].requests < 3:  # noqa: ASYNC110  as clients do
+                await asyncio.sleep(0.01)  # a client polls
+        await run.until_idle()
+        rejection = await rejection_of(run.chat.Chat(request(), metadata=team))
+        (model,) = (await usage(run, keys["team"])).models
+    assert "is 3 requests a minute" in rejection.text
+    assert (model.requests, model.output_tokens) == (3, 3 * len("hello!"))
