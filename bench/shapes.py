@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 from transformers import (
-    AutoModelForCausalLM,
     Gemma3TextConfig,
     GptOssConfig,
     GraniteConfig,
@@ -24,9 +23,10 @@ from transformers import (
     Qwen3MoeConfig,
 )
 
+from bench.random_model import random_model
+
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "demo" / "model"
-DEVICE_MARGIN = 1.2  # the memory to create weights on a device, as a multiple of their bytes
 QWEN2_5_0_5B = Qwen2Config(
     vocab_size=151_936,
     hidden_size=896,
@@ -252,7 +252,7 @@ def random_weights(name: str, config: PreTrainedConfig, dtype: torch.dtype = tor
         shutil.copy(DEMO / file, building / file)
     (building / "tokenizer.json").write_text(filled_up(DEMO / "tokenizer.json", config.vocab_size))
     torch.manual_seed(0)
-    model = _model_of(config, dtype)
+    model = random_model(config, dtype)
     model.generation_config.eos_token_id = config.eos_token_id
     model.generation_config.do_sample = False
     model.save_pretrained(building)
@@ -260,19 +260,6 @@ def random_weights(name: str, config: PreTrainedConfig, dtype: torch.dtype = tor
     del model
     torch.cuda.empty_cache()  # the servers need the memory
     return folder
-
-
-def _model_of(config: PreTrainedConfig, dtype: torch.dtype) -> Any:
-    """Return a random model of a shape, on the CUDA device if it has enough free memory for it."""
-    from_config: Any = AutoModelForCausalLM.from_config
-    device = "cpu"
-    if torch.cuda.is_available():
-        with torch.device("meta"):
-            num_bytes = sum(weight.nbytes for weight in from_config(config, dtype=dtype).parameters())
-        if torch.cuda.mem_get_info()[0] > DEVICE_MARGIN * num_bytes:
-            device = "cuda"
-    with torch.device(device):
-        return from_config(config, dtype=dtype)
 
 
 def demo() -> Path:

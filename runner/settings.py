@@ -153,11 +153,13 @@ class Settings(BaseSettings):
     def served(self) -> dict[str, str]:
         """Return the source of each model by its name: a folder, a GGUF file or a hub id.
 
-        Raise ValueError for two models of one name.
+        Raise ValueError for two models of one name, and for a name without a model.
         """
         found: dict[str, str] = {}
         for given in (*self.models, *self.model):
             name, _, source = given.rpartition("=")
+            if not source:
+                raise ValueError(f"{given!r} has no folder, GGUF file or hub id; expected NAME=MODEL")
             source = source.removesuffix("/") if is_hub_id(source) else _absolute(Path(source).expanduser())
             name = name or _PART.sub("", source.rpartition("/")[2])
             if found.setdefault(name, source) != source:

@@ -24,7 +24,7 @@ def load(url: str, key: str, ca_file: str, method: str, request: Any, answer: An
     Ctrl-C cancels the load, and raises typer.Exit with 130. A server without operations returns at the end.
     """
     model = request.name if method == "LoadModel" else request.model
-    # Operations are kept by the replica that began them: behind Envoy, this header leads all calls to the same one.
+    # Replicas without a shared store know their own operations only: behind Envoy, this header leads to one of them.
     send = partial(call, url, key, ca_file, metadata=(("x-sluice-affinity", f"load {model}"),))
     request.background = True
     answered = send(f"sluice.v1.ModelService/{method}", request, answer)

@@ -6,7 +6,6 @@ gRPC's own errors. Used on the event loop that opened it only.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -34,29 +33,11 @@ from gateway.upstream.channel import open_channel
 from gateway.upstream.errors import to_failure
 from gateway.upstream.methods import Method, MethodTable
 from gateway.upstream.pushback import GuardedCall, Pushback
+from gateway.upstream.upload import Upload
 from process.telemetry.attributes import ERROR_TYPE, RPC_METHOD, RPC_STATUS_CODE, RPC_SYSTEM_NAME
 
 _MAX_ROUTING_LENGTH = 256  # the maximum length of a model's name; the service rejects longer ones
 _MAX_CREDENTIAL_LENGTH = 6_000  # metadata is limited to 8 KiB; the service rejects truncated credentials
-
-
-class Upload:
-    """A call whose requests are streamed."""
-
-    def __init__(self, call: Any) -> None:
-        self._call = call
-
-    async def write(self, message: Message) -> None:
-        """Send a message. If the service has ended the call, its error is raised."""
-        try:
-            await self._call.write(message)
-        except asyncio.InvalidStateError:
-            await self._call
-
-    async def answer(self) -> Any:
-        """End the stream, and return the answer."""
-        await self._call.done_writing()
-        return await self._call
 
 
 class ServiceClient:

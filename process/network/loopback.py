@@ -1,8 +1,9 @@
-"""Recognise loopback addresses."""
+"""Recognise addresses of this machine."""
 
 from __future__ import annotations
 
 import ipaddress
+import socket
 
 
 def is_loopback(host: str) -> bool:
@@ -18,3 +19,14 @@ def is_loopback(host: str) -> bool:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
     return (mapped or address).is_loopback
+
+
+def is_own_address(address: str) -> bool:
+    """Return True if an IP address is one of this machine's interfaces: only those can be bound."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True

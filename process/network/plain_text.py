@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from process.network.loopback import is_loopback
+from process.network.loopback import is_loopback, is_own_address
 
 MAX_ADDRESSES: Final = 256  # the maximum number of logged addresses
 CREDENTIALS: Final = frozenset({"authorization", "api-key", "x-api-key"})
@@ -18,8 +18,10 @@ _log = logging.getLogger(__name__)
 class PlainTextCredentials:
     """A check of each request for a credential in plain text. Not thread-safe."""
 
-    def __init__(self) -> None:
-        self._warned: set[str] = set()
+    def __init__(self, is_own: Callable[[str], bool] = is_own_address) -> None:
+        """`is_own` returns whether an address is this machine's: Envoy forwards it for clients on loopback."""
+        self._is_own = is_own
+        self._checked: set[str] = set()
 
     def check(self, peer: str, headers: Mapping[str, str], *, is_encrypted: bool) -> None:
         """Warn if a credential among `headers` (names in lower case) was sent in plain text over a network.
@@ -30,9 +32,11 @@ class PlainTextCredentials:
         if CREDENTIALS.isdisjoint(headers):
             return
         address = _exposed(peer, headers, is_encrypted=is_encrypted)
-        if address is None or address in self._warned or len(self._warned) == MAX_ADDRESSES:
+        if address is None or address in self._checked or len(self._checked) == MAX_ADDRESSES:
             return
-        self._warned.add(address)
+        self._checked.add(address)
+        if self._is_own(address):
+            return
         _log.warning("a credential was sent in plain text over the network", extra={"fields": {"address": address}})
 
 

@@ -49,7 +49,7 @@ class Reload(Generic[ReloadedSettings]):
                 try:
                     self._reload(apply)
                 except Exception:  # noqa: BLE001  the next request is handled all the same
-                    _log.exception("reading the settings again failed")
+                    _log.exception("reloading the settings failed")
 
     def _reload(self, apply: Callable[[ReloadedSettings], None]) -> None:
         """Read the settings again and apply them. Errors are logged, and the previous settings stay."""
@@ -65,9 +65,9 @@ class Reload(Generic[ReloadedSettings]):
         self._current = new.model_copy(update=kept)
         root, level = logging.getLogger(), logging.getLevelNamesMapping()[new.log_level.upper()]
         root.setLevel(min(root.level, level))  # a level that would hide the following lines is set after them
-        _log.info("settings were read again", extra={"fields": {"changed": sorted(set(changed) - set(waiting))}})
+        _log.info("settings were reloaded", extra={"fields": {"changed": sorted(set(changed) - set(waiting))}})
         if waiting:
-            _log.warning("settings wait for the next start", extra={"fields": {"waiting": waiting}})
+            _log.warning("changed settings take effect at the next start", extra={"fields": {"waiting": waiting}})
         root.setLevel(level)
 
     def _file_state(self) -> FileState:

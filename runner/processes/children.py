@@ -193,7 +193,7 @@ class Children:
             if len(deaths) >= restarts.max_deaths:
                 text = f"{child.name} has exited {len(deaths)} times in {now - deaths[0]:.0f} s"
                 last_line = await child.last_line()
-                raise DiedTooOften(f"{text}, the last time with code {code}, and is not started again: {last_line}")
+                raise DiedTooOften(f"{text}, the last time with code {code}, and is not restarted: {last_line}")
             delay_s = restarts.delay_s(len(deaths))
             self._report(f"{child.name} exited with code {code}; it will be restarted in {delay_s:g} s")
             await asyncio.sleep(delay_s)

@@ -67,10 +67,12 @@ def _model_problems(settings: Settings) -> Iterator[str]:
     for name, model in settings.served().items():
         is_file = model.endswith(".gguf") and Path(model).is_file()
         if not is_hub_id(model) and not is_file and not Path(model, "config.json").is_file():
-            yield (
-                f"model {name}: {model} has no config.json; "
-                "expected a model's folder, a GGUF file or a hub id, ORG/MODEL"
-            )
+            if file := min(Path(model).glob("*.gguf"), default=None):
+                hint = f"its GGUF file is served by its own name: {file}"
+            else:
+                hint = "expected a model's folder, a GGUF file or a hub id, ORG/MODEL"
+            lacks = "does not exist" if model.endswith(".gguf") else "has no config.json"
+            yield f"model {name}: {model} {lacks}; {hint}"
 
 
 def probe_port(host: str, port: int) -> None:

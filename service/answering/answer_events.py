@@ -32,10 +32,12 @@ class AnswerEvents:
         identity: StreamIdentity,
         point: ResumePoint | None,
         receipt: OpenReceipt | None = None,
+        *,
+        load_wait_s: float = 0.0,
     ) -> None:
         """`point` is the position at which the stream is resumed; None for a new stream.
 
-        `receipt` is None unless the request asks for one.
+        `receipt` is None unless the request asks for one. `load_wait_s` is how long it waited for its model.
         """
         self._receipt = receipt
         self._reader = AnswerReader(prepared.requests, prepared.forms, model.tokenizer, answer_id=identity.id)
@@ -45,7 +47,7 @@ class AnswerEvents:
         self._early: list[GenerationOutput] = []
         self._progress: dict[int, PrefillProgress] = {}  # by prompt
         self._progress_due = -math.inf  # an instant of the engine's clock
-        self._started = _started(model, prepared, identity)
+        self._started = _started(model, prepared, identity, load_wait_s)
         if point is not None:
             n = prepared.requests[0].n
             started_prompts = {index // n for index, count in enumerate(point.position.ends) if count}
@@ -109,7 +111,7 @@ class AnswerEvents:
         return (self.usage(), Completed(time.time_ns(), receipt))
 
 
-def _started(model: ServedGenerator, prepared: PreparedAnswer, identity: StreamIdentity) -> Started:
+def _started(model: ServedGenerator, prepared: PreparedAnswer, identity: StreamIdentity, load_wait_s: float) -> Started:
     """Return the first event of an answer."""
     return Started(
         id=identity.id,
@@ -124,4 +126,5 @@ def _started(model: ServedGenerator, prepared: PreparedAnswer, identity: StreamI
         prompt_texts=prepared.prompt_texts,
         prompt_token_ids=[request.prompt_token_ids for request in prepared.requests],
         reasoning_effort=prepared.reasoning_effort,
+        load_wait_s=load_wait_s,
     )

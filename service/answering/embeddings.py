@@ -43,6 +43,7 @@ class Embeddings:
                 admitted(self._quota, model.name, (Measure.INPUT_TOKENS,)) as charge,
                 self._residency.held(model.name, caller, deadline, texts.keep_s),
             ):
+                model = self._registry.visible_to(caller).encoder(model.name)  # another one after a reload
                 if not caller.is_batch:  # their number is limited, and they yield to all others
                     model.engine.reject_if_overloaded(caller.id, caller.weight, len(texts.inputs))
                 prepared = await model.prompts.prepare(texts, current_request_id(), deadline, caller)

@@ -165,8 +165,9 @@ class Answering:
                 model.engine.reject_if_overloaded(caller.id, caller.weight, deadline, current_wait_s())
             async with (
                 admitted(self._quota, model.name) as charge,
-                self._residency.held(model.name, caller, deadline, answer_request.keep_s),
+                self._residency.held(model.name, caller, deadline, answer_request.keep_s) as load_wait_s,
             ):
+                model = self._registry.visible_to(caller).generator(model.name)  # another one after a reload
                 bound = charge.bound(answer_request)
                 prepared = await model.preparation.prepare(bound, current_request_id(), deadline, caller)
                 await charge.take_for(answer_request, prepared.requests)
@@ -178,7 +179,7 @@ class Answering:
                     num_choices, stream_bytes(identity, num_choices) if can_resume else b"", point
                 )
                 prepared = _with_output_ends(prepared, resumable.output_ends) if point is not None else prepared
-                answer = AnswerEvents(model, prepared, identity, point, receipt)
+                answer = AnswerEvents(model, prepared, identity, point, receipt, load_wait_s=load_wait_s)
                 renderer = kind.renderer(request)
                 async with aclosing(_event_groups(model, prepared, answer, observation, charge)) as groups:
                     async for events in groups:

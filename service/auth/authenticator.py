@@ -82,7 +82,7 @@ class Authenticator:
             if await asyncio.to_thread(self._source.refresh):
                 self._ring = KeyRing(self._source.content)
                 self.is_stale = False
-                _log.info("keys were read again", extra={"fields": {"keys": len(self._ring)}})
+                _log.info("keys were reloaded", extra={"fields": {"keys": len(self._ring)}})
         except KeysError as error:
             self.is_stale = True
             source_name = "store of keys" if isinstance(self._source, SharedKeys) else "keys file"

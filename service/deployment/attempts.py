@@ -41,4 +41,6 @@ class Attempts:
             wait_s = error.retry_after_s if isinstance(error, EngineRestarting) else RETRY_S
             self._due[name] = self._clock() + wait_s
             is_known = isinstance(error, EngineError | RegistryError | ValueError)
-            _log.error("a change can't be made here: %s: %s", name, error, exc_info=None if is_known else error)
+            _log.error(
+                "a change can't be applied by this replica: %s: %s", name, error, exc_info=None if is_known else error
+            )

@@ -9,12 +9,13 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from service.engine.interface.port import Engine, StepObserver
 from service.engine.interface.running_load import LoadCancelled, running_load
+from service.engine.models.checkpoint.adapter_files import read_adapter
 from service.generation.adapter import AdapterLoaded
 from service.generation.caller import ANONYMOUS
 from service.generation.errors import InvalidRequest
@@ -72,12 +73,10 @@ class Deployment:
         """
         self._load, self._describe = load, describe
 
-    def can_describe(self, model: ModelSettings) -> bool:
-        """Return whether a model can be served before it is loaded.
-
-        Only a running engine can load adapters, and a judge's prompts have the length that the load leaves.
-        """
-        return self._describe is not None and not model.adapters and model.rank is None
+    @property
+    def can_describe(self) -> bool:
+        """Whether models can be served before they are loaded."""
+        return self._describe is not None
 
     async def load_model(self, model: ModelSettings, *, is_asleep: bool = False) -> ServedModel:
         """Load and serve a model, whose settings are filled in, with its adapters.
@@ -100,7 +99,10 @@ class Deployment:
         self._monitor.add(model.name, served.engine)
         try:
             for name, path in model.adapters.items():
-                await self.load_adapter(model.name, name, Path(path))
+                if is_asleep:
+                    await self._describe_adapter(model, name, Path(path))
+                else:
+                    await self.load_adapter(model.name, name, Path(path))
         except BaseException:
             await self.unload_model(model.name)
             raise
@@ -152,8 +154,16 @@ class Deployment:
                 raise
             if isinstance(served, ServedGenerator) and served.engine.max_model_len != served.description.max_model_len:
                 # It was described before its first load, which has chosen the size of its cache.
-                self._registry.add(served.with_length(served.engine.max_model_len))
+                self._set_length(served, served.engine.max_model_len)
             _log.info("model is awake", extra={"fields": {"model": name}})
+
+    def _set_length(self, served: ServedGenerator, max_model_len: int) -> None:
+        """Change the maximum length of a model and its adapters."""
+        self._registry.add(served.with_length(max_model_len))
+        for full, adapter in self._adapters.items():
+            if adapter.served.description.parent == served.name:
+                changed = self._adapters[full] = replace(adapter, served=adapter.served.with_length(max_model_len))
+                self._registry.add(changed.served)
 
     async def load_adapter(self, model: str, name: str, folder: Path) -> None:
         """Load and serve an adapter of a model from a folder.
@@ -163,7 +173,23 @@ class Deployment:
         served = self._visible.base(model)
         if self._registry.is_taken_for_adapter(served.name, name):
             raise AdapterExists(name)
-        loaded = await served.engine.load_adapter(name, folder)
+        self._serve_adapter(served, name, folder, await served.engine.load_adapter(name, folder))
+
+    async def _describe_adapter(self, model: ModelSettings, name: str, folder: Path) -> None:
+        """Serve an adapter of a model that is not loaded; the model's first wake loads it.
+
+        Raise AdapterExists, AdapterRejected or TooManyAdapters.
+        """
+        served = self._visible.base(model.name)
+        if self._registry.is_taken_for_adapter(served.name, name):
+            raise AdapterExists(name)
+        assert model.engine is not None  # noqa: S101  the settings are filled in
+        described = (await asyncio.to_thread(read_adapter, folder, model.engine.max_adapter_rank)).description
+        served.engine.add_unloaded_adapter(name, folder, described.digest)
+        self._serve_adapter(served, name, folder, described)
+
+    def _serve_adapter(self, served: ServedGenerator, name: str, folder: Path, loaded: AdapterLoaded) -> None:
+        """Add an adapter to the registry."""
         adapter = ServedAdapter(served.adapted(name, _fingerprint(served, loaded), loaded.digest), folder, loaded)
         self._adapters[adapter.served.name] = adapter
         self._registry.add(adapter.served)

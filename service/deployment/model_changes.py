@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from service.deployment.changes import Changes, LoadedAdapter, LoadedModel
 from service.deployment.deployment import Deployment, ServedAdapter
-from service.deployment.operation import Operation
+from service.deployment.operations.operation import Operation
 from service.deployment.proposal import Proposal
 from service.deployment.reconciler import Reconciler
 from service.generation.caller import Caller
@@ -129,6 +129,7 @@ class ModelChanges:
             _check_name(full, caller)
 
         step = partial(self._reconciler.steps.add_adapter, full)
+        check()  # before the model is loaded on demand
         async with self._reconciler.residency.held(entry.model, caller, None):
             return await self._apply_on_all_replicas(
                 Proposal(full, change, check, step, partial(self._deployment.adapter, full))

@@ -181,7 +181,7 @@ class Steps:
 
     def _is_deferred(self, model: ModelSettings) -> bool:
         """Return whether the first request for a model loads it."""
-        return self._residency.is_on and not model.pinned and self._deployment.can_describe(model)
+        return self._residency.is_on and not model.pinned and self._deployment.can_describe
 
     async def _load_adapter(self, full: str, entry: LoadedAdapter | None, target: Changes) -> None:
         """Load and serve an adapter of the settings (without an entry) or of a client."""

@@ -16,7 +16,8 @@ from service.generation.requests.parameters import LogprobsOptions, SamplingPara
 from service.generation.requests.ranking import Activation, RankingOutput, TextsToRank
 from service.generation.requests.request import GenerationRequest
 from service.prompting.preparation import cache_group
-from service.prompts.pairs.pair_reader import PairReader, PairTokens
+from service.prompts.pairs.pair_reader import PairTokens
+from service.prompts.pairs.templated_pairs import TemplatedPairs
 from service.prompts.preparing.chunk import TextThreads
 from service.ranking.ranker import PreparedRanking, read_pairs
 
@@ -29,11 +30,15 @@ class JudgeRanker:
 
     activation: Activation = "sigmoid"
 
-    def __init__(self, engine: Generator, reader: PairReader, yes_id: int, no_id: int) -> None:
+    def __init__(self, engine: Generator, reader: TemplatedPairs, yes_id: int, no_id: int) -> None:
         self._engine = engine
         self._reader = reader
         self._options = LogprobsOptions(token_ids=(yes_id, no_id))
         self._threads = TextThreads("pairs")
+
+    def set_length(self, max_model_len: int) -> None:
+        """Limit prompts to another maximum length of the model, which includes the answer."""
+        self._reader.max_tokens = max_model_len - 1
 
     def close(self) -> None:
         """Stop the worker threads; no request may be prepared afterwards."""

@@ -42,6 +42,8 @@ class ServedGenerator:
     def with_length(self, max_model_len: int) -> ServedGenerator:
         """Return the model with another maximum length, which applies to the requests that wait for it, too."""
         self.preparation.max_model_len = max_model_len
+        if self.ranker is not None:
+            self.ranker.set_length(max_model_len)
         return replace(self, description=replace(self.description, max_model_len=max_model_len))
 
     def adapted(self, adapter: str, fingerprint: str, digest: str) -> ServedGenerator:

@@ -69,6 +69,6 @@ class EngineWatch:
         """End the processes of engines whose heartbeat is older than `max_stall_s`; they start again."""
         for served in self._registry.loaded:
             if ages.get(served.name, 0.0) > self._settings.max_stall_s and served.engine.pid is not None:
-                message = "%s: the engine has not moved for %.0f s, and its process is ended"
+                message = "%s: the engine made no progress for %.0f s; its process is killed"
                 _log.error(message, served.name, ages[served.name])
                 served.engine.kill()

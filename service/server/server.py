@@ -29,7 +29,6 @@ from service.contract.parts.rules import Rules
 from service.deployment.deployment import Deployment, LoadModel
 from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
-from service.deployment.operations import Operations
 from service.deployment.reconciler import Reconciler
 from service.deployment.residency.policy import ResidencyLimits
 from service.deployment.residency.residency import Residency
@@ -69,6 +68,7 @@ from service.server.stores import (
     operator_access,
     receipt_key,
     response_store,
+    shared_operations,
 )
 from service.settings.config import Settings
 from service.settings.model_settings import ModelSettings
@@ -153,7 +153,7 @@ class Server:
             batches = batch_runner(settings, self._responses, lines, telemetry)
             self._runners = jobs, batches
         changes = ModelChanges(self.reconciler, self.deployment, self.registry, settings.engine)
-        self._operations = Operations(changes)
+        self._operations = shared_operations(settings, changes)
         add_services(
             self._server,
             health=self.health,
@@ -210,6 +210,7 @@ class Server:
             raise StartError(f"store.redis_url: {error}") from error
         try:
             models = await self.reconciler.begin(models)
+            await self._operations.read()
         except SharedFileError as error:
             raise StartError(f"loaded_models_file: {error}") from error
         except SharedTextLost as error:
@@ -226,6 +227,7 @@ class Server:
         self.registry.endpoints.configure(self._configured(self._settings))
         self.endpoints.start()
         self._run(self.reconciler.run())
+        self._run(self._operations.run())
         self._run(self.endpoints.wanted.follow(partial(self.health.set_store_lost, "endpoints")))
         on_loss = partial(self.health.set_store_lost, "models")
         self._run(self.reconciler.wanted.follow(on_loss, self.reconciler.request_pass))
@@ -272,7 +274,7 @@ class Server:
         await self.health.enter(ServingPhase.DRAINING)
         for runner in self._runners:
             await runner.close()
-        self._operations.close()
+        self._operations.end()
         # Admitted calls may not have reached an engine yet, and a draining engine accepts none.
         await self._admission.until_idle(self._settings.drain_timeout_s)
         self.residency.close()

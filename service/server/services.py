@@ -37,11 +37,10 @@ from service.answering.replays import Replays
 from service.answering.stored_responses import StoredResponses
 from service.deployment.endpoint_changes import EndpointChanges
 from service.deployment.model_changes import ModelChanges
-from service.deployment.operations import Operations
+from service.deployment.operations.shared_operations import SharedOperations
 from service.deployment.residency.residency import Residency
 from service.interceptors.errors import report_error
 from service.interceptors.rpcs import RPCS
-from service.interceptors.status_table import described
 from service.observability.health import Health
 from service.observability.telemetry import Telemetry
 from service.prompts.preparing.workers import Workers
@@ -89,7 +88,7 @@ def add_services(
     embeddings: Embeddings,
     registry: Registry,
     models: ModelChanges,
-    operations: Operations,
+    operations: SharedOperations,
     endpoints: EndpointChanges,
     residency: Residency,
     readers: Workers,
@@ -127,9 +126,9 @@ def add_services(
     embedding_pb2_grpc.add_EmbeddingServiceServicer_to_server(embedding, server)
     endpoint_pb2_grpc.add_EndpointServiceServicer_to_server(EndpointServicer(registry, endpoints), server)
     model_pb2_grpc.add_ModelServiceServicer_to_server(
-        ModelServicer(registry, models, operations, described, telemetry, residency, quota), server
+        ModelServicer(registry, models, operations, telemetry, residency, quota), server
     )
-    operation_pb2_grpc.add_OperationServiceServicer_to_server(OperationServicer(operations, described), server)
+    operation_pb2_grpc.add_OperationServiceServicer_to_server(OperationServicer(operations), server)
     quota_pb2_grpc.add_QuotaServiceServicer_to_server(QuotaServicer(quota), server)
     rank_pb2_grpc.add_RankServiceServicer_to_server(rank, server)
     receipt_pb2_grpc.add_ReceiptServiceServicer_to_server(ReceiptServicer(receipt_key), server)

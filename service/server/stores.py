@@ -22,6 +22,11 @@ from service.contract.batches.batch import error_bytes
 from service.contract.models.endpoint_json import EndpointJson
 from service.deployment.changes import Changes, ChangesJson
 from service.deployment.endpoint_document import EndpointDocument
+from service.deployment.model_changes import ModelChanges
+from service.deployment.operations.operation import OperationError
+from service.deployment.operations.operations import Operations
+from service.deployment.operations.records import OperationRecords, RecordsJson
+from service.deployment.operations.shared_operations import SharedOperations
 from service.generation.errors import InvalidRequest
 from service.interceptors.status_table import described
 from service.observability.store_metrics import BatchMetrics
@@ -43,6 +48,7 @@ from service.storage.shared_text import SharedText
 
 _ENDPOINTS: Final = "endpoints"  # names of the texts in Redis
 _MODELS: Final = "models"
+_OPERATIONS: Final = "operations"
 
 
 def endpoint_store(settings: Settings) -> DocumentStore[EndpointDocument]:
@@ -63,6 +69,21 @@ def change_store(settings: Settings) -> DocumentStore[Changes]:
     if settings.loaded_models_file is not None:
         return SharedDocument(SharedFile(settings.loaded_models_file), ChangesJson())
     return MemoryDocument(Changes())
+
+
+def shared_operations(settings: Settings, changes: ModelChanges) -> SharedOperations:
+    """The operations of all replicas."""
+    return SharedOperations(Operations(changes, _described_error), _operation_store(settings), _described_error)
+
+
+def _operation_store(settings: Settings) -> DocumentStore[OperationRecords]:
+    """The store of the operations that replicas show each other: that of the models that clients load."""
+    if settings.store.redis_url is not None:
+        name = f"{_OPERATIONS}:{settings.store.pool}" if settings.store.pool else _OPERATIONS
+        return SharedDocument(SharedText(settings.store.redis_url, name, settings.store.redis_timeout_s), RecordsJson())
+    if (file := settings.loaded_models_file) is not None:
+        return SharedDocument(SharedFile(file.with_name(f".{file.name}.{_OPERATIONS}")), RecordsJson())
+    return MemoryDocument(OperationRecords())
 
 
 def response_store(settings: Settings) -> StoreThread | None:
@@ -122,6 +143,12 @@ def described_line(error: Exception) -> bytes:
     if isinstance(error, InvalidMessage):
         return error_bytes(reason, error.violations[0].description, error.violations[0].field)
     return error_bytes(reason, text, error.field if isinstance(error, InvalidRequest) else "")
+
+
+def _described_error(error: Exception) -> OperationError:
+    """Return the error of an operation as clients see it."""
+    reason, text = described(error)
+    return OperationError(reason, text, error.field if isinstance(error, InvalidRequest) else "")
 
 
 def job_runner(

@@ -74,6 +74,7 @@ class RankServicer(rank_pb2_grpc.RankServiceServicer):
                 admitted(self._quota, model.name, (Measure.INPUT_TOKENS,)) as charge,
                 self._residency.held(model.name, caller, deadline, texts.keep_s),
             ):
+                model = self._registry.visible_to(caller).ranking(model.name)  # another one after a reload
                 prepared = await model.ranker.prepare(texts, current_request_id(), deadline, caller)
                 await charge.take_input(prepared.num_tokens, "documents")
                 charge.count(lambda: Usage(prepared.num_tokens))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 from pathlib import Path
 
@@ -110,6 +111,22 @@ def test_a_folder_without_a_model_is_rejected(tmp_path: Path, monkeypatch: pytes
     arguments = ["--model", str(tmp_path)]
     with pytest.raises(RunError, match=rf"model {tmp_path.name}: {tmp_path} has no config.json"):
         check(read_settings(Settings, arguments))
+
+
+def test_a_folder_of_gguf_files_names_one_of_them(tmp_path: Path) -> None:
+    for name in ("b.gguf", "a.gguf"):
+        (tmp_path / name).touch()
+    file = re.escape(str(tmp_path / "a.gguf"))
+    with pytest.raises(RunError, match=rf"has no config.json; its GGUF file is served by its own name: {file}$"):
+        check(read_settings(Settings, [str(tmp_path)]))
+    with pytest.raises(RunError, match=r"model c: .*/c\.gguf does not exist; expected"):
+        check(read_settings(Settings, [str(tmp_path / "c.gguf")]))
+
+
+@pytest.mark.parametrize("given", ["name=", ""])
+def test_a_name_without_a_model_is_rejected(given: str) -> None:
+    with pytest.raises(ConfigError, match=rf"'{given}' has no folder, GGUF file or hub id; expected NAME=MODEL"):
+        read_settings(Settings, ["--model", given])
 
 
 @pytest.mark.parametrize(

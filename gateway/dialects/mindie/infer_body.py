@@ -69,10 +69,10 @@ class InferBody(msgspec.Struct, forbid_unknown_fields=True):
         wants_binary = False
         for output in self.outputs or ():
             parameters = dict(output.parameters or {})
-            wants_binary |= bool(parameters.pop("binary_data", False))
+            wants_binary |= _flag(parameters, "binary_data", f'outputs["{output.name}"].parameters')
             _set_parameters(request.outputs.add(name=output.name).parameters, parameters)
         parameters = dict(self.parameters or {})
-        wants_binary |= bool(parameters.pop(_BINARY_OUTPUT, False))
+        wants_binary |= _flag(parameters, _BINARY_OUTPUT, "parameters")
         _set_parameters(request.parameters, parameters)
         request.parameters[_BINARY_OUTPUT].bool_param = wants_binary
         begin = 0
@@ -81,6 +81,14 @@ class InferBody(msgspec.Struct, forbid_unknown_fields=True):
         if begin != len(binary):
             raise Failure.of_field(JSON_LENGTH, f"{len(binary)} bytes follow the JSON, but the tensors have {begin}")
         return request
+
+
+def _flag(parameters: Parameters, name: str, path: str) -> bool:
+    """Remove a parameter that is true or false, and return its value; false without one. Raise Failure."""
+    value = parameters.pop(name, None)
+    if not isinstance(value, bool | None):
+        raise Failure.of_field(f'{path}["{name}"]', "must be true or false", Reason.INVALID_TYPE)
+    return bool(value)
 
 
 def _add_input(request: inference_pb2.ModelInferRequest, given: InferInput, binary: bytes, begin: int) -> int:
@@ -95,8 +103,9 @@ def _add_input(request: inference_pb2.ModelInferRequest, given: InferInput, bina
         return 0
     if given.data is not None:
         raise Failure.of_field(path, f"must have either data or {BINARY_SIZE}")
-    if not isinstance(size, int) or not 0 <= size <= len(binary) - begin:
-        raise Failure.of_field(path, f"{BINARY_SIZE} must be at most {len(binary) - begin}, the bytes that follow")
+    if type(size) is not int or not 0 <= size <= len(binary) - begin:
+        text = f"{BINARY_SIZE} must be an integer from 0 to {len(binary) - begin}, the bytes that follow"
+        raise Failure.of_field(path, text)
     request.raw_input_contents.append(binary[begin : begin + size])
     return size
 

@@ -1,4 +1,4 @@
-"""Requests to load and unload models of the repository, in the form of Triton's clients."""
+"""Requests to list, load and unload models of the repository, in the form of Triton's clients."""
 
 from __future__ import annotations
 
@@ -25,11 +25,25 @@ class RepositoryBody(msgspec.Struct, forbid_unknown_fields=True):
     parameters: dict[str, Value] | None = None
 
 
+class IndexBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a request to list models. `ready` omits those that accept no requests."""
+
+    ready: bool | None = None
+
+
 class RepositoryAnswer(msgspec.Struct):
     """The empty answer: the model is loaded, or unloaded."""
 
 
 RepositoryRequest: TypeAlias = inference_pb2.RepositoryModelLoadRequest | inference_pb2.RepositoryModelUnloadRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedIndex:
+    """A parsed request for the list of models."""
+
+    request: inference_pb2.RepositoryIndexRequest
+    caller_name: Callable[[str], str] = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +55,13 @@ class ParsedChange:
 
 
 _DECODER: Final = msgspec.json.Decoder(RepositoryBody)
+_INDEX_DECODER: Final = msgspec.json.Decoder(IndexBody)
+
+
+def parse_index(http_request: HttpRequest) -> ParsedIndex:
+    """Parse a request for the list of models; its body may be empty. Raise Failure."""
+    is_ready = decode(http_request.body, _INDEX_DECODER).ready if http_request.body else None
+    return ParsedIndex(inference_pb2.RepositoryIndexRequest(ready=bool(is_ready)))
 
 
 def parse_load(http_request: HttpRequest) -> ParsedChange:

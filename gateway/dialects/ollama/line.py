@@ -63,15 +63,17 @@ def to_line(fields: Mapping[str, Any]) -> bytes:
 def to_end(reason: chat_pb2.FinishReason, usage: Usage, timings: RequestTimings) -> dict[str, Any]:
     """Return the last fields: the reason, and tokens and durations in nanoseconds.
 
-    The prompt's duration begins where the waiting ends. It is 0 if there is no token.
+    The load's duration is the time until the model was in memory and the first step began. That of the prompt begins
+    there; it is 0 if there is no token.
     """
-    wait, decode = timings.queue_wait.ToNanoseconds(), timings.decode.ToNanoseconds()
-    prompt = max(timings.first_token.ToNanoseconds() - wait, 0)
+    queue, decode = timings.queue_wait.ToNanoseconds(), timings.decode.ToNanoseconds()
+    prompt = max(timings.first_token.ToNanoseconds() - queue, 0)
+    load = timings.load_wait.ToNanoseconds() + queue
     return {
         "done": True,
         "done_reason": _DONE_REASONS[reason],
-        "total_duration": wait + prompt + decode,
-        "load_duration": wait,
+        "total_duration": load + prompt + decode,
+        "load_duration": load,
         "prompt_eval_count": usage.prompt_tokens,
         "prompt_eval_duration": prompt,
         "eval_count": usage.completion_tokens,

@@ -115,7 +115,12 @@ def _broken_number(rules: Any, value: float) -> str | None:
     given = [name for name in bounds if rules.HasField(name)]
     if all(bounds[name][0] for name in given):
         return None
-    return "must be " + " and ".join(f"{bounds[name][1]} {getattr(rules, name):g}" for name in given)
+    return "must be " + " and ".join(f"{bounds[name][1]} {_digits(getattr(rules, name))}" for name in given)
+
+
+def _digits(number: float) -> str:
+    """Return a limit as its field's documentation has it: whole numbers without an exponent."""
+    return f"{number:.0f}" if number == int(number) else f"{number:g}"
 
 
 @cache  # cached: reading the options costs more than the check

@@ -39,10 +39,11 @@ from gateway.dialects.mindie.model import (
     to_repository_index,
     to_server_metadata,
 )
+from gateway.dialects.mindie.repository import IndexBody, parse_index
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.routes.examples.example import MODEL_NAME
-from gateway.routes.handling.handler import Action, Generation, Lookup
+from gateway.routes.handling.handler import Change, Generation, Lookup
 from gateway.routes.surface.operation import Body, Operation, Parameter
 from gateway.routes.surface.surface import Surface
 from gateway.routes.upstream.upstream import Upstream
@@ -60,6 +61,7 @@ _TENSORS: Final = {
     "inputs": [{"name": "text_input", "datatype": "BYTES", "shape": [1], "data": ["One, two,"]}],
     "parameters": {"max_tokens": 4},
 }
+_INDEX_BODY: Final = Body(IndexBody, {"ready": True}, list[IndexedModel])
 _INFER_BODY: Final = Body(InferBody, _TENSORS, InferAnswer)
 _METADATA: Final = to_server_metadata(installed_version())
 
@@ -108,10 +110,6 @@ def _described(
     return Lookup(answer)
 
 
-async def _index(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:  # noqa: ARG001  a lookup's signature
-    return to_repository_index(await upstream.client.call(inference_pb2.RepositoryIndexRequest(), caller))
-
-
 def _infer(form: str) -> Operation:
     """Return the operation that runs a model by tensors."""
     summary = "Runs a model by tensors: generates a text, embeds or scores texts."
@@ -154,7 +152,9 @@ MINDIE: Final = Surface(
         _get("/v2", "Describes the server.", Lookup(_server), ServerMetadata),
         _get("/v2/health/live", "Checks that the server is alive.", Lookup(_live), Liveness),
         _get("/v2/health/ready", "Checks that the server is ready.", Lookup(_ready), Readiness),
-        Operation("POST", "/v2/repository/index", "Lists the models.", Action(_index), answer=list[IndexedModel]),
+        Operation(
+            "POST", "/v2/repository/index", "Lists the models.", Change(parse_index, to_repository_index), [_INDEX_BODY]
+        ),
         *map(_infer, _FORMS),
         *(_generate(form, stream=False) for form in _FORMS),
         *(_generate(form, stream=True) for form in _FORMS),

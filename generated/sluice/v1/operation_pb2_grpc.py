@@ -27,8 +27,10 @@ if _version_not_supported:
 
 class OperationServiceStub:
     """Operations, which LoadModel and WakeModel begin if their request has `background`. An operation belongs to the API key
-    that began it; to any other it does not exist. The server keeps it in memory, on the replica that began it, until its
-    restart: for an hour after its end, and at most the last 100 ended ones of a key. Error: OPERATION_NOT_FOUND.
+    that began it; to any other it does not exist. It is kept for an hour after its end, and of a key at most the last 100
+    ended ones of each replica. A restart of the replica that runs it ends it. Replicas that share the models that clients
+    load also report and cancel each other's operations; otherwise each knows its own only. Errors: OPERATION_NOT_FOUND, and
+    CHANGES_UNAVAILABLE while the shared store can't be reached.
     """
 
     def __init__(self, channel):
@@ -61,8 +63,10 @@ class OperationServiceStub:
 
 class OperationServiceServicer:
     """Operations, which LoadModel and WakeModel begin if their request has `background`. An operation belongs to the API key
-    that began it; to any other it does not exist. The server keeps it in memory, on the replica that began it, until its
-    restart: for an hour after its end, and at most the last 100 ended ones of a key. Error: OPERATION_NOT_FOUND.
+    that began it; to any other it does not exist. It is kept for an hour after its end, and of a key at most the last 100
+    ended ones of each replica. A restart of the replica that runs it ends it. Replicas that share the models that clients
+    load also report and cancel each other's operations; otherwise each knows its own only. Errors: OPERATION_NOT_FOUND, and
+    CHANGES_UNAVAILABLE while the shared store can't be reached.
     """
 
     def GetOperation(self, request, context):
@@ -128,8 +132,10 @@ def add_OperationServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class OperationService:
     """Operations, which LoadModel and WakeModel begin if their request has `background`. An operation belongs to the API key
-    that began it; to any other it does not exist. The server keeps it in memory, on the replica that began it, until its
-    restart: for an hour after its end, and at most the last 100 ended ones of a key. Error: OPERATION_NOT_FOUND.
+    that began it; to any other it does not exist. It is kept for an hour after its end, and of a key at most the last 100
+    ended ones of each replica. A restart of the replica that runs it ends it. Replicas that share the models that clients
+    load also report and cancel each other's operations; otherwise each knows its own only. Errors: OPERATION_NOT_FOUND, and
+    CHANGES_UNAVAILABLE while the shared store can't be reached.
     """
 
     @staticmethod

@@ -28,8 +28,10 @@ GRPC_VERSION: str
 
 class OperationServiceStub:
     """Operations, which LoadModel and WakeModel begin if their request has `background`. An operation belongs to the API key
-    that began it; to any other it does not exist. The server keeps it in memory, on the replica that began it, until its
-    restart: for an hour after its end, and at most the last 100 ended ones of a key. Error: OPERATION_NOT_FOUND.
+    that began it; to any other it does not exist. It is kept for an hour after its end, and of a key at most the last 100
+    ended ones of each replica. A restart of the replica that runs it ends it. Replicas that share the models that clients
+    load also report and cancel each other's operations; otherwise each knows its own only. Errors: OPERATION_NOT_FOUND, and
+    CHANGES_UNAVAILABLE while the shared store can't be reached.
     """
 
     @_typing.overload
@@ -51,8 +53,10 @@ class OperationServiceStub:
 @_typing.type_check_only
 class OperationServiceAsyncStub(OperationServiceStub):
     """Operations, which LoadModel and WakeModel begin if their request has `background`. An operation belongs to the API key
-    that began it; to any other it does not exist. The server keeps it in memory, on the replica that began it, until its
-    restart: for an hour after its end, and at most the last 100 ended ones of a key. Error: OPERATION_NOT_FOUND.
+    that began it; to any other it does not exist. It is kept for an hour after its end, and of a key at most the last 100
+    ended ones of each replica. A restart of the replica that runs it ends it. Replicas that share the models that clients
+    load also report and cancel each other's operations; otherwise each knows its own only. Errors: OPERATION_NOT_FOUND, and
+    CHANGES_UNAVAILABLE while the shared store can't be reached.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -70,8 +74,10 @@ class OperationServiceAsyncStub(OperationServiceStub):
 
 class OperationServiceServicer(metaclass=_abc_1.ABCMeta):
     """Operations, which LoadModel and WakeModel begin if their request has `background`. An operation belongs to the API key
-    that began it; to any other it does not exist. The server keeps it in memory, on the replica that began it, until its
-    restart: for an hour after its end, and at most the last 100 ended ones of a key. Error: OPERATION_NOT_FOUND.
+    that began it; to any other it does not exist. It is kept for an hour after its end, and of a key at most the last 100
+    ended ones of each replica. A restart of the replica that runs it ends it. Replicas that share the models that clients
+    load also report and cancel each other's operations; otherwise each knows its own only. Errors: OPERATION_NOT_FOUND, and
+    CHANGES_UNAVAILABLE while the shared store can't be reached.
     """
 
     @_abc_1.abstractmethod

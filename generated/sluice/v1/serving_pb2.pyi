@@ -48,14 +48,16 @@ class ServingOptions(_message.Message):
     def __init__(self, priority: _Optional[int] = ..., cache_salt: _Optional[str] = ..., error_behavior: _Optional[_Union[ErrorBehavior, str]] = ..., deployment: _Optional[str] = ..., slo_first_token_seconds: _Optional[float] = ..., slo_token_seconds: _Optional[float] = ..., request_id: _Optional[str] = ..., separate_tokens: _Optional[bool] = ..., report_timings: _Optional[bool] = ..., receipt: _Optional[bool] = ..., report_progress: _Optional[bool] = ..., keep_alive_seconds: _Optional[float] = ...) -> None: ...
 
 class RequestTimings(_message.Message):
-    __slots__ = ("queue_wait", "first_token", "decode")
+    __slots__ = ("queue_wait", "first_token", "decode", "load_wait")
     QUEUE_WAIT_FIELD_NUMBER: _ClassVar[int]
     FIRST_TOKEN_FIELD_NUMBER: _ClassVar[int]
     DECODE_FIELD_NUMBER: _ClassVar[int]
+    LOAD_WAIT_FIELD_NUMBER: _ClassVar[int]
     queue_wait: _duration_pb2.Duration
     first_token: _duration_pb2.Duration
     decode: _duration_pb2.Duration
-    def __init__(self, queue_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., first_token: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., decode: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    load_wait: _duration_pb2.Duration
+    def __init__(self, queue_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., first_token: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., decode: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., load_wait: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class PromptProgress(_message.Message):
     __slots__ = ("total_tokens", "cached_tokens", "processed_tokens", "elapsed")

@@ -153,12 +153,12 @@ class JobRunner:
             ended = await generate(job, self._answering, self._stored, live, lambda begun: self._mark(job, begun))
         except Exception as error:  # noqa: BLE001  the client finds it in the response
             if isinstance(error, TEMPORARY) and job.num_claims <= _MAX_CLAIMS:
-                _log.info("a response in the background has to wait: %s", error)
+                _log.info("a background response is delayed: %s", error)
                 self._tasks.mark_releasing(job.key)
                 await self._release(job.key, error.retry_after_s, is_counted=isinstance(error, EngineFailed))
                 return
             if not isinstance(error, ServiceError):
-                _log.exception("unexpected error of a response in the background")
+                _log.exception("unexpected error of a background response")
             ended = failed(response, *self._describe(error))
         await self._finish(job, live, ended)
 
@@ -179,7 +179,7 @@ class JobRunner:
                     live.serialized[:NUM_OPENING],
                 )
             except StoreFailed as error:
-                _log.warning("a response in the background can't be stored yet: %s", error)
+                _log.warning("a background response can't be stored yet: %s", error)
                 await asyncio.sleep(_RETRY_S)
             else:
                 if is_stored:
@@ -197,7 +197,7 @@ class JobRunner:
         try:
             return await self._store.run(lambda store: store.jobs.claim(self._holder, self._lease_s))
         except StoreFailed as error:
-            _log.warning("responses in the background can't be generated now: %s", error)
+            _log.warning("background responses can't be generated now: %s", error)
             return None
 
     async def _release(self, key: JobKey, delay_s: float, *, is_counted: bool) -> None:

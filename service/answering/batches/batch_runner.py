@@ -119,15 +119,16 @@ class BatchRunner:
             state, result = LineState.SUCCEEDED, await self._answers.answer(claimed.key, line)
         except Exception as error:  # noqa: BLE001  the client finds it in the result
             if isinstance(error, TEMPORARY) and claimed.num_claims <= _MAX_CLAIMS:
-                _log.info("a request of a batch has to wait: %s", error)
+                _log.info("a batch request is delayed: %s", error)
                 self._tasks.mark_releasing(claimed.key)
                 await self._release(claimed.key, error.retry_after_s, is_counted=isinstance(error, EngineFailed))
                 return
             if not isinstance(error, ServiceError):
-                _log.exception("unexpected error of a request of a batch")
+                _log.exception("unexpected error of a batch request")
             state, result = LineState.FAILED, self._describe(error)
         self._metrics.on_line(is_success=state == LineState.SUCCEEDED)
         self._results.append(LineResult(claimed.key, state, result, _FULL))
+        self._claimed = deque(line for line in self._claimed if line.key != claimed.key)  # again, after its lease ended
         self._has_results.set()
 
     async def _write(self) -> None:
@@ -156,10 +157,11 @@ class BatchRunner:
                 lambda store: store.batches.claim(self._holder, self._lease_s, self._max_running // 2 + 1)
             )
         except StoreFailed as error:
-            _log.warning("requests of batches can't be answered now: %s", error)
+            _log.warning("batch requests can't be answered now: %s", error)
             return False
-        waiting = {line.key for line in self._claimed}  # a lease may have ended meanwhile
-        self._claimed.extend(line for line in lines if line.key not in waiting)
+        # Leases may have ended meanwhile, also of lines whose results are still to be stored.
+        known = {line.key for line in self._claimed} | {each.key for each in self._results}
+        self._claimed.extend(line for line in lines if line.key not in known)
         return bool(lines)
 
     async def _release(self, key: LineKey, delay_s: float, *, is_counted: bool) -> None:

@@ -43,7 +43,7 @@ class KeyEntry(Grant):
     @model_validator(mode="after")
     def _previous_ends(self) -> Self:
         if (self.previous_sha256 is None) != (self.previous_expires is None):
-            raise ValueError("previous_sha256 and previous_expires must stand together")
+            raise ValueError("previous_sha256 and previous_expires must be set together")
         return self
 
 

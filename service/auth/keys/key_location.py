@@ -43,7 +43,7 @@ def _change_shared(url: str, change: Change) -> KeyEntry:
         except Outdated:
             continue
         return entry
-    raise KeysError("others change the keys all the time")
+    raise KeysError("the keys are changed by others at the same time; try again")
 
 
 def _shared(url: str) -> SharedKeys:

@@ -93,6 +93,6 @@ class TokenReader:
         try:
             if file.refresh():
                 self._signers = file.content
-                _log.info("the key set of tokens was read again", extra={"fields": {"keys": len(file.content)}})
+                _log.info("the key set of tokens was reloaded", extra={"fields": {"keys": len(file.content)}})
         except SignersError as error:
             _log.error("the key set of tokens can't be used; the previous keys stay valid: %s", error)

@@ -149,6 +149,7 @@ class ChatRenderer:
                 completed = chat_pb2.ChatCompleted(timings=self._clock.timings(), receipt=event.receipt)
                 return _Event(completed=completed)
             case Started():
+                self._clock.start(event)
                 started = chat_pb2.ChatStarted(
                     id=event.id,
                     created=timestamp(event.created_ns),

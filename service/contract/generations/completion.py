@@ -139,6 +139,7 @@ class CompletionRenderer:
 
     def _started(self, event: Started) -> completion_pb2.StreamCompleteResponse:
         """Return the stream's first message."""
+        self._clock.start(event)
         self._n = event.n
         self._prompt_texts = event.prompt_texts
         started = completion_pb2.CompletionStarted(

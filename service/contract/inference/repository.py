@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from sluice.inference import inference_pb2
 from sluice.v1 import model_pb2
 
+from service.calls.errors import InvalidMessage
 from service.contract.inference.parameters import Given, set_fields
 from service.contract.parts.rules import Rules
 from service.generation.errors import InvalidRequest
@@ -34,7 +36,12 @@ def to_load_request(request: inference_pb2.RepositoryModelLoadRequest) -> model_
             raise InvalidRequest(path, "not supported: models are folders below models_root with their own config.json")
         given[name] = Given(getattr(choice, kind) if kind else None, path)
     set_fields(given, [(made, _OPTIONS)])
-    _RULES.check(made)
+    paths = {name: value.path for name, value in given.items()} | {"name": "model_name"}
+    try:
+        _RULES.check(made)
+    except InvalidMessage as error:
+        violations = [replace(each, field=paths.get(each.field, "model_name")) for each in error.violations]
+        raise InvalidMessage(violations) from error
     return made
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 from sluice.v1 import error_pb2, operation_pb2
 
 from service.contract.parts.answer import timestamp
-from service.deployment.operation import LoadPhase, Operation, OperationKind, OperationState
-from service.deployment.operations import KEPT_S
-from service.generation.errors import InvalidRequest
-
-Describe: TypeAlias = Callable[[Exception], tuple[error_pb2.ErrorReason, str]]  # the reason and the public text
+from service.deployment.operations.operation import LoadPhase, OperationKind, OperationState
+from service.deployment.operations.operations import KEPT_S
+from service.deployment.operations.shared_operations import KnownOperation
 
 _KINDS: Final = {
     OperationKind.LOAD: operation_pb2.OPERATION_KIND_LOAD_MODEL,
@@ -33,8 +30,8 @@ _PHASES: Final = {
 }
 
 
-def operation_message(operation: Operation, describe: Describe) -> operation_pb2.Operation:
-    """Return the message of an operation. `describe` describes its error."""
+def operation_message(operation: KnownOperation) -> operation_pb2.Operation:
+    """Return the message of an operation."""
     message = operation_pb2.Operation(
         id=operation.id,
         kind=_KINDS[operation.kind],
@@ -48,9 +45,8 @@ def operation_message(operation: Operation, describe: Describe) -> operation_pb2
         create_time=timestamp(operation.created_ns),
     )
     if (error := operation.error) is not None:
-        reason, text = describe(error)
-        field = error.field if isinstance(error, InvalidRequest) else ""
-        message.error.CopyFrom(operation_pb2.OperationError(reason=reason, message=text, field=field))
+        reason = error_pb2.ErrorReason.Name(error.reason)
+        message.error.CopyFrom(operation_pb2.OperationError(reason=reason, message=error.message, field=error.field))
     if operation.ended_ns:
         message.end_time.CopyFrom(timestamp(operation.ended_ns))
         message.expire_time.CopyFrom(timestamp(operation.ended_ns + KEPT_S * 10**9))

@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf import duration_pb2
 from sluice.v1 import serving_pb2
 
-from service.generation.outputs.events import PromptProgress, Tokens
+from service.generation.outputs.events import PromptProgress, Started, Tokens
 
 
 class RequestClock:
@@ -20,6 +20,11 @@ class RequestClock:
         self._scheduled: float | None = None
         self._first_token: float | None = None
         self._newest_token: float | None = None
+        self._load_wait_s = 0.0
+
+    def start(self, started: Started) -> None:
+        """Record what happened before the engine received the request."""
+        self._load_wait_s = started.load_wait_s
 
     def add(self, tokens: Tokens) -> None:
         """Record the instants of an output."""
@@ -40,6 +45,7 @@ class RequestClock:
             queue_wait=duration_if_over(self._arrived, self._scheduled),
             first_token=duration_if_over(self._arrived, self._first_token),
             decode=duration_if_over(self._first_token, self._newest_token),
+            load_wait=duration_between(0.0, self._load_wait_s) if self._load_wait_s else None,
         )
 
 

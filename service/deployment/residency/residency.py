@@ -68,22 +68,21 @@ class Residency:
     @asynccontextmanager
     async def held(
         self, name: str, caller: Caller, deadline: float | None, keep_s: float | None = None
-    ) -> AsyncIterator[None]:
+    ) -> AsyncIterator[float]:
         """Keep a model, or the model of an adapter, in memory for the duration of the block.
 
         `keep_s` is how long the caller wants it to stay afterwards; None: the default. Entry waits until the model is
-        loaded. It raises ModelNotLoaded if that fails, EngineOverloaded if too many requests wait for it,
-        DeadlineExceeded, and ModelNotFound or EngineAsleep if an operator removes it meanwhile.
+        loaded, and returns the time that this took: 0 if it was in memory. It raises ModelNotLoaded if that fails,
+        EngineOverloaded if too many requests wait for it, DeadlineExceeded, and ModelNotFound or EngineAsleep if an
+        operator removes it meanwhile.
         """
         if not self._is_managed(name := self._own_name(name)):
-            yield
+            yield 0.0
             return
         self._reject_if_hopeless(name)
         hold = self._policy.hold(name, caller.id, keep_s)
         try:
-            if not hold.is_running:
-                await self._until_running(hold, deadline)
-            yield
+            yield 0.0 if hold.is_running else await self._until_running(hold, deadline)
         finally:
             self._policy.release(hold)
             self._on_need()
@@ -216,8 +215,8 @@ class Residency:
             text = f"{MAX_WAITING} requests wait for the model {name!r} to be loaded; that is the limit"
             raise EngineOverloaded(text, _RETRY_S, for_all=True)
 
-    async def _until_running(self, hold: Hold, deadline: float | None) -> None:
-        """Return when the model is loaded."""
+    async def _until_running(self, hold: Hold, deadline: float | None) -> float:
+        """Return when the model is loaded. The value is the time that passed."""
         running = self._waiting[hold] = asyncio.get_running_loop().create_future()
         self._on_need()
         wait_s = MAX_WAIT_S if deadline is None else max(0.0, deadline - time.monotonic())
@@ -228,8 +227,10 @@ class Residency:
             raise DeadlineExceeded("the deadline passed before the model was loaded") from error
         finally:
             self._waiting.pop(hold, None)
+        waited_s = self._clock() - hold.since
         if self._observer is not None:
-            self._observer.on_wait(hold.model, self._clock() - hold.since)
+            self._observer.on_wait(hold.model, waited_s)
+        return waited_s
 
     def _settle(self) -> None:
         """Let the requests continue whose model was loaded."""

@@ -28,35 +28,47 @@ class Adapters:
         self._call = call
         self._folders: dict[str, Path] = {}
         self._digests: dict[str, str] = {}
-        self._lost: dict[str, EngineError] = {}
+        self._lost: set[str] = set()
         self._reloading: set[asyncio.Task[None]] = set()
         self._changing = asyncio.Lock()
 
     def check(self, name: str) -> None:
         """Raise AdapterLost if requests can't use the adapter of that name."""
         if name and name in self._lost:
-            raise AdapterLost(f"the adapter {name!r} could not be loaded again: {self._lost[name]}")
+            raise AdapterLost(
+                f"the adapter {name!r} could not be loaded again: its files have changed or can't be read; "
+                "an operator has to unload it and load it again"
+            )
         if name and name not in self._folders:
             raise AdapterLost(f"the adapter {name!r} is not loaded")
 
     async def load(self, name: str, folder: Path) -> AdapterLoaded:
         """Load an adapter. Raise AdapterRejected or TooManyAdapters, or an error of the engine."""
         async with self._changing:
-            if name in self._folders:
-                raise AdapterRejected(f"the model has an adapter named {name!r}")
-            if len(self._folders) >= (most := self._config.max_adapters or 0):
-                raise TooManyAdapters(f"the model has {len(self._folders)} adapters; engine.max_adapters is {most}")
+            self._check_new(name)
             loaded = await self._call(partial(LoadAdapter, name=name, folder=folder))
             assert isinstance(loaded, AdapterLoaded)  # noqa: S101  the answer to this command
             self._folders[name], self._digests[name] = folder, loaded.digest
             return loaded
+
+    def add_unloaded(self, name: str, folder: Path, digest: str) -> None:
+        """Add an adapter of a core that sleeps: `load_again` loads it. Raise AdapterRejected or TooManyAdapters."""
+        self._check_new(name)
+        self._folders[name], self._digests[name] = folder, digest
+
+    def _check_new(self, name: str) -> None:
+        """Raise AdapterRejected if there is an adapter of that name, and TooManyAdapters if there can't be another."""
+        if name in self._folders:
+            raise AdapterRejected(f"the model has an adapter named {name!r}")
+        if len(self._folders) >= (most := self._config.max_adapters or 0):
+            raise TooManyAdapters(f"the model has {len(self._folders)} adapters; engine.max_adapters is {most}")
 
     async def drop(self, name: str, *, is_down: bool) -> None:
         """Unload an adapter that no request uses any more. A core that is down (`is_down`) has already unloaded it."""
         async with self._changing:
             self._folders.pop(name, None)
             self._digests.pop(name, None)
-            self._lost.pop(name, None)
+            self._lost.discard(name)
             if is_down:
                 return
             with contextlib.suppress(EngineFailed):  # a failed core has unloaded it, too
@@ -79,4 +91,4 @@ class Adapters:
             await loading
         except EngineError as error:
             _log.error("the adapter %s could not be loaded again: %s", name, error)
-            self._lost[name] = error
+            self._lost.add(name)  # the error may have paths, which are for operators

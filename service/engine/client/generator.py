@@ -78,12 +78,13 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         self._adapters = Adapters(config, self._call)
 
     async def load_adapter(self, name: str, folder: Path) -> AdapterLoaded:
-        """Load an adapter for requests that name it.
-
-        Raise AdapterRejected or TooManyAdapters, or an error of an engine that cannot serve.
-        """
+        """Load an adapter for requests that name it. Raise AdapterRejected, TooManyAdapters, or an EngineError."""
         self._reject_if_unavailable()
         return await self._adapters.load(name, folder)
+
+    def add_unloaded_adapter(self, name: str, folder: Path, digest: str) -> None:
+        """Add an adapter to an engine that sleeps: its wake loads it. Raise AdapterRejected or TooManyAdapters."""
+        self._adapters.add_unloaded(name, folder, digest)
 
     async def drop_adapter(self, name: str, timeout_s: float) -> None:
         """Unload an adapter after its requests have ended. Those still open at the timeout end with EngineClosed.

@@ -167,7 +167,7 @@ class EngineConfig:
             if getattr(self, name) and not getattr(self, needed):
                 raise ValueError(f"{name} needs {needed}")
         if self.tensor_parallel > 1 and self.worker != "process":
-            raise ValueError(f"tensor_parallel {self.tensor_parallel} needs worker process, not {self.worker}")
+            raise ValueError(f"tensor_parallel {self.tensor_parallel} needs engine.worker: process, not {self.worker}")
         if self.max_batch_sequences > self.max_batch_tokens:
             raise ValueError(
                 f"max_batch_sequences ({self.max_batch_sequences}) must not exceed max_batch_tokens "

@@ -134,6 +134,12 @@ class Generator(Engine, Protocol):
         Raise AdapterRejected or TooManyAdapters, or an error of an engine that cannot serve.
         """
 
+    def add_unloaded_adapter(self, name: str, folder: Path, digest: str) -> None:
+        """Add an adapter to an engine that sleeps: its wake loads it, unless its digest is another one then.
+
+        Raise AdapterRejected or TooManyAdapters.
+        """
+
     async def drop_adapter(self, name: str, timeout_s: float) -> None:
         """Unload an adapter after its requests have ended. Those still open at the timeout end with EngineClosed.
 

@@ -266,7 +266,7 @@ def _adapter_table(backend: Backend[Any], config: EngineConfig) -> AdapterTable 
     def put(slot: int, folder: Path) -> AdapterLoaded:
         adapter = read_adapter(folder, config.max_adapter_rank)
         backend.put_adapter(slot, adapter)
-        return AdapterLoaded(adapter.rank, adapter.num_parameters, adapter.digest)
+        return adapter.description
 
     return AdapterTable(put, backend.drop_adapter, config.max_adapters)
 

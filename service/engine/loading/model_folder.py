@@ -13,6 +13,7 @@ def find_folder(model: str) -> Path:
     """Return the folder `model`, that of a GGUF file, or the one a hub id is downloaded to. Raise ModelLoadError."""
     path = Path(model)
     if path.is_dir():
+        _reject_gguf_files(path)
         return path
     if path.is_file() and path.suffix == ".gguf":
         return gguf_folder(path)
@@ -21,3 +22,9 @@ def find_folder(model: str) -> Path:
     if path.is_absolute() or model.startswith(".") or model.count("/") > 1:
         raise ModelLoadError(f"the model folder {model} does not exist")
     return download(model)
+
+
+def _reject_gguf_files(folder: Path) -> None:
+    """Raise ModelLoadError for a folder that has only GGUF files."""
+    if not (folder / "config.json").exists() and (file := min(folder.glob("*.gguf"), default=None)):
+        raise ModelLoadError(f"{folder} has no config.json; its GGUF file is served by its own name: {file}")

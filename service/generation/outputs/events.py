@@ -22,7 +22,8 @@ class Started:
     """The request was admitted. `sampling` and `stopping` have the effective values, `n` is the choices per prompt.
 
     `prompt_texts` has the text of each prompt, if requested, `prompt_token_ids` the tokens of each. `reasoning_effort`
-    is the effective one; None for a model that can't reason, or whose template decides.
+    is the effective one; None for a model that can't reason, or whose template decides. `load_wait_s` is the time that
+    the request waited for its model to be loaded.
     """
 
     id: str
@@ -37,6 +38,7 @@ class Started:
     prompt_texts: Sequence[str] = ()
     prompt_token_ids: Sequence[Sequence[int]] = ()
     reasoning_effort: ReasoningEffort | None = None
+    load_wait_s: float = 0.0
 
     @property
     def num_prompt_tokens(self) -> int:

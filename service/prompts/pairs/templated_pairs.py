@@ -24,7 +24,7 @@ class TemplatedPairs:
         self.takes_instruction = "{instruction}" in template
         self._tokenizer = tokenizer
         self._instruction = instruction
-        self._max_tokens = max_tokens
+        self.max_tokens = max_tokens  # changes if the model's first load leaves too little memory for its cache
         self._control_tokens = ControlTokens(tokenizer, template)
         ids = self._control_tokens.ids
         names = "|".join(map(re.escape, sorted(ids, key=len, reverse=True)))
@@ -38,18 +38,18 @@ class TemplatedPairs:
             document = self._begin(document, texts.max_document_tokens)
         token_ids = self._fill(texts, document)
         for _ in range(_MAX_TRIALS):
-            num_above = len(token_ids) - self._max_tokens
+            num_above = len(token_ids) - self.max_tokens
             if num_above <= 0:
                 return PairTokens(np.array(token_ids, dtype=np.int64), 0)
             if num_left is None:
                 num_left = len(self._control_tokens.encode_plain(document))
             if num_left <= num_above:
-                raise PromptTooLong(texts.query_field, len(token_ids), self._max_tokens)
+                raise PromptTooLong(texts.query_field, len(token_ids), self.max_tokens)
             if not texts.truncates:
                 break
             num_left -= num_above
             token_ids = self._fill(texts, self._begin(texts.document, num_left))
-        raise PromptTooLong(texts.document_field, len(token_ids), self._max_tokens)
+        raise PromptTooLong(texts.document_field, len(token_ids), self.max_tokens)
 
     def _fill(self, texts: PairTexts, document: str) -> list[int]:
         """Return the tokens of the template with the texts of one pair."""

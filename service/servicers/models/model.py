@@ -12,11 +12,11 @@ from service.answering.admission import admitted
 from service.calls.call import Timed, current_caller, deadline_of
 from service.contract.models.load import load_message
 from service.contract.models.model import model_message, to_loaded_model
-from service.contract.models.operation import Describe, operation_message
+from service.contract.models.operation import operation_message
 from service.contract.parts.answer import to_keep_s
 from service.contract.parts.page import page_of
 from service.deployment.model_changes import ModelChanges
-from service.deployment.operations import Operations
+from service.deployment.operations.shared_operations import SharedOperations
 from service.deployment.residency.residency import Residency
 from service.generation.caller import Scope
 from service.generation.errors import EngineAsleep
@@ -35,18 +35,15 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         self,
         registry: Registry,
         changes: ModelChanges,
-        operations: Operations,
-        describe: Describe,
+        operations: SharedOperations,
         telemetry: Telemetry,
         residency: Residency,
         quota: Quota,
     ) -> None:
-        """`describe` describes the errors of operations."""
         self._registry = registry
         self._residency = residency
         self._changes = changes
         self._operations = operations
-        self._describe = describe
         self._telemetry = telemetry
         self._quota = quota
         self._started_ns = time.time_ns()
@@ -95,7 +92,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         entry, caller = to_loaded_model(request), current_caller()
         if request.background:
             operation = await self._operations.load(entry, caller)
-            return model_pb2.LoadModelResponse(operation=operation_message(operation, self._describe))
+            return model_pb2.LoadModelResponse(operation=operation_message(operation))
         served = await self._changes.load_model(entry, caller)
         return model_pb2.LoadModelResponse(model=self._message(served))
 
@@ -113,8 +110,8 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
 
     async def WakeModel(self, request: model_pb2.WakeModelRequest, context: object) -> model_pb2.WakeModelResponse:  # noqa: ARG002, N802
         if request.background:
-            operation = self._operations.wake(request.model, current_caller())
-            return model_pb2.WakeModelResponse(operation=operation_message(operation, self._describe))
+            operation = await self._operations.wake(request.model, current_caller())
+            return model_pb2.WakeModelResponse(operation=operation_message(operation))
         await self._changes.wake(request.model, current_caller())
         return model_pb2.WakeModelResponse()
 

@@ -71,7 +71,7 @@ def until_status(stack: Stack, status: int, path: str = "/readyz") -> None:
 
 def num_stalls(stack: Stack) -> int:
     """Return how often an engine was restarted because it did not move."""
-    return stack.output.count("the engine has not moved for")
+    return stack.output.count("the engine made no progress for")
 
 
 def test_a_stopped_engine_is_restarted() -> None:
@@ -104,7 +104,7 @@ def is_restarted(stack: Stack) -> bool:
         with pytest.raises(grpc.RpcError) as ended:
             list(stream)
     assert ended.value.code() is grpc.StatusCode.INTERNAL
-    stack.wait_for("sluice-demo: the engine has not moved for")
+    stack.wait_for("sluice-demo: the engine made no progress for")
     until_served(stack, "sluice-demo")
     until_status(stack, 200)
     stack.until_idle()

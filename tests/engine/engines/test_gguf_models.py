@@ -127,6 +127,12 @@ def test_split_files_are_one_model(tmp_path: Path) -> None:
         find_folder(str(parts[0]))
 
 
+def test_a_folder_with_only_gguf_files_is_rejected_with_the_name_of_one(tmp_path: Path) -> None:
+    (tmp_path / "tiny.gguf").touch()
+    with pytest.raises(ModelLoadError, match=r"its GGUF file is served by its own name: .*/tiny\.gguf$"):
+        find_folder(str(tmp_path))
+
+
 def test_unsupported_architectures_and_tokenizers_are_rejected_by_name(tmp_path: Path) -> None:
     write_gguf(model_of("qwen3"), tmp_path / "tiny.gguf", words="bloom")
     with pytest.raises(ModelLoadError, match="unsupported pre-tokenizer 'bloom'"):

@@ -206,7 +206,7 @@ def test_recording_ends_at_its_limit_of_memory(qwen: tuple[Any, Path], caplog: p
     decoder = paged(qwen[1], accelerator(max_sequences=20, recorder=recorder))
     decoder.record_decodes()
     assert recorder.num_recorded == 3  # 20, 16 and 8 sequences; the third exceeded the limit of a million
-    assert "no more decodes are recorded: 3 of 6 sizes took 1 MB, the limit is 1 MB" in caplog.text
+    assert "no more decode graphs are captured: 3 of 6 sizes took 1 MB, the limit is 1 MB" in caplog.text
     parts = decodes(decoder, CONTEXTS)
     before = decoder.num_replays
     for part, logits in zip(parts, run(decoder, parts), strict=True):

@@ -6,14 +6,16 @@ import logging
 
 import pytest
 
+from process.network.loopback import is_own_address
 from process.network.plain_text import MAX_ADDRESSES, PlainTextCredentials
 
+OWN = "192.0.2.9"  # this machine's address
 KEY = {"authorization": "Bearer tulip"}
 
 
 def warned(caplog: pytest.LogCaptureFixture, *looks: tuple[str, dict[str, str], bool]) -> list[str]:
     """Return the logged addresses after these requests."""
-    credentials = PlainTextCredentials()
+    credentials = PlainTextCredentials(lambda address: address == OWN)
     with caplog.at_level(logging.WARNING):
         for peer, headers, is_encrypted in looks:
             credentials.check(peer, headers, is_encrypted=is_encrypted)
@@ -36,6 +38,8 @@ def test_address_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
         ("", KEY, False),
         ("192.0.2.1", KEY, True),
         ("192.0.2.1", {"accept": "text/html"}, False),
+        (OWN, KEY, False),
+        ("127.0.0.1", {**KEY, "x-forwarded-proto": "http", "x-forwarded-for": OWN}, False),
         ("127.0.0.1", {**KEY, "x-forwarded-proto": "https", "x-forwarded-for": "192.0.2.1"}, False),
         ("127.0.0.1", {**KEY, "x-forwarded-proto": "http", "x-forwarded-for": "192.0.2.1, 127.0.0.1"}, False),
     ],
@@ -43,7 +47,7 @@ def test_address_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
 def test_protected_credentials_are_not_logged(
     caplog: pytest.LogCaptureFixture, peer: str, headers: dict[str, str], *, is_encrypted: bool
 ) -> None:
-    """Loopback, TLS and requests without a credential cause no warning."""
+    """This machine's addresses, TLS and requests without a credential cause no warning."""
     assert warned(caplog, (peer, headers, is_encrypted)) == []
 
 
@@ -57,3 +61,8 @@ def test_number_of_logged_addresses_is_limited(caplog: pytest.LogCaptureFixture)
     """The number of logged addresses is limited."""
     looks = [(f"192.0.{number // 256}.{number % 256}", KEY, False) for number in range(MAX_ADDRESSES + 50)]
     assert len(warned(caplog, *looks)) == MAX_ADDRESSES
+
+
+@pytest.mark.parametrize(("address", "is_own"), [("127.0.0.1", True), ("203.0.113.77", False), ("2001:db8::1", False)])
+def test_own_addresses(address: str, *, is_own: bool) -> None:
+    assert is_own_address(address) is is_own

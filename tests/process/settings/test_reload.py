@@ -85,7 +85,7 @@ async def test_sighup_reloads_without_a_file(monkeypatch: pytest.MonkeyPatch, ca
         monkeypatch.setenv("SLUICE_SERVICE_COLOUR", "red")
         monkeypatch.setenv("SLUICE_SERVICE_WATTS", "7")
         os.kill(os.getpid(), signal.SIGHUP)
-        waiting = await until_logged(caplog, "settings wait for the next start")
+        waiting = await until_logged(caplog, "changed settings take effect at the next start")
     assert [each.colour for each in taken] == ["red"]
     assert getattr(waiting, "fields", None) == {"waiting": ["watts"]}
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+from collections import abc
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from service.answering.background.claimed_tasks import ClaimedTasks
+from service.storage.responses.batch_port import LineResult
+from service.storage.responses.port import StoreFailed
+from service.storage.responses.sql.batches import SqlBatches
 from tests.engine.fakes import until
 from tests.service.background.background_calls import COMPLETED, create, ended, storing
 from tests.service.batches import batch_calls as batches
@@ -41,6 +45,35 @@ async def test_line_is_answered_once(tmp_path: Path, caplog: pytest.LogCaptureFi
             assert (await batches.ended(run, batch.id)).num_succeeded == 1
         assert run.engine.stats().num_generated_tokens == 2 * NUM_TOKENS
     assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
+
+
+async def test_line_is_answered_once_while_its_result_is_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease may end between the end of an answer and its storing, and then it is claimed again."""
+    finish, is_stopped = SqlBatches.finish, asyncio.Event()
+    num_failed = 0
+
+    def fail(self: SqlBatches, holder: str, results: abc.Sequence[LineResult]) -> None:
+        nonlocal num_failed
+        if is_stopped.is_set():
+            finish(self, holder, results)
+            return
+        num_failed += 1
+        raise StoreFailed("the disk is full")
+
+    monkeypatch.setattr(SqlBatches, "finish", fail)
+    async with running(ScriptedRunner(TEXT), **storing(tmp_path, lease_s=60)) as run:
+        begun = await batches.create(run, [batches.chat_line("1")])
+        await until(lambda: num_failed > 0)
+        num_claims(tmp_path, "batch_lines", ends_leases=True)
+        other = await batches.create(run, [batches.chat_line("2")])
+        await until(lambda: num_claims(tmp_path, "batch_lines") > 1)
+        await until(lambda: run.engine.stats().num_generated_tokens >= 2 * NUM_TOKENS)
+        is_stopped.set()
+        for batch in (begun, other):
+            assert (await batches.ended(run, batch.id)).num_succeeded == 1
+        assert run.engine.stats().num_generated_tokens == 2 * NUM_TOKENS
 
 
 async def test_response_is_generated_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

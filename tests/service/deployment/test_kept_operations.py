@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from service.deployment.changes import LoadedModel
-from service.deployment.operation import Operation, OperationState
-from service.deployment.operations import KEPT_S, MAX_ENDED, Operations
+from service.deployment.operations.operation import Operation, OperationError, OperationState
+from service.deployment.operations.operations import KEPT_S, MAX_ENDED, Operations
 from service.generation.caller import Caller
 from service.generation.errors import ModelLoadError
 from service.registry.errors import OperationNotFound
@@ -44,7 +44,7 @@ def clock() -> Clock:
 @pytest.fixture
 def operations(clock: Clock) -> Operations:
     changes: Any = Changes()
-    return Operations(changes, clock)
+    return Operations(changes, lambda error: OperationError(3, str(error)), clock)
 
 
 async def test_an_ended_operation_is_forgotten_after_an_hour(operations: Operations, clock: Clock) -> None:
@@ -53,7 +53,7 @@ async def test_an_ended_operation_is_forgotten_after_an_hour(operations: Operati
     second = await ended(operations, OWNER)
     assert operations.list(OWNER) == [second, first]
     assert operations.get(first.id, OWNER) is first
-    assert (first.state, str(first.error)) == (OperationState.FAILED, "broken")
+    assert (first.state, first.error) == (OperationState.FAILED, OperationError(3, "broken"))
     clock.now += 1
     with pytest.raises(OperationNotFound):
         operations.get(first.id, OWNER)

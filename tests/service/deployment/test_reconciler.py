@@ -16,7 +16,7 @@ import pytest
 from service.deployment.changes import Changes, LoadedModel
 from service.deployment.deployment import Deployment
 from service.deployment.model_changes import ModelChanges
-from service.deployment.operation import LoadPhase, Operation, OperationKind
+from service.deployment.operations.operation import LoadPhase, Operation, OperationKind
 from service.deployment.reconciler import Reconciler
 from service.engine.interface.port import Engine, StepObserver
 from service.generation.caller import ANONYMOUS, Caller

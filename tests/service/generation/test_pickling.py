@@ -122,7 +122,7 @@ VALUES: list[Any] = [
     ServiceLevel(0.5, 0.05),
     EngineStats(num_waiting=1, step_time_s=0.5),
     TextsToEmbed("m", (RawText("a", "f"),), dimensions=3),
-    Started("i", 1, "m", "v", "fp", SAMPLING, STOPPING, 2, 1, ("a",)),
+    Started("i", 1, "m", "v", "fp", SAMPLING, STOPPING, 2, 1, ("a",), load_wait_s=0.5),
     Tokens(0, (1,), (2.0,), TIMINGS, 1),
     SPELLED,
     PromptProgress(9, 2, 5, 0.5),

@@ -157,7 +157,10 @@ async def test_sighup_reloads_the_settings(tmp_path: Path) -> None:
         message = request(model="other", stopping={"max_tokens": 1})
         assert (await rejection_of(chat.Chat(message))).info.reason == "MODEL_NOT_FOUND"
         rewrite(f"endpoints: {endpoint(MODEL)}\nmax_request_bytes: 1000000\n")
-        assert '"waiting":["max_request_bytes"]' in (await run.until_logged("settings wait for the next start"))[-1]
+        assert (
+            '"waiting":["max_request_bytes"]'
+            in (await run.until_logged("changed settings take effect at the next start"))[-1]
+        )
         assert (await chat.Chat(message)).model == MODEL
         rewrite(f"endpoints: {endpoint('nobody')}\n")
         rejection = await run.until_logged(
@@ -167,7 +170,7 @@ async def test_sighup_reloads_the_settings(tmp_path: Path) -> None:
         assert '"level":"error"' in rejection[-1]
         assert (await chat.Chat(message)).model == MODEL
         rewrite("log_level: error\n")
-        await run.until_logged("settings were read again")
+        await run.until_logged("settings were reloaded")
         run.process.send_signal(signal.SIGHUP)
         run.process.send_signal(signal.SIGTERM)
         code, lines = await run.rest()

@@ -112,23 +112,6 @@ def test_models_share_the_memory_for_caches() -> None:
     assert shares == {"c": 1 / 3, "a": 1 / 2, "b": 0.2}
 
 
-def test_cache_is_encrypted_with_the_key_of_stored_responses(tmp_path: Path) -> None:
-    """It applies to every model, also to one with engine settings of its own, unless these have another key."""
-    (tmp_path / "config.yaml").write_text(
-        "stored_responses: {encryption_key_file: /key}\n"
-        "models:\n"
-        "  - {name: a, path: /a}\n"
-        "  - {name: b, path: /b, engine: {cache_folder: /cache}}\n"
-        "  - {name: c, path: /c, engine: {cache_folder: /cache, cache_key_file: /other}}\n"
-    )
-    settings = read_settings(Settings, [f"--config={tmp_path / 'config.yaml'}"])
-    chosen = [model.engine and str(model.engine.cache_key_file) for model in settings.served_models()]
-    assert chosen == ["/key", "/key", "/other"]
-    demo, _ = read_settings(Settings, []).served_models()
-    assert demo.engine is not None
-    assert demo.engine.cache_key_file is None
-
-
 def test_quantization_does_not_apply_to_the_bundled_encoder() -> None:
     """Settings for all models apply to those that generate; a configured encoder would be rejected with this one."""
     chat, encoder = read_settings(Settings, ["--engine.quantization=int8"]).served_models()

@@ -106,7 +106,7 @@ async def test_full_disk_ends_no_answer_and_loses_nothing(
                     assert await outcome_of(batches.stub_of(run).CreateBatch(iter(requests))) == UNAVAILABLE
                     assert (await get(run, before.id)).response == before
                     assert await asyncio.to_thread(store.delete, "other", filling.pop())
-                    await until(lambda: "a response in the background can't be stored yet" in caplog.text)
+                    await until(lambda: "a background response can't be stored yet" in caplog.text)
                     assert (await background.get(run, accepted.id)).status == background.IN_PROGRESS
             done = await background.ended(run, accepted.id)
             assert (done.status, background.text_of(done)) == (background.COMPLETED, text)

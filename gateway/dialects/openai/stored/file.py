@@ -9,7 +9,7 @@ import msgspec
 import orjson
 from sluice.v1 import file_pb2
 
-from gateway.dialects.seam.contract_limit import put
+from gateway.dialects.seam.contract_limit import check_values, put
 from gateway.dialects.seam.failure import Failure, Reason
 
 PARAMETER: Final = "file_id"  # of the path
@@ -29,7 +29,7 @@ _CALLER_NAMES: Final = {
     "page_size": "limit",
     "description.filename": "file",
     "description.purpose": "purpose",
-    "description.expires_after_seconds": "expires_after",
+    "description.expires_after_seconds": _SECONDS,
     "content": "file",
 }
 
@@ -97,6 +97,7 @@ def to_description(filename: str, fields: Mapping[str, str]) -> file_pb2.FileDes
         raise Failure.of_field(_ANCHOR, "must be created_at")
     if (seconds := fields.get(_SECONDS)) is not None:
         put(description, "expires_after_seconds", _to_number(_SECONDS, seconds), _SECONDS)
+    check_values(description, lambda name: caller_name(f"description.{name}"))
     return description
 
 

@@ -64,7 +64,8 @@ async def _upload(upstream: Upstream, parts: Parts, caller: Caller) -> bytes:
                 if isinstance(part, PartBegin):
                     is_in_file = False
                     if part.name != file.PURPOSE:
-                        raise Failure.of_field(part.name, "must come before the file")
+                        text = "must occur once" if part.name == "file" else "must come before the file"
+                        raise Failure.of_field(part.name, text)
                     fields.begin(part.name)
                 elif is_in_file:
                     data += part

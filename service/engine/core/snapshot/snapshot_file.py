@@ -122,7 +122,7 @@ def num_fitting(entries: abc.Sequence[CacheEntry], rows: abc.Sequence[Rows], max
 
 
 def _salt_of(head: bytes) -> bytes | None:
-    """Return the salt in a header, or None if it is no header of this version."""
+    """Return the salt in a header, or None if it is not a header of this version."""
     if len(head) < _HEADER.size or not head.startswith(_MAGIC):
         return None
     salt: bytes = _HEADER.unpack(head)[2]
@@ -133,7 +133,7 @@ def _protection_of(head: bytes, key: bytes | None) -> Protection:
     """Return the protection of a file with a header. Raise SnapshotUnusable."""
     salt = _salt_of(head)
     if salt is None:
-        raise SnapshotUnusable("it is no snapshot of this version")
+        raise SnapshotUnusable("it is not a snapshot of this version")
     if key is None:
         if salt != NO_SALT:
             raise SnapshotUnusable("it is encrypted, and no key is configured")

@@ -129,6 +129,8 @@ def end_unused_workers() -> None:
     """Kill the processes that wait for a launch or load a model, at the end of this process."""
     for worker in [*_prestarted, *_loading]:
         worker.process.kill()
+    while _prestarted:
+        _prestarted.pop().kill()
 
 
 def next_worker() -> WorkerProcess:

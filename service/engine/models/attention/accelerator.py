@@ -31,6 +31,6 @@ def make_cache(
     if accelerator is None:
         return KVCache(shape, num_blocks, block_size, device)
     if (reason := accelerator.kernels.unsupported_reason(shape, block_size)) is not None:
-        _log.warning("attention takes several calls per layer, and no decodes are recorded: %s", reason)
+        _log.warning("attention takes several calls per layer, and no decode graphs are captured: %s", reason)
         return KVCache(shape, num_blocks, block_size, device)
     return PageCache(shape, num_blocks, block_size, device)

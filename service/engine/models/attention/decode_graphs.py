@@ -96,13 +96,13 @@ class DecodeGraphs:
             self._recorded[size] = inputs, recording
             taken = free - recorder.free_bytes()
             if taken > self._limits.max_bytes:
-                message = "no more decodes are recorded: %d of %d sizes took %.0f MB, the limit is %.0f MB"
+                message = "no more decode graphs are captured: %d of %d sizes took %.0f MB, the limit is %.0f MB"
                 _log.warning(message, number, len(all_sizes), taken / 1e6, self._limits.max_bytes / 1e6)
                 break
             _log.info(
-                "recorded decodes of %d sequences, %d of %d sizes, %.0f MB", size, number, len(all_sizes), taken / 1e6
+                "captured decode graph of %d sequences, %d of %d, %.0f MB", size, number, len(all_sizes), taken / 1e6
             )
-        _log.info("recorded %d sizes of decodes in %.1f s", len(self._recorded), time.monotonic() - began)
+        _log.info("captured %d decode graphs in %.1f s", len(self._recorded), time.monotonic() - began)
 
     def run(self, batch: Batch, token_ids: Tensor | None = None) -> Tensor | None:
         """Return the logits [sequences, vocabulary] of a batch, valid until the next call; None if not recorded.

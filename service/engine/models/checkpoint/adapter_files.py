@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint
+from service.generation.adapter import AdapterLoaded
 from service.generation.errors import AdapterRejected, ModelLoadError
 
 CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
@@ -73,6 +74,11 @@ class Adapter:
     def num_parameters(self) -> int:
         """The number of elements of all its tensors."""
         return sum(each.down.size + each.up.size for each in self.modules.values())
+
+    @property
+    def description(self) -> AdapterLoaded:
+        """Its description for clients."""
+        return AdapterLoaded(self.rank, self.num_parameters, self.digest)
 
     def rejection(self, module: str, reason: str) -> AdapterRejected:
         """Return the error for a module that the model cannot adapt."""

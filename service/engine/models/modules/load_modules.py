@@ -64,7 +64,7 @@ def load_modules(config: Any, folder: Path, dtype: str, device: str) -> Backend[
         except UnpagedError as error:
             reason = str(error)
             model.set_attn_implementation("sdpa" if getattr(model, "_supports_sdpa", False) else "eager")
-    _log.info("%s: its texts are computed one after the other: %s", folder, reason)
+    _log.info("%s: texts are computed one at a time, without batching: %s", folder, reason)
     return RowsBackend(model)
 
 

@@ -56,6 +56,16 @@ def test_stream_adds_up_to_the_whole_answer() -> None:
         )
 
 
+def test_the_wait_for_a_load_is_part_of_the_durations() -> None:
+    """`load_duration` is the time until the model was in memory and a slot was free."""
+    _, (whole,) = golden_answers.timed(golden_answers.CHATS["reasoning"]).values()
+    before = json.loads(OllamaChatEncoder("").whole(whole))  # type: ignore[arg-type]
+    whole.timings.load_wait.FromSeconds(3)  # type: ignore[union-attr]
+    after = json.loads(OllamaChatEncoder("").whole(whole))  # type: ignore[arg-type]
+    changed = {name: after[name] - before[name] for name in after if after[name] != before[name]}
+    assert changed == {"total_duration": 3_000_000_000, "load_duration": 3_000_000_000}
+
+
 def test_truncated_arguments_are_wrapped() -> None:
     """Arguments that are not a JSON object, as a call has them that was cut off, are the only value of one."""
     encoder = OllamaChatEncoder("m")

@@ -85,6 +85,8 @@ class FakeInferenceService(fakes.FakeService, inference_pb2_grpc.GRPCInferenceSe
         self._note(context)
         index = inference_pb2.RepositoryIndexResponse()
         index.models.add(name="org/b", version="2", state="READY")
+        if not request.ready:
+            index.models.add(name="asleep", version="1", state="UNAVAILABLE")
         return index
 
 
@@ -187,6 +189,21 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str], str]] = {
         {},
         'inputs["text_input"]: binary_data_size',
     ),
+    "a size that is no number": (
+        {"inputs": [{**TEXT, "parameters": {"binary_data_size": True}}]},
+        {},
+        'inputs["text_input"]: binary_data_size must be an integer from 0 to 0',
+    ),
+    "a form that is a text": (
+        {"inputs": [], "parameters": {"binary_data_output": "false"}},
+        {},
+        'parameters["binary_data_output"]: must be true or false',
+    ),
+    "a form of an output that is a text": (
+        {"inputs": [], "outputs": [{"name": "a", "parameters": {"binary_data": "false"}}]},
+        {},
+        'outputs["a"].parameters["binary_data"]: must be true or false',
+    ),
     "both forms": (
         {"inputs": [{**TEXT, "data": [], "parameters": {"binary_data_size": 0}}]},
         {},
@@ -249,8 +266,24 @@ async def test_model_is_described_as_by_the_service(gateway: Gateway, path: str)
     assert (statistics["inference_count"], statistics["last_inference"]) == (2, 0)
     assert statistics["inference_stats"]["success"] == {"count": 2, "ns": 2**60}
     assert statistics["inference_stats"]["queue"] == {"count": 0, "ns": 0}
-    index = await gateway.http.post("/v2/repository/index")
-    assert index.json() == [{"name": "org/b", "version": "2", "state": "READY"}]
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [(b"", ["org/b", "asleep"]), (b"{}", ["org/b", "asleep"]), (b'{"ready": null}', ["org/b", "asleep"]),
+     (b'{"ready": false}', ["org/b", "asleep"]), (b'{"ready": true}', ["org/b"])],
+)  # fmt: skip
+async def test_the_index_has_all_models_or_only_those_that_are_ready(
+    gateway: Gateway, body: bytes, names: list[str]
+) -> None:
+    index = await gateway.http.post("/v2/repository/index", content=body)
+    assert [each["name"] for each in index.json()] == names
+    assert index.json()[0] == {"name": "org/b", "version": "2", "state": "READY"}
+
+
+async def test_a_wrong_body_of_the_index_is_rejected(gateway: Gateway) -> None:
+    answer = await gateway.http.post("/v2/repository/index", json={"ready": "x"})
+    assert (answer.status_code, answer.json()["error"]) == (400, "ready: must be a boolean, not a string")
 
 
 @pytest.mark.parametrize("path", ["/v2/models/other", "/v2/models/org/b/versions/3"])

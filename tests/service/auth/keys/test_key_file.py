@@ -83,7 +83,7 @@ def test_file_without_keys_is_valid(text: str) -> None:
             "keys[0] (team): limits.max_n: Input should be gr",
         ),
         (f"keys: [{GOOD}, limits_by_model: {{m: {{max_n: x}}}}}}]", "keys[0] (team): limits_by_model.m.max_n: "),
-        (f"keys: [{GOOD}, previous_sha256: '{HASH}'}}]", "previous_sha256 and previous_expires must stand together"),
+        (f"keys: [{GOOD}, previous_sha256: '{HASH}'}}]", "previous_sha256 and previous_expires must be set together"),
         (f"keys: [{{id: a, sha256: '{HASH}', scopes: [generate, all]}}]", "keys[0] (a): scopes[1]: Input should be 'g"),
         (f"keys: [{{id: Team, sha256: '{HASH}'}}]", "keys[0] (Team): id: "),
     ],

@@ -10,11 +10,14 @@ from service.engine.interface.messages import Command
 from service.engine.link.link import Receiver
 from service.engine.link.loop import Core
 from service.engine.link.thread_link import ThreadLink
-from service.generation.errors import ModelLoadError
+from service.generation.errors import ModelChanged, ModelLoadError
 
 
 class RelaunchedLink:
-    """Runs a new core of `make_core` at each launch. Relaunches wait for `gate`, and fail while `is_broken`."""
+    """Runs a new core of `make_core` at each launch.
+
+    Relaunches wait for `gate`, and fail while `is_broken` or `has_changed`.
+    """
 
     pid = None
     is_suspended = False
@@ -26,6 +29,7 @@ class RelaunchedLink:
         self.gate = asyncio.Event()
         self.gate.set()
         self.is_broken = False
+        self.has_changed = False  # the model's files
         self.description: Any = None  # of the next core
         self.num_relaunches = 0
 
@@ -41,6 +45,8 @@ class RelaunchedLink:
         await self.gate.wait()
         if self.is_broken:
             raise ModelLoadError("too large")
+        if self.has_changed:
+            raise ModelChanged("the files have changed")
         self._link = ThreadLink(self._make_core())
         self._link.start(self._receiver)
         return self.description

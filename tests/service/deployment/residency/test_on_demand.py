@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -133,6 +134,26 @@ async def test_requests_wait_for_one_load_and_all_are_answered() -> None:
         assert service.links["b"].num_relaunches == 1
 
 
+async def test_reported_times_include_the_wait_for_the_load() -> None:
+    """A request whose model is in memory has none."""
+    async with scene() as service:
+        service.links["b"].gate.clear()
+        asked = request(model="b", serving=serving_pb2.ServingOptions(report_timings=True))
+        waiting = asyncio.create_task(_timings(service, asked))
+        await service.until_waiting("b")
+        held_from = time.monotonic()
+        await asyncio.sleep(0.05)
+        held_s = time.monotonic() - held_from
+        service.links["b"].gate.set()
+        assert (await waiting).load_wait.ToNanoseconds() >= held_s * 1e9
+        assert not (await _timings(service, asked)).HasField("load_wait")
+
+
+async def _timings(service: Scene, asked: chat_pb2.ChatRequest) -> serving_pb2.RequestTimings:
+    response: chat_pb2.ChatResponse = await service.chat.Chat(asked)
+    return response.timings
+
+
 async def test_a_load_that_fails_ends_the_requests_that_wait_as_unavailable() -> None:
     """The next requests are rejected with the time after which the load is tried again."""
     async with scene() as service:
@@ -145,6 +166,13 @@ async def test_a_load_that_fails_ends_the_requests_that_wait_as_unavailable() ->
         assert service.links["b"].num_relaunches == 1
         assert await service.ask("a") == "I am a"
         assert service.metric("sluice_model_loads_total", gen_ai_request_model="b", sluice_outcome="failed") == 1
+
+
+async def test_a_request_that_waits_while_changed_files_are_loaded_is_answered_with_them() -> None:
+    async with scene() as service:
+        service.links["b"].has_changed = True
+        assert await service.ask("b") == "I am b"
+        assert service.links["b"].num_relaunches == 0, "it has a new link"
 
 
 async def test_a_request_whose_deadline_passes_during_the_load_ends_with_that_status() -> None:

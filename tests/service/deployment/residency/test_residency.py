@@ -11,7 +11,7 @@ from service.deployment.residency.residency import MAX_WAITING, Residency
 from service.generation.caller import ANONYMOUS
 from service.generation.errors import EngineAsleep, EngineClosed, EngineOverloaded, ServiceError
 from service.registry.errors import ModelNotFound, ModelNotLoaded
-from tests.engine.fakes import until
+from tests.engine.fakes import Clock, until
 
 LIMITS = ResidencyLimits(max_models=1)
 
@@ -48,6 +48,25 @@ async def test_a_wait_ends_with_the_error_of_what_ended_it(end: object, error: t
     with pytest.raises(error):
         await waiting
     assert residency.next_step() is None
+
+
+async def test_the_wait_of_a_request_is_that_for_the_load() -> None:
+    clock = Clock()
+    residency = Residency(LIMITS, clock=clock)
+    residency.add("a", 1, is_pinned=False, is_loaded=False)
+    waits: list[float] = []
+
+    async def wait() -> None:
+        async with residency.held("a", ANONYMOUS, None) as waited_s:
+            waits.append(waited_s)
+
+    waiting = asyncio.create_task(wait())
+    await until(lambda: residency.next_step() is not None)
+    clock.now += 7.5
+    residency.record_loaded("a")
+    await waiting
+    await wait()
+    assert waits == [7.5, 0.0]
 
 
 async def test_a_request_that_leaves_while_it_waits_needs_no_load() -> None:

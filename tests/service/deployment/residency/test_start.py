@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -10,24 +11,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from grpc import aio
-from sluice.v1 import chat_pb2_grpc, embedding_pb2, embedding_pb2_grpc
+from safetensors.numpy import save_file
+from sluice.v1 import chat_pb2_grpc, embedding_pb2, embedding_pb2_grpc, rank_pb2, rank_pb2_grpc
 
 from service.engine.interface.port import StepObserver
 from service.engine.link.worker.worker_process import end_unused_workers
+from service.engine.models.checkpoint.adapter_files import CONFIG, TENSORS
 from service.generation.caller import ANONYMOUS
 from service.generation.errors import ModelLoadError
 from service.loading.model import load_model
 from service.observability.telemetry import Telemetry
-from service.registry.description import ModelDescription
+from service.registry.description import ModelDescription, Task
 from service.registry.models import ServedModel
+from service.server.listener import StartError
 from service.server.server import Server
 from service.settings.bundled_models import DEMO_FOLDER, embedding_folder
 from service.settings.model_settings import ModelSettings
-from tests.service.fakes import request, settings_of
+from tests.service.fakes import rejection_of, request, settings_of
 
 ENGINE = {"num_blocks": 64, "num_threads": 1}
+HIDDEN_SIZE = 256  # of the bundled model
 
 
 @dataclass
@@ -74,11 +80,27 @@ async def start(models: Sequence[dict[str, Any]], **settings: Any) -> AsyncItera
         end_unused_workers()
 
 
-async def test_the_start_loads_only_pinned_models_and_describes_the_others_completely() -> None:
-    """A loaded model's description is that of before; requests for both kinds of models are answered."""
+def adapter_folder(folder: Path, num_inputs: int = HIDDEN_SIZE) -> str:
+    """Write an adapter that changes a matrix of the bundled model, or one of another size, and return the folder."""
+    folder.mkdir()
+    (folder / CONFIG).write_text(json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 4}))
+    stem = "base_model.model.model.layers.0.self_attn.q_proj"
+    shapes = {f"{stem}.lora_A.weight": (2, num_inputs), f"{stem}.lora_B.weight": (256, 2)}
+    save_file({name: np.ones(shape, np.float32) for name, shape in shapes.items()}, folder / TENSORS)
+    return str(folder)
+
+
+async def test_the_start_loads_only_pinned_models_and_describes_the_others_completely(tmp_path: Path) -> None:
+    """A loaded model's description is that of before; requests for all kinds of models are answered."""
     models: list[dict[str, Any]] = [
         {"name": "writer", "path": str(DEMO_FOLDER), "pinned": True},
-        *({"name": f"coder{index}", "path": str(DEMO_FOLDER)} for index in range(3)),
+        {"name": "coder0", "path": str(DEMO_FOLDER)},
+        {
+            "name": "coder1",
+            "path": str(DEMO_FOLDER),
+            "rank": {"prompt": "{query} {document}", "yes_word": "y", "no_word": "n"},
+            "adapters": {"good": adapter_folder(tmp_path / "good"), "wide": adapter_folder(tmp_path / "wide", 512)},
+        },
         {"name": "vectors", "path": str(embedding_folder())},
     ]
     async with start(models) as service:
@@ -86,12 +108,22 @@ async def test_the_start_loads_only_pinned_models_and_describes_the_others_compl
         assert service.in_memory == {"writer"}
         written, described = service.description("writer"), service.description("coder1")
         assert (described.fingerprint, described.max_model_len) == (written.fingerprint, written.max_model_len)
-        assert (described.tasks, described.num_parameters) == (written.tasks, written.num_parameters)
+        assert (described.tasks, described.num_parameters) == ([*written.tasks, Task.RANK], written.num_parameters)
+        adapted = service.description("coder1:good")
+        assert (adapted.parent, adapted.fingerprint != described.fingerprint) == ("coder1", True)
 
-        answer = await chat_pb2_grpc.ChatServiceStub(service.channel).Chat(request(model="coder1"))
-        assert answer.usage.completion_tokens > 0
+        chat = chat_pb2_grpc.ChatServiceStub(service.channel).Chat
+        texts = [
+            (await chat(request(model=name))).choices[0].message.content[0].text for name in ("coder1:good", "coder1")
+        ]
+        assert texts[0] != texts[1]
         assert service.in_memory == {"writer", "coder1"}
-        assert service.description("coder1") is described
+        assert (service.description("coder1"), service.description("coder1:good")) == (described, adapted)
+        rejected = await rejection_of(chat(request(model="coder1:wide")))
+        assert (rejected.info.reason, "q_proj" in rejected.text) == ("ADAPTER_LOST", True), rejected.text
+        asked = rank_pb2.RankRequest(model="coder1", query="a", documents=["b", "c"])
+        ranked = await rank_pb2_grpc.RankServiceStub(service.channel).Rank(asked)
+        assert len(ranked.results) == 2
 
         of_vectors = service.description("vectors")
         embed = embedding_pb2_grpc.EmbeddingServiceStub(service.channel).Embed
@@ -109,6 +141,16 @@ async def test_a_broken_folder_ends_the_start_although_no_weights_are_read(tmp_p
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(ModelLoadError, match=r"model\.safetensors"):
         async with start([{"name": "broken", "path": str(tmp_path / "broken")}]):
+            pass
+
+
+@pytest.mark.parametrize("file", [CONFIG, TENSORS])
+async def test_a_broken_adapter_ends_the_start(file: str, tmp_path: Path) -> None:
+    """The error names the file."""
+    adapter = adapter_folder(tmp_path / "adapter")
+    (tmp_path / "adapter" / file).write_bytes(b"{")
+    with pytest.raises(StartError, match=file):
+        async with start([{"name": "model", "path": str(DEMO_FOLDER), "adapters": {"bad": adapter}}]):
             pass
 
 

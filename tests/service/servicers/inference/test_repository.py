@@ -73,6 +73,8 @@ async def test_models_are_loaded_and_unloaded_by_name(tmp_path: Path) -> None:
         for name in ("new", "other"):
             await stub.RepositoryModelUnload(inference_pb2.RepositoryModelUnloadRequest(model_name=name))
         assert await names() == ["a", "encoder"]
+        rejection = await rejection_of(load("third", path="new", quantization="int3"))
+        assert [field for field, _ in rejection.fields] == ['parameters["quantization"]']
         for unsupported in ("config", "pth", "background"):
             with pytest.raises(aio.AioRpcError) as failed:
                 await load("third", **{unsupported: "true"})

@@ -11,7 +11,7 @@ import grpc
 import pytest
 from sluice.v1 import error_pb2, model_pb2, operation_pb2
 
-from service.deployment.operations import KEPT_S, MAX_RUNNING
+from service.deployment.operations.operations import KEPT_S, MAX_RUNNING
 from service.generation.errors import EngineClosed, ModelLoadError
 from tests.engine.fakes import request as engine_request
 from tests.engine.started_engine import generate

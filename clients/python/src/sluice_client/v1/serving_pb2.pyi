@@ -179,8 +179,9 @@ Global___ServingOptions: _TypeAlias = ServingOptions  # noqa: Y015
 
 @_typing.final
 class RequestTimings(_message.Message):
-    """The times of one request as measured by the engine, on request (`ServingOptions.report_timings`). With several
-    choices, from the first choice to begin to the last one to end. For a resumed stream, those since it was resumed.
+    """The times of one request, on request (`ServingOptions.report_timings`). Those of the engine begin when the request
+    arrives there. With several choices, from the first choice to begin to the last one to end. For a resumed stream, those
+    since it was resumed.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -188,6 +189,7 @@ class RequestTimings(_message.Message):
     QUEUE_WAIT_FIELD_NUMBER: _builtins.int
     FIRST_TOKEN_FIELD_NUMBER: _builtins.int
     DECODE_FIELD_NUMBER: _builtins.int
+    LOAD_WAIT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def queue_wait(self) -> _duration_pb2.Duration:
         """The time from arrival to the first step that included the prompt."""
@@ -200,16 +202,23 @@ class RequestTimings(_message.Message):
     def decode(self) -> _duration_pb2.Duration:
         """The time from the first token to the last one."""
 
+    @_builtins.property
+    def load_wait(self) -> _duration_pb2.Duration:
+        """The time that the request waited for its model to be loaded, before the engine received it: the other times don't
+        include it. Unset if the model was in memory.
+        """
+
     def __init__(
         self,
         *,
         queue_wait: _duration_pb2.Duration | None = ...,
         first_token: _duration_pb2.Duration | None = ...,
         decode: _duration_pb2.Duration | None = ...,
+        load_wait: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["decode", b"decode", "first_token", b"first_token", "queue_wait", b"queue_wait"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["decode", b"decode", "first_token", b"first_token", "load_wait", b"load_wait", "queue_wait", b"queue_wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["decode", b"decode", "first_token", b"first_token", "queue_wait", b"queue_wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decode", b"decode", "first_token", b"first_token", "load_wait", b"load_wait", "queue_wait", b"queue_wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

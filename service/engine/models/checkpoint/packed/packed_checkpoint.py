@@ -101,7 +101,7 @@ class PackedCheckpoint(Checkpoint):
         try:
             self._input_orders = dict(self._find_orders())
         except ValueError as error:
-            _log.info("%s: all weights are widened: %s", self.folder, error)
+            _log.info("%s: all packed weights are dequantized: %s", self.folder, error)
             return None
         return Counter(kinds).most_common(1)[0][0]
 

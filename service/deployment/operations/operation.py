@@ -37,6 +37,15 @@ class LoadPhase(enum.Enum):
     PUBLISHING = "publishing"  # to the other replicas
 
 
+@dataclass(frozen=True, slots=True)
+class OperationError:
+    """Why an operation failed, as clients see it."""
+
+    reason: int  # an ErrorReason of the contract
+    message: str
+    field: str = ""  # of the request, if it is invalid
+
+
 @dataclass(slots=True, eq=False)
 class Operation:
     """One operation of a caller. It is created, changed and read on the event loop."""
@@ -48,7 +57,7 @@ class Operation:
     state: OperationState = OperationState.RUNNING
     phase: LoadPhase = LoadPhase.QUEUED
     loaded: LoadedBytes = LoadedBytes(0, 0)  # noqa: RUF009  it is immutable
-    error: Exception | None = None  # of FAILED
+    error: OperationError | None = None  # of FAILED
     created_ns: int = field(default_factory=time.time_ns)
     ended_ns: int = 0
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -70,7 +79,7 @@ class Operation:
         """Record that the model is loaded on this replica."""
         self.phase = LoadPhase.PUBLISHING
 
-    def end(self, state: OperationState, error: Exception | None = None) -> None:
+    def end(self, state: OperationState, error: OperationError | None = None) -> None:
         """Record the end."""
         self.state, self.error, self.ended_ns = state, error, time.time_ns()
         self.ended.set()

@@ -11,11 +11,10 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Any, Final, Protocol
 
 from service.deployment.changes import LoadedModel
-from service.deployment.model_changes import ModelChanges
-from service.deployment.operation import Operation, OperationKind, OperationState
+from service.deployment.operations.operation import Operation, OperationError, OperationKind, OperationState
 from service.engine.interface.running_load import LoadCancelled
 from service.generation.caller import Caller
 from service.generation.errors import EngineClosed, ServiceError
@@ -28,16 +27,49 @@ KEPT_S: Final = 3600  # after the end
 _log = logging.getLogger(__name__)
 
 
+class ModelLoads(Protocol):
+    """What operations do: `ModelChanges`."""
+
+    async def check_load(self, entry: LoadedModel, caller: Caller) -> None:
+        """Raise the error of `load_model` if it is known before the load."""
+
+    async def load_model(self, entry: LoadedModel, caller: Caller, operation: Operation) -> Any:
+        """Load and serve a model. Raise LoadCancelled if the operation is cancelled."""
+
+    def check_wake(self, name: str, caller: Caller) -> None:
+        """Raise the error of `wake` if it is known before."""
+
+    async def wake(self, name: str, caller: Caller, operation: Operation) -> None:
+        """Load a sleeping model again. Raise LoadCancelled if the operation is cancelled."""
+
+
 class Operations:
     """Loads and wakes models in the background, for callers that may cancel it."""
 
-    def __init__(self, changes: ModelChanges, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        changes: ModelLoads,
+        describe: Callable[[Exception], OperationError],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`describe` describes the errors of operations."""
         self._changes = changes
+        self._describe = describe
         self._clock = clock
         self._operations: dict[str, Operation] = {}  # by id, oldest first
         self._ended: dict[str, float] = {}  # by id, the time of the end by the clock, in this order
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = asyncio.Event()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the service stops."""
+        return self._closed.is_set()
+
+    def all(self) -> Sequence[Operation]:
+        """Return the operations of all callers, the oldest first."""
+        self._forget()
+        return [*self._operations.values()]
 
     async def load(self, entry: LoadedModel, caller: Caller) -> Operation:
         """Begin to load a model. Raise TooManyOperations, and the errors of a load that are known at once."""
@@ -106,7 +138,7 @@ class Operations:
         except Exception as error:  # noqa: BLE001  it is reported to the caller of the operation
             is_known = isinstance(error, ServiceError)
             _log.error("operation failed: %s", error, exc_info=None if is_known else error, extra={"fields": fields})
-            operation.end(OperationState.FAILED, error.with_traceback(None))  # else it would keep the load's objects
+            operation.end(OperationState.FAILED, self._describe(error))
         else:
             operation.end(OperationState.SUCCEEDED)
         self._ended[operation.id] = self._clock()

@@ -1,0 +1,174 @@
+"""Operations at two replicas: each reports and cancels those of the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc import aio
+from sluice.v1 import error_pb2, operation_pb2, operation_pb2_grpc
+
+from service.deployment.changes import LoadedModel
+from service.deployment.operations.operation import Operation, OperationError, OperationState
+from service.deployment.operations.operations import Operations
+from service.deployment.operations.records import OperationRecord, OperationRecords, RecordsJson
+from service.deployment.operations.shared_operations import LOST_S, SharedOperations
+from service.generation.caller import Caller
+from service.generation.errors import EngineClosed, ModelLoadError
+from service.registry.errors import ChangesUnavailable, OperationNotFound
+from service.storage.document import SharedDocument
+from service.storage.shared_file import SharedFile
+from tests.engine.fakes import until
+from tests.service.endpoint_fakes import serving
+from tests.service.fakes import rejection_of
+from tests.service.servicers.models.slow_loads import SlowLoads, slow_loads
+
+OWNER, OTHER = Caller(id="owner"), Caller(id="other")
+
+
+class Changes:
+    """Loads that end when the test says so."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+
+    async def check_load(self, entry: LoadedModel, caller: Caller) -> None:
+        """Admit every load."""
+
+    async def load_model(self, entry: LoadedModel, caller: Caller, operation: Operation) -> None:
+        with operation.load.interruptible(self.gate.set):
+            await self.gate.wait()
+        operation.load.check()
+        if entry.name == "broken":
+            raise ModelLoadError("broken")
+
+
+def described(error: Exception) -> OperationError:
+    return OperationError(3, str(error), "path")
+
+
+async def nothing(_: float) -> None:
+    """Wait for no time, but let others run."""
+    await asyncio.sleep(0)
+
+
+class Replica:
+    """The operations of one replica in a file, which it publishes without pauses."""
+
+    def __init__(self, file: Path) -> None:
+        self.changes = Changes()
+        changes: Any = self.changes
+        self.local = Operations(changes, described)
+        self.shared = SharedOperations(
+            self.local, SharedDocument(SharedFile(file), RecordsJson()), described, sleep=nothing
+        )
+
+
+@asynccontextmanager
+async def replicas(folder: Path) -> AsyncIterator[tuple[Replica, Replica]]:
+    pair = Replica(folder / "operations"), Replica(folder / "operations")
+    for each in pair:
+        await each.shared.read()
+    running = [asyncio.create_task(each.shared.run()) for each in pair]
+    yield pair
+    for task in running:
+        task.cancel()
+    for each in pair:
+        each.shared.close()
+
+
+@pytest.mark.parametrize(("name", "state"), [("m", OperationState.SUCCEEDED), ("broken", OperationState.FAILED)])
+async def test_a_replica_reports_an_operation_of_the_other_until_its_end(
+    name: str, state: OperationState, tmp_path: Path
+) -> None:
+    """Its record is known before its client has the id, and it belongs to its key there, too."""
+    async with replicas(tmp_path) as (one, other):
+        operation = await one.shared.load(LoadedModel(name=name, path="p"), OWNER)
+        found = await other.shared.get(operation.id, OWNER)
+        assert (found.model, found.state) == (name, OperationState.RUNNING)
+        with pytest.raises(OperationNotFound):
+            await other.shared.get(operation.id, OTHER)
+        assert (await other.shared.wait(operation.id, OWNER, 0)).state is OperationState.RUNNING
+        waiting = asyncio.create_task(other.shared.wait(operation.id, OWNER, 3600))
+        one.changes.gate.set()
+        ended = await waiting
+        assert (ended.state, ended.error, ended.ended_ns) == (state, operation.error, operation.ended_ns)
+        own = await other.shared.load(LoadedModel(name="own", path="p"), OWNER)
+        for replica in (one, other):
+            assert [each.id for each in await replica.shared.list(OWNER)] == [own.id, operation.id]
+            assert not await replica.shared.list(OTHER)
+
+
+async def test_a_replica_cancels_an_operation_of_the_other(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as (one, other):
+        operation = await one.shared.load(LoadedModel(name="m", path="p"), OWNER)
+        assert (await other.shared.cancel(operation.id, OWNER)).state is OperationState.CANCELLED
+        assert operation.state is OperationState.CANCELLED
+        assert (await other.shared.cancel(operation.id, OWNER)).state is OperationState.CANCELLED
+
+
+async def test_an_operation_of_a_replica_that_has_died_has_failed(tmp_path: Path) -> None:
+    """One that stops is distinguished from one whose last publication is old."""
+    store = SharedDocument(SharedFile(tmp_path / "operations"), RecordsJson())
+    async with replicas(tmp_path) as (one, other):
+        operation = await one.shared.load(LoadedModel(name="m", path="p"), OWNER)
+        record = OperationRecord.of(operation, "another")
+        lost = record.model_copy(update={"id": "lost", "published_ns": record.published_ns - int(LOST_S * 1e9)})
+        one.changes.gate.set()
+        await until(lambda: operation.state is OperationState.SUCCEEDED)
+        await other.shared.wait(operation.id, OWNER, 3600)
+        document = store.read()
+        store.write(OperationRecords(records=[*document.records, lost]))
+        found = await other.shared.wait("lost", OWNER, 3600)
+        assert (found.state, found.error) == (
+            OperationState.FAILED, OperationError(3, "the service that ran the operation has ended", "path"),
+        )  # fmt: skip
+
+
+async def test_a_wait_for_another_replicas_operation_ends_with_the_service(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as (one, other):
+        operation = await one.shared.load(LoadedModel(name="m", path="p"), OWNER)
+        waiting = asyncio.create_task(other.shared.wait(operation.id, OWNER, 3600))
+        await asyncio.sleep(0)
+        other.shared.end()
+        with pytest.raises(EngineClosed):
+            await waiting
+
+
+async def test_without_the_store_a_replica_knows_its_own_operations_only(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    async with replicas(tmp_path / "shared") as (one, other):
+        (tmp_path / "shared" / "operations").write_text("{")
+        operation = await one.shared.load(LoadedModel(name="m", path="p"), OWNER)
+        assert await one.shared.get(operation.id, OWNER) is operation
+        with pytest.raises(ChangesUnavailable):
+            await other.shared.get(operation.id, OWNER)
+
+
+async def test_clients_poll_and_cancel_at_any_replica(tmp_path: Path) -> None:
+    """Over gRPC, with models that replicas share in a file."""
+    file = tmp_path / "loaded.json"
+    root = tmp_path / "root"
+    root.mkdir()
+    async with (
+        slow_loads(root, loaded_models_file=file) as loads,
+        serving("a", models_root=root, loaded_models_file=file) as other,
+        aio.insecure_channel(f"127.0.0.1:{other.port}") as channel,
+    ):
+        elsewhere = SlowLoads(other, operation_pb2_grpc.OperationServiceStub(channel))
+        first = await loads.begin()
+        await loads.next()
+        assert (await elsewhere.get(first)).state == operation_pb2.OPERATION_STATE_RUNNING
+        assert (await elsewhere.cancel(first)).state == operation_pb2.OPERATION_STATE_CANCELLED
+        second = await loads.begin()
+        (await loads.next()).gate.set_exception(ModelLoadError("no such layer"))
+        failed = await elsewhere.wait(second)
+        assert (failed.error.reason, failed.error.message) == (error_pb2.ERROR_REASON_MODEL_REFUSED, "no such layer")
+        assert await elsewhere.get(second) == await loads.get(second)
+        rejected = await rejection_of(elsewhere.operations.GetOperation(operation_pb2.GetOperationRequest(id="x")))
+        assert (rejected.code, rejected.info.reason) == (grpc.StatusCode.NOT_FOUND, "OPERATION_NOT_FOUND")
