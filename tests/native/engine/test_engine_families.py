@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,11 +18,10 @@ from service.engine.core.drafts.speculation import Speculation
 from service.engine.core.engine_core import EngineCore
 from service.engine.core.scheduler import Scheduler
 from service.engine.interface.config import EngineConfig
-from service.engine.loading.gguf.settings import GgufSettings
 from service.engine.models.checkpoint.gguf.gguf_checkpoint import GgufCheckpoint
 from service.engine.models.checkpoint.gguf.header import read_header
 from service.engine.models.checkpoint.model_config import read_model_config
-from service.engine.models.native.backend import NativeBackend, RecurrentBackend, load_native
+from service.engine.models.native.backend import NativeBackend, RecurrentBackend
 from service.engine.models.native.block_sources import has_blocks
 from service.engine.models.plans.families.table import FAMILIES, plan_of
 from service.engine.runner.model_runner import ModelRunner
@@ -34,6 +32,7 @@ from service.generation.requests.request import GenerationRequest
 from tests.engine.driving import drive
 from tests.engine.fakes import group_of
 from tests.engine.folders import gguf_families
+from tests.engine.folders.gguf_backends import backend_of_file
 from tests.engine.folders.gguf_families import write_family
 from tests.models.families import model_of
 from tests.models.shapes import VOCAB_SIZE
@@ -111,14 +110,10 @@ def test_nothing_that_the_engine_does_changes_an_answer(name: str, cache_type: s
 def test_nothing_changes_an_answer_of_a_delta_net_in_the_blocks_of_a_file(name: str, tmp_path: Path) -> None:
     file = tmp_path / "tiny.gguf"
     write_family(name, gguf_families.model_of(name), file, gguf.GGMLQuantizationType.Q8_0)
-    header = read_header(file)
-    (tmp_path / "config.json").write_text(json.dumps(GgufSettings(header).config("bfloat16")))
-    checkpoint = GgufCheckpoint(tmp_path, [header])
-    config = read_model_config(tmp_path)
-    plan = plan_of(config)
+    backend, checkpoint = backend_of_file(file, "bfloat16"), GgufCheckpoint(tmp_path, [read_header(file)])
+    plan = plan_of(read_model_config(tmp_path))
     assert has_blocks(checkpoint, plan, FAMILIES[name].tensors_in(checkpoint.__contains__, plan))
     assert bool(checkpoint.input_orders) == (name != "qwen3_next")
-    backend = load_native(config, checkpoint, "bfloat16", 1)
     assert isinstance(backend, RecurrentBackend)
     backend.allocate_states(32)
     assert_nothing_changes_an_answer(backend, num_states=32)

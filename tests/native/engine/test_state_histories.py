@@ -7,8 +7,11 @@ import random
 from collections import abc
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import gguf
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -32,11 +35,14 @@ from service.generation.requests.parameters import LogprobsOptions, SamplingPara
 from service.generation.requests.request import GenerationRequest
 from tests.engine.byte_tokenizer import ByteTokenizer
 from tests.engine.fakes import group_of
+from tests.engine.folders import gguf_families
+from tests.engine.folders.gguf_backends import backend_of_file
 from tests.models.families import model_of
 from tests.models.shapes import VOCAB_SIZE
 from tests.native.decoders import native
 
-KINDS = ("falcon_h1", "jamba", "lfm2", "minimax", "qwen3_5_text")  # with each kind of recurrence
+IN_BLOCKS = "qwen3_5_text in blocks"  # of a file, whose value heads have another order
+KINDS = ("falcon_h1", "jamba", "lfm2", "minimax", "qwen3_5_text", IN_BLOCKS)  # with each kind of recurrence
 MAX_LEN = 160
 pytestmark = pytest.mark.slow
 
@@ -100,8 +106,21 @@ class Core:
 def backend_of(kind: str, copy: int) -> RecurrentBackend:
     """Return a backend of its own for each `copy`, since a core allocates its cache and states."""
     del copy
+    if kind == IN_BLOCKS:
+        return in_blocks()
     model = model_of(kind)
     return RecurrentBackend(native(model), plan_of(model.config), FAMILIES[kind].tensors, 1)
+
+
+def in_blocks() -> RecurrentBackend:
+    """Return a backend of a file."""
+    name = IN_BLOCKS.partition(" ")[0]
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "tiny.gguf"
+        gguf_families.write_family(name, gguf_families.model_of(name), file, gguf.GGMLQuantizationType.Q8_0)
+        backend = backend_of_file(file, "bfloat16")
+    assert isinstance(backend, RecurrentBackend)
+    return backend
 
 
 _alone: dict[tuple[Any, ...], Answer] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +12,12 @@ import pytest
 from numpy.typing import NDArray
 
 from service.engine.loading.gguf.families import FAMILIES as SETTINGS
-from service.engine.loading.gguf.settings import GgufSettings
 from service.engine.models.checkpoint.gguf.architectures import ARCHITECTURES
 from service.engine.models.checkpoint.gguf.gguf_checkpoint import GgufCheckpoint
 from service.engine.models.checkpoint.gguf.header import read_header
-from service.engine.models.checkpoint.model_config import read_model_config
-from service.engine.models.native.backend import RecurrentBackend, load_native
+from service.engine.models.native.backend import RecurrentBackend
 from service.generation.errors import ModelLoadError
+from tests.engine.folders.gguf_backends import backend_of_file
 from tests.engine.folders.gguf_families import FAMILIES, model_of, write_family
 from tests.engine.folders.tiny_models import Part, batch_of
 from tests.models.families import some_tokens
@@ -29,11 +27,8 @@ LENGTH = 40
 BLOCKS = [3, 0, 5]
 
 
-def logits_of(file: Path, folder: Path, checkpoint: type[GgufCheckpoint], token_ids: list[int]) -> NDArray[np.float32]:
-    """Return the logits of a file with the configuration that its metadata state."""
-    header = read_header(file)
-    (folder / "config.json").write_text(json.dumps(GgufSettings(header).config("float32")))
-    loaded = load_native(read_model_config(folder), checkpoint(folder, [header]), "float32", 1)
+def logits_of(file: Path, checkpoint: type[GgufCheckpoint], token_ids: list[int]) -> NDArray[np.float32]:
+    loaded = backend_of_file(file, "float32", checkpoint)
     loaded.allocate(16, 16)
     batch = batch_of([Part(token_ids, 0, LENGTH, BLOCKS)], 16)
     if isinstance(loaded, RecurrentBackend):
@@ -49,7 +44,7 @@ def test_logits_of_a_file_are_those_of_its_model(name: str, tmp_path: Path) -> N
     made = native(model)
     made.allocate(16, 16)
     expected = step(made, [(Sequence(token_ids, BLOCKS), LENGTH)])[0]
-    found = logits_of(tmp_path / "tiny.gguf", tmp_path, GgufCheckpoint, token_ids)
+    found = logits_of(tmp_path / "tiny.gguf", GgufCheckpoint, token_ids)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
     assert (found.argmax(-1) == expected.argmax(-1)).all()
 
@@ -72,7 +67,7 @@ def test_mixers_are_multiplied_in_blocks(name: str, tmp_path: Path) -> None:
     """Logits are those of the widened weights; states of delta nets amplify the rounding of inputs."""
     file, token_ids = tmp_path / "tiny.gguf", some_tokens(0, LENGTH)
     write_family(name, model_of(name), file, gguf.GGMLQuantizationType.Q8_0)
-    packed, widened = (logits_of(file, tmp_path, kind, token_ids) for kind in (GgufCheckpoint, Widened))
+    packed, widened = (logits_of(file, kind, token_ids) for kind in (GgufCheckpoint, Widened))
     np.testing.assert_allclose(packed, widened, rtol=0, atol=2e-2 if "qwen" in name else 2e-3)
     assert (packed != widened).any(), "both are widened"
 
@@ -89,7 +84,7 @@ def test_gate_and_up_of_experts_may_be_one_tensor(
         write_family(name, model_of(name), file, quantized, fuses_experts=is_fused)
         has_fused = any("ffn_gate_up_exps" in tensor for tensor in read_header(file).tensors)
         assert has_fused == is_fused
-        found.append(logits_of(file, tmp_path, GgufCheckpoint, token_ids))
+        found.append(logits_of(file, GgufCheckpoint, token_ids))
     assert found[0].tobytes() == found[1].tobytes()
 
 
