@@ -43,9 +43,9 @@ fuzz:  ## send random bodies and messages to the whole product, random histories
 	@BACKGROUND_KILLS=$(or $(KILLS),200) $(PY) -m pytest -m "slow or long" tests/e2e/faults/test_background_kills.py
 	@RECEIPTS=1000 $(PY) -m pytest tests/service/server/test_random_receipts.py
 	@WORKER_KILLS=$(or $(KILLS),200) $(PY) -m pytest -m long tests/native/engine/test_cache_handover.py
-	@IMPORT_KILLS=$(or $(KILLS),200) $(PY) -m pytest tests/service/storage/test_import_faults.py
+	@IMPORT_KILLS=$(or $(KILLS),200) $(PY) -m pytest tests/service/storage/faults/test_import_faults.py
 	@BATCH_KILLS=$(or $(KILLS),200) $(PY) -m pytest -m long tests/e2e/faults/test_batch_kills.py
-	@CLOCK_JUMPS=$(or $(KILLS),200) $(PY) -m pytest tests/service/storage/test_random_clock_jumps.py
+	@CLOCK_JUMPS=$(or $(KILLS),200) $(PY) -m pytest tests/service/storage/faults/test_random_clock_jumps.py
 	@FUZZ_FILES=100000 $(PY) -m pytest tests/engine/models/checkpoint/test_gguf_header.py
 check:  ## run the static checks: lint, types, imports, protobuf, generated code, Envoy, word list, scripts
 	@tools/install.sh dev npm validate shell && BASE=$(BASE) tools/check.sh

@@ -21,7 +21,7 @@ from tests.postgres_server import PASSWORD, USER, PostgresServer
 from tests.service.background import background_calls as background
 from tests.service.batches import batch_calls as batches
 from tests.service.fakes import Running, running
-from tests.service.storage.test_postgres_faults import CountingRunner
+from tests.service.storage.faults.test_postgres_faults import CountingRunner
 
 JUMPS = int(os.environ.get("CLOCK_JUMPS", "4"))
 TEXT = "a long answer " * 3
