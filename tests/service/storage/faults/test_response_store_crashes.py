@@ -15,7 +15,7 @@ from service.storage.responses.port import StoreLimits
 from service.storage.responses.sqlite.sqlite_store import SqliteStore
 from tests.waiting import GUARD_S
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 WRITER = """
 import os, sys
 from pathlib import Path
