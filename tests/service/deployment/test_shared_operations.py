@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 import pytest
@@ -23,11 +23,15 @@ from service.generation.errors import EngineClosed, ModelLoadError
 from service.registry.errors import ChangesUnavailable, OperationNotFound
 from service.storage.document import SharedDocument
 from service.storage.shared_file import SharedFile
+from service.storage.shared_text import SharedText
 from tests.engine.fakes import until
+from tests.redis_server import RedisServer
 from tests.service.endpoint_fakes import serving
 from tests.service.fakes import rejection_of
 from tests.service.servicers.models.slow_loads import SlowLoads, slow_loads
+from tests.waiting import GUARD_S
 
+MakeStore: TypeAlias = Callable[[], "SharedFile | SharedText"]
 OWNER, OTHER = Caller(id="owner"), Caller(id="other")
 
 
@@ -58,20 +62,27 @@ async def nothing(_: float) -> None:
 
 
 class Replica:
-    """The operations of one replica in a file, which it publishes without pauses."""
+    """The operations of one replica, which it publishes without pauses."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, store: SharedFile | SharedText) -> None:
         self.changes = Changes()
         changes: Any = self.changes
         self.local = Operations(changes, described)
-        self.shared = SharedOperations(
-            self.local, SharedDocument(SharedFile(file), RecordsJson()), described, sleep=nothing
-        )
+        self.shared = SharedOperations(self.local, SharedDocument(store, RecordsJson()), described, sleep=nothing)
+
+
+@pytest.fixture(params=["file", "Redis"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
+    """Open the store of all replicas."""
+    if request.param == "file":
+        return lambda: SharedFile(tmp_path / "operations")
+    redis: RedisServer = request.getfixturevalue("redis")
+    return lambda: SharedText(redis.url, "operations", GUARD_S)
 
 
 @asynccontextmanager
-async def replicas(folder: Path) -> AsyncIterator[tuple[Replica, Replica]]:
-    pair = Replica(folder / "operations"), Replica(folder / "operations")
+async def replicas(make: MakeStore) -> AsyncIterator[tuple[Replica, Replica]]:
+    pair = Replica(make()), Replica(make())
     for each in pair:
         await each.shared.read()
     running = [asyncio.create_task(each.shared.run()) for each in pair]
@@ -84,10 +95,10 @@ async def replicas(folder: Path) -> AsyncIterator[tuple[Replica, Replica]]:
 
 @pytest.mark.parametrize(("name", "state"), [("m", OperationState.SUCCEEDED), ("broken", OperationState.FAILED)])
 async def test_a_replica_reports_an_operation_of_the_other_until_its_end(
-    name: str, state: OperationState, tmp_path: Path
+    name: str, state: OperationState, store: MakeStore
 ) -> None:
     """Its record is known before its client has the id, and it belongs to its key there, too."""
-    async with replicas(tmp_path) as (one, other):
+    async with replicas(store) as (one, other):
         operation = await one.shared.load(LoadedModel(name=name, path="p"), OWNER)
         found = await other.shared.get(operation.id, OWNER)
         assert (found.model, found.state) == (name, OperationState.RUNNING)
@@ -104,8 +115,8 @@ async def test_a_replica_reports_an_operation_of_the_other_until_its_end(
             assert not await replica.shared.list(OTHER)
 
 
-async def test_a_replica_cancels_an_operation_of_the_other(tmp_path: Path) -> None:
-    async with replicas(tmp_path) as (one, other):
+async def test_a_replica_cancels_an_operation_of_the_other(store: MakeStore) -> None:
+    async with replicas(store) as (one, other):
         operation = await one.shared.load(LoadedModel(name="m", path="p"), OWNER)
         assert (await other.shared.cancel(operation.id, OWNER)).state is OperationState.CANCELLED
         assert operation.state is OperationState.CANCELLED
@@ -115,7 +126,7 @@ async def test_a_replica_cancels_an_operation_of_the_other(tmp_path: Path) -> No
 async def test_an_operation_of_a_replica_that_has_died_has_failed(tmp_path: Path) -> None:
     """One that stops is distinguished from one whose last publication is old."""
     store = SharedDocument(SharedFile(tmp_path / "operations"), RecordsJson())
-    async with replicas(tmp_path) as (one, other):
+    async with replicas(lambda: SharedFile(tmp_path / "operations")) as (one, other):
         operation = await one.shared.load(LoadedModel(name="m", path="p"), OWNER)
         record = OperationRecord.of(operation, "another")
         lost = record.model_copy(update={"id": "lost", "published_ns": record.published_ns - int(LOST_S * 1e9)})
@@ -131,7 +142,7 @@ async def test_an_operation_of_a_replica_that_has_died_has_failed(tmp_path: Path
 
 
 async def test_a_wait_for_another_replicas_operation_ends_with_the_service(tmp_path: Path) -> None:
-    async with replicas(tmp_path) as (one, other):
+    async with replicas(lambda: SharedFile(tmp_path / "operations")) as (one, other):
         operation = await one.shared.load(LoadedModel(name="m", path="p"), OWNER)
         waiting = asyncio.create_task(other.shared.wait(operation.id, OWNER, 3600))
         await asyncio.sleep(0)
@@ -142,7 +153,7 @@ async def test_a_wait_for_another_replicas_operation_ends_with_the_service(tmp_p
 
 async def test_without_the_store_a_replica_knows_its_own_operations_only(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
-    async with replicas(tmp_path / "shared") as (one, other):
+    async with replicas(lambda: SharedFile(tmp_path / "shared" / "operations")) as (one, other):
         (tmp_path / "shared" / "operations").write_text("{")
         operation = await one.shared.load(LoadedModel(name="m", path="p"), OWNER)
         assert await one.shared.get(operation.id, OWNER) is operation
