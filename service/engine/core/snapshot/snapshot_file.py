@@ -101,11 +101,11 @@ def read_snapshot(path: Path, seal: bytes, rows: abc.Sequence[Rows], key: bytes 
         return entries
 
 
-def is_encrypted(path: Path) -> bool:
-    """Return whether a file is an encrypted snapshot, or the beginning of one. Raise OSError if it can't be read."""
+def is_readable(path: Path) -> bool:
+    """Return whether a snapshot, or an unfinished one, has content that is not encrypted. Raise OSError."""
     with path.open("rb") as file:
         head = file.read(_HEADER.size)
-    return len(head) == _HEADER.size and _salt_of(head) not in {None, NO_SALT}
+    return len(head) == _HEADER.size and _salt_of(head) in {None, NO_SALT}
 
 
 def num_bytes(entries: abc.Sequence[CacheEntry], rows: abc.Sequence[Rows]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import abc
 from contextlib import suppress
@@ -12,7 +13,7 @@ from typing import Final
 from service.engine.core.blocks.cache_entry import CacheEntry
 from service.engine.core.snapshot.snapshot_file import (
     Rows,
-    is_encrypted,
+    is_readable,
     num_bytes,
     num_fitting,
     read_snapshot,
@@ -20,6 +21,7 @@ from service.engine.core.snapshot.snapshot_file import (
 )
 
 _SUFFIX: Final = ".cache"
+_NAME: Final = re.compile(rf"[0-9a-f]{{32}}\{_SUFFIX}(\.\d+)?")
 _MAX_WRITE_S: Final = 10.0  # the rest is left out, so that the engine stops in time
 
 
@@ -56,9 +58,9 @@ class SnapshotFolder:
     def remove_plain(self) -> int:
         """Remove the files that are not encrypted, if there is a key, and return their number."""
         num_removed = 0
-        for path in self.folder.glob(f"*{_SUFFIX}*") if self._key is not None else ():
+        for path in self._files() if self._key is not None else ():
             with suppress(FileNotFoundError):  # another process may have removed it
-                if not is_encrypted(path):
+                if is_readable(path):
                     path.unlink()
                     num_removed += 1
         return num_removed
@@ -83,10 +85,14 @@ class SnapshotFolder:
             raise
         return num_written
 
+    def _files(self) -> abc.Iterator[Path]:
+        """Yield the paths of all snapshots, unfinished ones included; the folder may have other files."""
+        return (path for path in self.folder.glob(f"*{_SUFFIX}*") if _NAME.fullmatch(path.name))
+
     def _make_space(self, num_needed: int) -> None:
         """Remove files, the oldest first, until `num_needed` more bytes are within the limit."""
         found: list[tuple[float, int, Path]] = []
-        for path in self.folder.glob(f"*{_SUFFIX}*"):
+        for path in self._files():
             with suppress(FileNotFoundError):  # another process may have removed it
                 status = path.stat()
                 found.append((status.st_mtime, status.st_size, path))

@@ -82,10 +82,10 @@ def test_plain_files_are_removed_for_a_key(tmp_path: Path) -> None:
     unfinished.write_bytes(encrypted.read_bytes()[:200])
     plain = SnapshotFolder(tmp_path, 1 << 20)
     plain.write(bytes(32), ENTRIES, rows_of(0))
-    (tmp_path / "earlier.cache").write_bytes(b"sluice\0\1" + bytes(200))
-    (tmp_path / "unfinished.cache.2").write_bytes(plain.path(bytes(32)).read_bytes()[:200])
-    (tmp_path / "another file").touch()
+    plain.path(b"e" * 32).write_bytes(b"sluice\0\1" + bytes(200))  # of an earlier release
+    plain.path(b"u" * 32).with_suffix(".cache.2").write_bytes(plain.path(bytes(32)).read_bytes()[:200])
+    (tmp_path / "another.cache").touch()
     assert plain.remove_plain() == 0
     assert folder.remove_plain() == 3
-    assert {path.name for path in tmp_path.iterdir()} == {encrypted.name, unfinished.name, "another file"}
+    assert {path.name for path in tmp_path.iterdir()} == {encrypted.name, unfinished.name, "another.cache"}
     assert len(folder.read(SEAL, rows_of(1))) == len(ENTRIES)

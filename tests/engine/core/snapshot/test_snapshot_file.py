@@ -121,12 +121,13 @@ def test_another_seal_or_size_reads_nothing(tmp_path: Path) -> None:
 def test_the_oldest_files_make_space(tmp_path: Path) -> None:
     """A new snapshot removes as many of the oldest files as the limit requires, before it is written."""
     folder = SnapshotFolder(tmp_path, 3500)
-    for age, size in enumerate((1000, 1000, 1000)):
-        path = tmp_path / f"{age}.cache"
-        path.write_bytes(bytes(size))
+    paths = [folder.path(bytes([age]) * 32) for age in range(3)]
+    foreign = tmp_path / "another.cache"
+    for age, path in enumerate([*paths, foreign]):
+        path.write_bytes(bytes(1000))
         os.utime(path, (1000 - age, 1000 - age))
     folder.write(SEAL, ENTRIES, rows_of(0))
-    assert {path.name for path in tmp_path.iterdir()} == {"0.cache", "1.cache", folder.path(SEAL).name}
+    assert {*tmp_path.iterdir()} == {*paths[:2], folder.path(SEAL), foreign}
 
 
 def test_a_failed_write_leaves_no_file(tmp_path: Path) -> None:
