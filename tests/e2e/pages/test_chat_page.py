@@ -33,7 +33,7 @@ def test_conversation_is_streamed_and_kept_over_a_reload(stack: Stack) -> None:
         "What is the capital of France?",
         "The capital of France is Paris.",
     ]
-    assert all("first after" in each and "tokens" in each for each in found["facts"])
+    assert all("first token after" in each and "tokens" in each for each in found["facts"])
     assert found["kept"] == found["again"] == found["messages"]
     assert found["fresh"] == 0
     assert found["errors"] == []
