@@ -134,7 +134,7 @@ def test_the_folder_is_private_and_bounded(tmp_path: Path) -> None:
     model, cache = tmp_path / "model", tmp_path / "cache"
     made("qwen2", model)
     cache.mkdir()
-    (cache / "00.cache").write_bytes(bytes(40_000))
+    (cache / f"{0:032}.cache").write_bytes(bytes(40_000))
     first = start(model, cache, cache_folder_bytes=60_000)
     for seed in range(4):
         answer(first, request(prompt(60, seed)))
