@@ -90,7 +90,8 @@ def _operation(surface: Surface, each: Operation, by_type: Mapping[type, Schema]
     if each.bodies:
         media: dict[str, Any] = {"schema": _any([body.kind for body in each.bodies], by_type)}
         media["examples"] = {body.kind.__name__: {"value": dict(body.example)} for body in each.bodies}
-        described["requestBody"] = {"required": True, "content": {_JSON: media}}
+        is_required = not any(body.is_optional for body in each.bodies)
+        described["requestBody"] = {"required": is_required, "content": {_JSON: media}}
     if each.form is not None:
         described["requestBody"] = {"required": True, "content": {_FORM: {"schema": dict(each.form)}}}
     return described

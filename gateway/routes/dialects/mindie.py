@@ -61,7 +61,7 @@ _TENSORS: Final = {
     "inputs": [{"name": "text_input", "datatype": "BYTES", "shape": [1], "data": ["One, two,"]}],
     "parameters": {"max_tokens": 4},
 }
-_INDEX_BODY: Final = Body(IndexBody, {"ready": True}, list[IndexedModel])
+_INDEX_BODY: Final = Body(IndexBody, {"ready": True}, list[IndexedModel], is_optional=True)
 _INFER_BODY: Final = Body(InferBody, _TENSORS, InferAnswer)
 _METADATA: Final = to_server_metadata(installed_version())
 

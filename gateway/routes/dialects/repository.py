@@ -15,7 +15,7 @@ from gateway.routes.surface.operation import Body, Operation
 from gateway.routes.surface.surface import Surface
 
 _ROOT: Final = "/v2/repository/models"
-_BODY: Final = Body(RepositoryBody, {"parameters": {}}, RepositoryAnswer)
+_BODY: Final = Body(RepositoryBody, {"parameters": {}}, RepositoryAnswer, is_optional=True)
 
 
 def _done(reply: Message) -> bytes:  # noqa: ARG001  it is empty

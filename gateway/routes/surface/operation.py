@@ -46,7 +46,8 @@ class Parameter:
 class Body:
     """A kind of request body: its type, an example, and the types of its whole answer and of its stream's events.
 
-    `parameters` are the examples of parameters that belong to this example, if the operation's own don't.
+    `parameters` are the examples of parameters that belong to this example, if the operation's own don't. One that
+    `is_optional` may be left out.
     """
 
     kind: type[msgspec.Struct]
@@ -54,6 +55,7 @@ class Body:
     answer: type
     parameters: Mapping[str, str] = field(default_factory=dict)
     chunk: type | None = None
+    is_optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
