@@ -104,6 +104,21 @@ def test_limits_are_the_contracts(
     assert found == [value]
 
 
+def test_bodies_are_optional_where_tritons_clients_leave_them_out(document: dict[str, Any]) -> None:
+    """All other operations with a body require it."""
+    optional = {
+        (method, path)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+        if not operation.get("requestBody", {"required": True})["required"]
+    }
+    repository = "/v2/repository"
+    assert optional == {
+        ("post", f"{repository}/index"),
+        *(("post", f"{repository}/models/{{model}}/{verb}") for verb in ("load", "unload")),
+    }
+
+
 def test_limits_of_parts_do_not_apply_to_a_text_input(document: dict[str, Any]) -> None:
     """A text as `input` is a whole message, so limits of ids and names inside items don't apply to it."""
     text, items = document["components"]["schemas"]["ResponseBody"]["properties"]["input"]["anyOf"]
