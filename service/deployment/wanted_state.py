@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Generic
 
 from service.storage.document import Document, DocumentStore
+from service.storage.retries import pauses
 from service.storage.shared_text import Outdated, SharedTextLost
 
 _POLL_INTERVAL_S: Final = 0.1  # seconds between checks whether all replicas have read a change
 REFRESH_INTERVAL_S: Final = 1.0  # seconds between checks of a shared store for other replicas' changes
-_MAX_TRIES: Final = 8  # of a change while other replicas keep changing the document
 
 _log = logging.getLogger(__name__)
 
@@ -68,19 +68,12 @@ class WantedState(Generic[Document]):
         changing the document; nothing is changed then.
         """
         async with self._using_store:
-            for _ in range(_MAX_TRIES):
-                wanted = change(self.newest)
-                try:
-                    if not self._store.is_shared:
-                        self._store.write(wanted)
-                    elif wanted != self.newest:
-                        await asyncio.to_thread(self._store.write, wanted)
-                except Outdated:
-                    await self._read_if_newer()
-                    continue
-                self._take(wanted)
-                return
-        raise Outdated
+            remaining = pauses()
+            while not await self._stored(change(self.newest)):
+                if (pause_s := next(remaining, None)) is None:
+                    raise Outdated
+                await asyncio.sleep(pause_s)
+                await self._read_if_newer()
 
     async def catch_up(self) -> str:
         """Adopt the changes of other replicas, and record that. Return why the store is lost; empty if it isn't."""
@@ -128,6 +121,18 @@ class WantedState(Generic[Document]):
     def close(self) -> None:
         """Release the store's connection."""
         self._store.close()
+
+    async def _stored(self, wanted: Document) -> bool:
+        """Store and adopt a document. Return False if another replica was faster. The caller holds the lock."""
+        try:
+            if not self._store.is_shared:
+                self._store.write(wanted)
+            elif wanted != self.newest:
+                await asyncio.to_thread(self._store.write, wanted)
+        except Outdated:
+            return False
+        self._take(wanted)
+        return True
 
     async def _read_if_newer(self) -> None:
         """Read the document if the store's is newer. The caller holds the lock."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -9,12 +10,12 @@ from typing import TypeAlias
 from service.auth.keys.key_entry import KeyEntry, KeysError
 from service.auth.keys.key_file import lock_keys, read_keys, write_keys
 from service.auth.keys.shared_keys import NAME, SharedKeys
+from service.storage.retries import pauses
 from service.storage.shared_text import Outdated, SharedText
 
 Change: TypeAlias = Callable[[list[KeyEntry]], tuple[list[KeyEntry], KeyEntry]]
 
 _SCHEMES = ("redis://", "rediss://", "unix://")
-_MAX_TRIES = 8
 
 
 def keys_at(location: str) -> list[KeyEntry]:
@@ -35,7 +36,8 @@ def change_keys(location: str, change: Change, *, must_exist: bool = True) -> Ke
 
 def _change_shared(url: str, change: Change) -> KeyEntry:
     """Change the keys of a shared store; start again if another process changes them meanwhile."""
-    for _ in range(_MAX_TRIES):
+    for pause_s in (0.0, *pauses()):
+        time.sleep(pause_s)
         keys = _shared(url)
         entries, entry = change(keys.content)
         try:

@@ -56,19 +56,22 @@ def described(error: Exception) -> OperationError:
     return OperationError(3, str(error), "path")
 
 
-async def nothing(_: float) -> None:
-    """Wait for no time, but let others run."""
-    await asyncio.sleep(0)
-
-
 class Replica:
-    """The operations of one replica, which it publishes without pauses."""
+    """The operations of one replica. Its pauses take no time, but don't end while `may_continue` isn't set."""
 
     def __init__(self, store: SharedFile | SharedText) -> None:
         self.changes = Changes()
         changes: Any = self.changes
+        self.may_continue = asyncio.Event()
+        self.may_continue.set()
+        self.num_pauses = 0
         self.local = Operations(changes, described)
-        self.shared = SharedOperations(self.local, SharedDocument(store, RecordsJson()), described, sleep=nothing)
+        self.shared = SharedOperations(self.local, SharedDocument(store, RecordsJson()), described, sleep=self._pause)
+
+    async def _pause(self, _: float) -> None:
+        self.num_pauses += 1
+        await asyncio.sleep(0)  # let others run
+        await self.may_continue.wait()
 
 
 @pytest.fixture(params=["file", "Redis"])
@@ -117,8 +120,12 @@ async def test_a_replica_reports_an_operation_of_the_other_until_its_end(
 
 async def test_a_replica_cancels_an_operation_of_the_other(store: MakeStore) -> None:
     async with replicas(store) as (one, other):
+        one.may_continue.clear()
         operation = await one.shared.load(LoadedModel(name="m", path="p"), OWNER)
-        assert (await other.shared.cancel(operation.id, OWNER)).state is OperationState.CANCELLED
+        cancelling = asyncio.create_task(other.shared.cancel(operation.id, OWNER))
+        await until(lambda: other.num_pauses > 0)  # the cancellation is stored
+        one.may_continue.set()
+        assert (await cancelling).state is OperationState.CANCELLED
         assert operation.state is OperationState.CANCELLED
         assert (await other.shared.cancel(operation.id, OWNER)).state is OperationState.CANCELLED
 
@@ -127,12 +134,10 @@ async def test_an_operation_of_a_replica_that_has_died_has_failed(tmp_path: Path
     """One that stops is distinguished from one whose last publication is old."""
     store = SharedDocument(SharedFile(tmp_path / "operations"), RecordsJson())
     async with replicas(lambda: SharedFile(tmp_path / "operations")) as (one, other):
+        one.may_continue.clear()  # and publishes no more
         operation = await one.shared.load(LoadedModel(name="m", path="p"), OWNER)
         record = OperationRecord.of(operation, "another")
         lost = record.model_copy(update={"id": "lost", "published_ns": record.published_ns - int(LOST_S * 1e9)})
-        one.changes.gate.set()
-        await until(lambda: operation.state is OperationState.SUCCEEDED)
-        await other.shared.wait(operation.id, OWNER, 3600)
         document = store.read()
         store.write(OperationRecords(records=[*document.records, lost]))
         found = await other.shared.wait("lost", OWNER, 3600)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from service.deployment.wanted_state import WantedState
-from service.storage.document import DocumentStore, MemoryDocument
+from service.storage.document import DocumentStore, MemoryDocument, SharedDocument
+from service.storage.retries import MAX_TRIES
+from service.storage.shared_file import SharedFile
 from service.storage.shared_text import Outdated, SharedTextLost
 
 
@@ -52,6 +55,19 @@ class ScriptedStore(DocumentStore[int]):
             raise self.loss
 
 
+class NumberText:
+    """A number as text. A `Format`."""
+
+    def empty(self) -> int:
+        return 0
+
+    def parse(self, text: str) -> int:
+        return int(text)
+
+    def dump(self, document: int) -> str:
+        return str(document)
+
+
 class Ticks:
     """A `sleep` that returns when the test calls `tick`."""
 
@@ -77,6 +93,10 @@ class Ticks:
         self._next.release()
 
 
+def ignore_number(_number: int) -> None:
+    """Ignore the document."""
+
+
 async def ignore(_is_lost: bool) -> None:  # noqa: FBT001  the form of a listener
     """Ignore the document."""
 
@@ -94,6 +114,32 @@ async def test_change_is_based_on_the_newest_document() -> None:
     store.others = 10
     await state.store(lambda number: number + 1)
     assert (store.written, received, state.newest) == ([11], [10, 11], 11)
+
+
+async def test_replicas_that_change_a_document_at_once_all_succeed(tmp_path: Path) -> None:
+    """A restart of many replicas is such a moment. Each change is made once."""
+    file = tmp_path / "numbers"
+    stores = [SharedDocument(SharedFile(file), NumberText()) for _ in range(16)]
+    states = [WantedState("numbers", store, 0, ignore_number) for store in stores]
+    await asyncio.gather(*(state.store(lambda number: number + 1) for state in states))
+    assert stores[0].read() == 16
+
+
+async def test_change_fails_if_others_are_always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, paused = ScriptedStore(), list[float]()
+
+    async def overtaken(seconds: float) -> None:
+        paused.append(seconds)
+        store.others = (store.others or 0) + 1
+
+    store.others = 1
+    monkeypatch.setattr(asyncio, "sleep", overtaken)
+    monkeypatch.setattr(store, "read", lambda: 0)
+    with pytest.raises(Outdated):
+        await WantedState("numbers", store, 1, ignore_number).store(lambda number: number + 1)
+    assert len(paused) == MAX_TRIES - 1
+    assert sum(paused) <= 3.5
+    assert store.written == []
 
 
 @pytest.mark.parametrize("loss", [OSError("disk"), SharedTextLost("away")])
