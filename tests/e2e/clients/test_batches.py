@@ -147,7 +147,9 @@ def test_batch_survives_a_killed_service(storing: Stack, client: Any) -> None:
         ({"custom_id": "a", "method": "GET", "url": "/v1/chat/completions", "body": {}}, "line 1: method must be POST"),
         ({"custom_id": "", "method": "POST", "url": "/v1/chat/completions", "body": {}}, "line 1: custom_id must have"),
         ({"method": "POST", "url": "/v1/chat/completions", "body": {}}, "line 1: Object missing required field"),
+        ({"custom_id": "a" * (9 << 20)}, "line 1: must have at most 8388608 bytes"),
     ],
+    ids=["url", "method", "empty id", "no id", "length"],
 )
 def test_file_that_is_no_batch_is_rejected(client: Any, line: dict[str, Any], text: str) -> None:
     """The error names the line and what is wrong with it."""

@@ -47,13 +47,13 @@ def to_line(text: bytes, number: int, endpoint: str) -> batch_pb2.BatchLine:
     try:
         given = _DECODER.decode(text)
     except msgspec.DecodeError as error:
-        raise _of_line(number, str(error)) from None
+        raise line_failure(number, str(error)) from None
     if given.method != "POST":
-        raise _of_line(number, "method must be POST")
+        raise line_failure(number, "method must be POST")
     if given.url != endpoint:
-        raise _of_line(number, f"url must be the endpoint of the batch, {endpoint}")
+        raise line_failure(number, f"url must be the endpoint of the batch, {endpoint}")
     if not 0 < len(given.custom_id) <= 256:
-        raise _of_line(number, "custom_id must have 1 to 256 characters")
+        raise line_failure(number, "custom_id must have 1 to 256 characters")
     line = batch_pb2.BatchLine(custom_id=given.custom_id, client_data=bytes(given.body))
     name = ENDPOINTS[endpoint]
     try:
@@ -113,5 +113,6 @@ def _parsed(name: str, body: bytes) -> ParsedRequest[ServiceRequest]:
     return parsed
 
 
-def _of_line(number: int, text: str) -> Failure:
+def line_failure(number: int, text: str) -> Failure:
+    """Return the failure of a line of the input file that makes the whole batch invalid."""
     return Failure.of_field("input_file_id", f"line {number}: {text}")

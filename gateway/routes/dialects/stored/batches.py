@@ -18,8 +18,7 @@ from gateway.dialects.openai.stored.batch import (
     DeletedBatchAnswer,
     ParsedBatch,
 )
-from gateway.dialects.openai.stored.batch_line import to_line
-from gateway.dialects.seam.failure import Failure
+from gateway.dialects.openai.stored.batch_line import line_failure, to_line
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.http.offload import offload
 from gateway.routes.dialects.stored.stored_content import call_service
@@ -40,7 +39,7 @@ _NEW: Final = Body(
     BatchAnswer,
 )
 _MESSAGE: Final = 256 * 1024  # bytes of lines in one message
-_MAX_LINE: Final = 16 * 1024 * 1024  # bytes
+_MAX_LINE: Final = 8 * 1024 * 1024  # bytes; a message has a line as it is and translated, and at most 20 MiB
 
 
 async def _create(upstream: Upstream, parsed: ParsedBatch, caller: Caller) -> bytes:
@@ -79,16 +78,23 @@ async def _message(
 
 async def _lines(upstream: Upstream, file_id: str, caller: Caller) -> AsyncIterator[bytes]:
     """Yield the lines of a file. Raise Failure."""
-    rest = b""
+    rest, number = b"", 0
     async with upstream.client.stream(file_pb2.DownloadFileRequest(id=file_id), caller) as messages:
         async for message in messages:
             *lines, rest = (rest + message.content).split(b"\n")  # type: ignore[attr-defined]
             for line in lines:
+                number += 1
+                _check_length(line, number)
                 yield line
-            if len(rest) > _MAX_LINE:
-                raise Failure.of_field("input_file_id", f"a line may have {_MAX_LINE} bytes")
+            _check_length(rest, number + 1)
     if rest:
         yield rest
+
+
+def _check_length(line: bytes, number: int) -> None:
+    """Raise Failure if a line is too long."""
+    if len(line) > _MAX_LINE:
+        raise line_failure(number, f"must have at most {_MAX_LINE} bytes")
 
 
 async def _get(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
