@@ -6,7 +6,8 @@
 // rejection; meanwhile only SUSTAINED requests may be in flight. A caller that uses less than half of the mean of all
 // callers, and has no more than its share of SUSTAINED in flight, is admitted up to BURST. While there are at most
 // SUSTAINED callers, each may always have one request in flight. Callers are distinguished by credential, or else by
-// address. A caller that is rejected more often in a second than all callers are admitted, and more
+// address. A request is in flight from the end of its body to the end of its answer, and is decided upon when its headers
+// have arrived and, if its body ends later, once more then. A caller that is rejected more often in a second than all callers are admitted, and more
 // than twenty times, ignores `retry-after`: it gets all further rejections a second late, until it had none for ten
 // seconds. docs/security/fairness.md describes the rules.
 //
@@ -57,9 +58,9 @@ static struct Delayed delayed[NUM_DELAYED];  // a ring, oldest first
 static uint32_t first_delayed, num_delayed;
 static float total_used;
 
-static uint64_t now_ms(void) {
+static uint64_t now_ms(void) {  // by a clock that is never set
     uint64_t now_ns = 0;
-    get_time(&now_ns);
+    get_time(MONOTONIC, 1000, &now_ns);
     return now_ns / 1000000;
 }
 
@@ -189,36 +190,48 @@ EXPORT(proxy_on_tick) void on_tick(uint32_t context) {
     }
 }
 
-static void add_in_flight(struct Stream *stream) {
+static void add_in_flight(struct Stream *stream, uint64_t now) {
     if (stream->context == 0 || stream->is_delayed || stream->is_in_flight) return;
     stream->is_in_flight = 1;
+    used_by(&callers[stream->caller], now);
+    callers[stream->caller].used += 1;
     callers[stream->caller].in_flight++;
     num_in_flight++;
+}
+
+static uint32_t reject_in_time(struct Stream *stream, uint32_t context, uint32_t index, uint64_t now) {
+    if (must_wait(&callers[index], now)) {
+        *stream = (struct Stream){context, index, .is_delayed = 1};
+        delayed[(first_delayed + num_delayed++) % NUM_DELAYED] = (struct Delayed){now + delay_ms, context};
+    } else {
+        reject();
+    }
+    return STOP_ITERATION;
 }
 
 EXPORT(proxy_on_request_headers) uint32_t on_request_headers(uint32_t context, uint32_t count, uint32_t is_end) {
     uint64_t now = now_ms();
     uint32_t index = find_caller();
     struct Stream *stream = find_stream(context);
-    if (num_admitted >= NUM_STREAMS / 2 || !may_pass(&callers[index], now)) {
-        if (must_wait(&callers[index], now)) {
-            *stream = (struct Stream){context, index, .is_delayed = 1};
-            delayed[(first_delayed + num_delayed++) % NUM_DELAYED] = (struct Delayed){now + delay_ms, context};
-        } else {
-            reject();
-        }
-        return STOP_ITERATION;
-    }
+    if (num_admitted >= NUM_STREAMS / 2 || !may_pass(&callers[index], now))
+        return reject_in_time(stream, context, index, now);
     *stream = (struct Stream){context, index};
-    used_by(&callers[index], now);
-    callers[index].used += 1;
     num_admitted++;
-    if (is_end) add_in_flight(stream);
+    if (is_end) add_in_flight(stream, now);
     return CONTINUE;
 }
 
 EXPORT(proxy_on_request_body) uint32_t on_request_body(uint32_t context, uint32_t size, uint32_t is_end) {
-    if (is_end) add_in_flight(find_stream(context));
+    struct Stream *stream = find_stream(context);
+    if (!is_end || stream->context == 0 || stream->is_delayed || stream->is_in_flight) return CONTINUE;
+    uint64_t now = now_ms();
+    if (!may_pass(&callers[stream->caller], now)) {  // others' bodies were complete before this one
+        num_admitted--;
+        uint32_t index = stream->caller;
+        remove_stream(stream);
+        return reject_in_time(find_stream(context), context, index, now);
+    }
+    add_in_flight(stream, now);
     return CONTINUE;
 }
 
@@ -227,12 +240,12 @@ EXPORT(proxy_on_response_headers) uint32_t on_response_headers(uint32_t context,
     char *text;
     uint32_t size;
     if (stream->context == 0 || stream->is_delayed) return CONTINUE;
-    add_in_flight(stream);
+    uint64_t now = now_ms();
+    add_in_flight(stream, now);
     if (get_header(RESPONSE_HEADERS, ":status", 7, &text, &size) == OK && size > 0 && text[0] == '2')
         callers[stream->caller].is_known = 1;
     if (get_header(RESPONSE_HEADERS, "x-sluice-limit", 14, &text, &size) != OK) return CONTINUE;
     char *end = text + size;
-    uint64_t now = now_ms();
     uint32_t id = number(&text, end), new_sustained = number(&text, end), new_burst = number(&text, end);
     if (number(&text, end)) overload_until = now + overload_ms;
     remove_header(RESPONSE_HEADERS, "x-sluice-limit", 14);

@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 enum { OK = 0, CONTINUE = 0, STOP_ITERATION = 1, DOWNSTREAM = 2, PLUGIN_CONFIGURATION = 7, MAX_BYTES = 1 << 18 };
-enum { REQUEST_HEADERS = 0, RESPONSE_HEADERS = 2, COUNTER = 0 };
+enum { REQUEST_HEADERS = 0, RESPONSE_HEADERS = 2, COUNTER = 0, MONOTONIC = 1 };
 
 #define IMPORT(name) __attribute__((import_module("env"), import_name(#name)))
 #define EXPORT(name) __attribute__((export_name(#name)))
@@ -17,7 +17,8 @@ IMPORT(proxy_remove_header_map_value) uint32_t remove_header(uint32_t map, const
 IMPORT(proxy_send_local_response)
 uint32_t send_response(uint32_t status, const char *details, uint32_t details_size, const char *body, uint32_t body_size,
                        const char *headers, uint32_t headers_size, uint32_t grpc_status);
-IMPORT(proxy_get_current_time_nanoseconds) uint32_t get_time(uint64_t *now_ns);
+__attribute__((import_module("wasi_snapshot_preview1"), import_name("clock_time_get")))
+uint32_t get_time(uint32_t clock, uint64_t precision_ns, uint64_t *now_ns);
 IMPORT(proxy_set_tick_period_milliseconds) uint32_t set_tick_period(uint32_t ms);
 IMPORT(proxy_define_metric) uint32_t define_metric(uint32_t type, const char *name, uint32_t size, uint32_t *metric);
 IMPORT(proxy_increment_metric) uint32_t increment_metric(uint32_t metric, int64_t by);

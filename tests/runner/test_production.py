@@ -82,7 +82,11 @@ def test_model_names_are_encoded_as_gateways_do() -> None:
         *((f"grpc-client-streams-{pool}", f"{pool}-uploads") for pool in ("org", "service")),
         *((f"grpc-watch-{pool}", f"{pool}-watch") for pool in ("org", "service")),
         *((f"grpc-check-{name}", name) for name in ("org-affinity", "org", "service-affinity", "service")),
-        *((f"grpc-large-{pool}", f"{pool}-uploads") for pool in ("org", "service")),
+        *(
+            (f"grpc-large-{kind}{pool}", f"{pool}-uploads")
+            for kind in ("generation-", "inference-", "")
+            for pool in ("org", "service")
+        ),
         *(
             (f"grpc-{kind}-{name}", name)
             for kind in ("inference-stream", "generation", "inference")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -84,6 +85,21 @@ def test_incomplete_uploads_are_not_in_flight(stack: Stack) -> None:
                 each.sendall(b'{"held": 1}' + b" " * ((1 << 20) - 11))
                 assert each.recv(12) == b"HTTP/1.1 200"
             assert made.post("b").status_code == 429
+
+
+def test_uploads_that_end_at_once_are_limited(stack: Stack) -> None:
+    """Requests that were begun while there was room are decided upon again when their bodies are complete."""
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\nauthorization: Bearer b\r\ncontent-length: %d\r\n\r\n"
+    with calls(stack) as made:
+        made.post(limit=LIMIT)
+        for size, num_passed in ((100_000, 4), (20, 2)):  # forwarded as they arrive, and buffered by Envoy
+            with connections(made.envoy, 12, head % size) as opened:
+                made.envoy.until(lambda: made.envoy.stat("http.front_door.downstream_rq_active") == 12)
+                for each in opened:
+                    each.sendall(b'{"held": 1}' + b" " * (size - 11))
+                statuses = Counter(each.recv(12)[9:] for each in opened)
+            assert statuses == {b"200": num_passed, b"429": 12 - num_passed}
+            made.envoy.until(lambda: made.num_in_flight() == 0)
 
 
 def test_burst_is_forwarded_again_after_an_overload(stack: Stack) -> None:
@@ -197,6 +213,19 @@ def test_rejections_of_grpc_have_details(overloaded: Calls) -> None:
     assert (info.reason, info.domain, dict(info.metadata)) == ("QUEUE_FULL", "sluice", {"for_all": "true"})
     assert retry.retry_delay.ToTimedelta().total_seconds() == 1
     assert ("grpc-retry-pushback-ms", "1000") in [tuple(each) for each in failed.trailing_metadata()]
+
+
+@pytest.mark.parametrize("method", ["sluice.v1.ChatService/StreamChat", "inference.GRPCInferenceService/ModelInfer"])
+def test_large_calls_are_limited(overloaded: Calls, method: str) -> None:
+    """A call with a body that Envoy doesn't buffer is rejected like any other; one of another method isn't."""
+
+    def reason(path: str) -> str | None:
+        content, headers = bytes(70_000), {"content-type": "application/grpc"}
+        answer = httpx.post(f"{overloaded.envoy.url}/{path}", content=content, headers=headers, timeout=GUARD_S)
+        return answer.headers.get("x-sluice-reason")
+
+    assert reason(method) == "QUEUE_FULL"
+    assert reason("sluice.v1.ModelService/GetModel") is None
 
 
 def test_the_product_limits_requests_in_flight() -> None:
