@@ -60,6 +60,8 @@ class Fleet(BaseModel):
     gateways: list[HostPort] = Field([], description="host:port of each gateway")
     services: list[Pool] = Field(min_length=1, description="pools of services; one is called `service`")
     otlp_endpoint: str | None = Field(None, description="host:port of an OTLP collector for Envoy's spans")
+    threads: int = Field(1, ge=1, le=64, description="Envoy's threads, its --concurrency")
+    envoys: int = Field(1, ge=1, le=64, description="Envoys that share the clients' requests")
     cors_origins: list[str] = Field([], description="allowed origins of web pages; * for all")
     tls: TlsFolders | None = None
 

@@ -18,10 +18,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from runner.processes.lifeline import die_with_parent
 from runner.proxy.admin import EnvoyAdmin
 from runner.proxy.closing import listeners_of, num_waiting, reject_new_connections
+from runner.proxy.fleet import read_fleet
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _POLL_S = 0.1
@@ -104,13 +106,16 @@ def main(arguments: Sequence[str]) -> int:
     """Run Envoy until it exits or is stopped. Return its exit code, 0 after a drain."""
     parser = argparse.ArgumentParser(prog="front_door", description="Run Envoy, and drain it at SIGTERM.")
     parser.add_argument("admin", help="Envoy's admin interface: host:port, or the absolute path of a Unix socket")
+    parser.add_argument("--fleet", type=Path, help="the file of the fleet, whose `threads` Envoy gets")
     parser.add_argument("--drain-time-s", type=int, default=3, help="seconds to accept connections after SIGTERM")
     parser.add_argument("--drain-timeout-s", type=float, default=22, help="seconds for running requests to end")
     parser.add_argument("command", nargs="+", help="Envoy and its arguments")
     chosen = parser.parse_args(arguments)
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    drain = ["--drain-time-s", str(max(chosen.drain_time_s, 1)), "--drain-strategy", "immediate"]
-    envoy = EnvoyProcess([*chosen.command, *drain], EnvoyAdmin(chosen.admin))
+    added = ["--drain-time-s", str(max(chosen.drain_time_s, 1)), "--drain-strategy", "immediate"]
+    if chosen.fleet is not None:
+        added += ["--concurrency", str(read_fleet(chosen.fleet).threads)]
+    envoy = EnvoyProcess([*chosen.command, *added], EnvoyAdmin(chosen.admin))
     signal_number = envoy.wait_for_stop()
     if signal_number is not None:
         envoy.drain(chosen.drain_time_s if signal_number is signal.SIGTERM else 0, chosen.drain_timeout_s)

@@ -43,6 +43,7 @@ def production_config(fleet: Fleet) -> dict[str, Any]:
     resources = config["static_resources"]
     resources["listeners"][0]["address"] = fleet.listen.socket_address()
     config["admin"]["address"] = fleet.admin.socket_address()
+    _divide_limits(config, fleet.threads * fleet.envoys)
     _replicate(resources, fleet, parts)
     (virtual_host,) = connection_manager(config)["route_config"]["virtual_hosts"]
     virtual_host["retry_policy"].update(parts["retry_policy"])
@@ -78,6 +79,14 @@ def _addresses(fleet: Fleet) -> Addresses:
         otlp_endpoint=fleet.otlp_endpoint,
         cors_origins=tuple(fleet.cors_origins),
     )
+
+
+def _divide_limits(config: dict[str, Any], num_parts: int) -> None:
+    """Divide the limits of requests in flight among the threads of all Envoys, which count on their own."""
+    (found,) = (each for each in connection_manager(config)["http_filters"] if each["name"] == "admission")
+    configuration = found["typed_config"]["config"]["configuration"]
+    _, _, periods = configuration["value"].partition(";")
+    configuration["value"] = f"{num_parts};{periods}"
 
 
 def _replicate(resources: dict[str, Any], fleet: Fleet, parts: dict[str, Any]) -> None:

@@ -71,6 +71,13 @@ def test_fleet_configuration_keeps_the_limits_of_envoy_yaml() -> None:
     assert {*breakers, "service-affinity"} == {each["name"] for each in made["static_resources"]["clusters"]}
 
 
+def test_limits_of_requests_in_flight_are_divided_among_all_threads() -> None:
+    """A thread of Envoy knows neither the others nor other Envoys."""
+    config = production_config(Fleet.model_validate({**SMALL, "threads": 4, "envoys": 2}))
+    (found,) = (each for each in connection_manager(config)["http_filters"] if each["name"] == "admission")
+    assert found["typed_config"]["config"]["configuration"]["value"].startswith("8;10000;")
+
+
 def test_model_names_are_encoded_as_gateways_do() -> None:
     """The header encodes slashes, and the regular expression escapes dots."""
     pools = [{"hosts": ["h:1"]}, {"name": "org", "models": ["org/m-1.5", "b"], "hosts": ["[::1]:1"]}]
