@@ -56,7 +56,7 @@ class Conversations:
         record, items = to_record(owner, conversation), to_item_records(request.items, conversation.id)
         await self._run(
             lambda store: store.conversations.create(record, items),
-            lambda store: store.conversations.delete(owner, record.id),
+            lambda store, _: store.conversations.delete(owner, record.id),
         )
         return to_conversation(record)
 
@@ -144,7 +144,7 @@ class Conversations:
         return record
 
     async def _run(
-        self, work: Callable[[ResponseStore], Result], undo: Callable[[ResponseStore], object] | None = None
+        self, work: Callable[[ResponseStore], Result], undo: Callable[[ResponseStore, Result], object] | None = None
     ) -> Result:
         """Return what the store returns. Raise ConversationNotFound without a store."""
         if self._store is None:

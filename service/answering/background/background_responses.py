@@ -84,7 +84,7 @@ class BackgroundResponses:
         try:
             existing = await self._store.run(
                 lambda store: store.jobs.add(job.dated(store.now_ns()), self._max_unfinished),
-                lambda store: store.delete(*job.key),
+                lambda store, existing: existing is None and store.delete(*job.key),
             )
         except TooManyJobs as limit:
             self._metrics.on_rejected()

@@ -66,7 +66,7 @@ class Batches:
         key = (batch.owner, batch.id)
         existing = await self._calls.run(
             lambda store: store.begin(batch.dated(store.now_ns())),
-            lambda store: store.delete(*key),
+            lambda store, existing: existing is None and store.delete(*key),
             field="description",
         )
         digest = hashlib.blake2b(description.SerializeToString(deterministic=True))
@@ -78,7 +78,7 @@ class Batches:
         try:
             await self._append(batch, messages, digest)
             stored = await self._calls.run(
-                lambda store: store.complete(*key, digest.digest()), lambda store: store.delete(*key)
+                lambda store: store.complete(*key, digest.digest()), lambda store, _: store.delete(*key)
             )
         except BaseException:
             await self._calls.run(lambda store: store.delete(*key))

@@ -42,13 +42,13 @@ class Files:
         file = FileRecord(owner, uuid.uuid4().hex, now_ns, description.filename, expires_ns=expires_ns)
         await self._calls.run(
             lambda store: store.files.begin(file.dated(store.now_ns())),
-            lambda store: store.files.delete(owner, file.id),
+            lambda store, _: store.files.delete(owner, file.id),
             field="description",
         )
         try:
             await self._append(file, messages)
             stored = await self._calls.run(
-                lambda store: store.files.complete(owner, file.id), lambda store: store.files.delete(owner, file.id)
+                lambda store: store.files.complete(owner, file.id), lambda store, _: store.files.delete(owner, file.id)
             )
         except BaseException:
             await self._calls.run(lambda store: store.files.delete(owner, file.id))

@@ -31,19 +31,21 @@ class StoreCalls:
     async def run(
         self,
         work: Callable[[BatchStore], Result],
-        undo: Callable[[BatchStore], object] | None = None,
+        undo: Callable[[BatchStore, Result], object] | None = None,
         *,
         field: str = "id",
     ) -> Result:
         """Return what the store returns. `field` is the field of the request that its errors are about.
 
+        `undo` follows a call that ends after it was given up, with its result.
         Raise StoringOff, InvalidRequest, StoreFull or StoreUnavailable.
         """
         if self._store is None:
             raise StoringOff(field)
         try:
             return await self._store.run(
-                lambda store: work(store.batches), None if undo is None else lambda store: undo(store.batches)
+                lambda store: work(store.batches),
+                None if undo is None else lambda store, result: undo(store.batches, result),
             )
         except TooLarge as limit:
             raise InvalidRequest(field, str(limit)) from limit

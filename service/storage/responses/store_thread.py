@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 _Work = Callable[[ResponseStore], Any]
+_Undo = Callable[[ResponseStore, Any], object]
 
 
 class StoreThread:
@@ -44,10 +45,12 @@ class StoreThread:
         self._thread = threading.Thread(target=self._serve, name="response-store", daemon=True)
         self._thread.start()
 
-    async def run(self, work: Callable[[ResponseStore], Result], undo: _Work | None = None) -> Result:
+    async def run(
+        self, work: Callable[[ResponseStore], Result], undo: Callable[[ResponseStore, Result], object] | None = None
+    ) -> Result:
         """Return the result of `work`. Raise what it raises, and StoreFailed if the store does not answer in time.
 
-        A call that was given up before it began is never made. If it ends later, `undo` follows it.
+        A call that was given up before it began is never made. If it ends later, `undo` follows it, with its result.
         """
         if self._overdue:
             raise StoreFailed("the store of responses does not answer")
@@ -69,7 +72,7 @@ class StoreThread:
     async def put(self, record: ResponseRecord) -> None:
         """Store a record, dated by the store. Raise StoreLimit, or StoreFailed, after which it is not stored."""
 
-        def undo(store: ResponseStore) -> None:
+        def undo(store: ResponseStore, _: None) -> None:
             store.delete(record.owner, record.id)
             if record.addition is not None:
                 _take_away(store, record.owner, record.addition)
@@ -79,7 +82,7 @@ class StoreThread:
     async def add(self, owner: str, addition: Addition) -> bool:
         """Add items to a conversation, like `ConversationStore.add`. If it raises, they are not added."""
         return await self.run(
-            lambda store: store.conversations.add(owner, addition), lambda store: _take_away(store, owner, addition)
+            lambda store: store.conversations.add(owner, addition), lambda store, _: _take_away(store, owner, addition)
         )
 
     async def purge_regularly(self) -> None:
@@ -123,7 +126,7 @@ def _take_away(store: ResponseStore, owner: str, addition: Addition) -> None:
 class _Job:
     """One call. Exactly one side decides its outcome: the thread by ending it in time, or the loop by giving it up."""
 
-    def __init__(self, work: _Work, undo: _Work | None) -> None:
+    def __init__(self, work: _Work, undo: _Undo | None) -> None:
         self._work = work
         self._undo = undo
         self._loop = asyncio.get_running_loop()
@@ -153,13 +156,13 @@ class _Job:
             with self._lock:
                 self._is_decided = True
             if self._is_abandoned and error is None and self._undo is not None:
-                self._take_back(self._undo, store)
+                self._take_back(self._undo, store, result)
         self._on_loop(lambda: self._end(result, error))
 
-    def _take_back(self, undo: _Work, store: ResponseStore) -> None:
+    def _take_back(self, undo: _Undo, store: ResponseStore, result: Any) -> None:
         """Undo a call that ended after it was given up."""
         try:
-            undo(store)
+            undo(store, result)
         except Exception:  # noqa: BLE001  nothing waits for the outcome
             _log.exception("a late change of the store of responses could not be undone")
 

@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from service.storage.responses.port import ResponseRecord, StoreFailed, StoreLimit, StoreLimits, StoreUnavailable
+from service.storage.responses.port import (
+    ResponseRecord,
+    ResponseStore,
+    StoreFailed,
+    StoreLimit,
+    StoreLimits,
+    StoreUnavailable,
+)
 from service.storage.responses.sqlite.sqlite_store import SqliteStore
 from service.storage.responses.store_thread import StoreThread
 from tests.engine.fakes import until
@@ -92,6 +99,27 @@ async def test_call_after_the_time_limit_fails_and_its_late_change_is_undone(tmp
     async with asyncio.timeout(GUARD_S):
         while not await is_back():  # noqa: ASYNC110  the store is asked, as the next call would
             await asyncio.sleep(0.01)
+    await thread.close()
+
+
+async def test_undoing_of_a_late_call_gets_its_result(tmp_path: Path) -> None:
+    """A call that has only found something, and changed nothing, can be left as it is."""
+    thread = StoreThread(lambda: store_in(tmp_path), GUARD_S)
+    entered, may_end = threading.Event(), threading.Event()
+    results: list[str] = []
+
+    def find(_: ResponseStore) -> str:
+        entered.set()
+        assert may_end.wait(GUARD_S)
+        return "found"
+
+    call = asyncio.create_task(thread.run(find, lambda _, found: results.append(found)))
+    await until(entered.is_set)
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    may_end.set()
+    await thread.run(lambda store: store.get("a", "r1"))
+    assert results == ["found"]
     await thread.close()
 
 
