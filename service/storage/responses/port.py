@@ -6,7 +6,7 @@ dies, the lease ends, and another process claims the job.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, Self, TypeAlias
 
@@ -253,6 +253,9 @@ class ResponseStore(Protocol):
 
     def purge(self) -> int:
         """Delete what is older than `max_age_s`, and uploads that were not completed, and return their number."""
+
+    def purge_steps(self) -> Iterator[int]:
+        """Do what `purge` does in short steps, each a call of the iterator; yield the number that each has deleted."""
 
     def close(self) -> None:
         """Release the store's files."""

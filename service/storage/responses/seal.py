@@ -15,6 +15,8 @@ _NONCE_SIZE: Final = 12
 class Seal:
     """Encrypts and authenticates values. Each is bound to a context, so that none can take another's place."""
 
+    OVERHEAD: Final = _NONCE_SIZE + 16  # bytes by which an encrypted value is longer: the nonce and the tag
+
     def __init__(self, key: bytes) -> None:
         """`key` has 32 bytes."""
         # Imported late: most services encrypt nothing.

@@ -89,13 +89,21 @@ class StoreThread:
         """Delete expired records, now and every ten minutes, until this is cancelled."""
         while True:
             try:
-                num_purged = await self.run(lambda store: store.purge())
+                num_purged = await self._purge()
             except StoreFailed as error:
                 _log.warning("expired responses could not be deleted: %s", error)
             else:
                 if num_purged:
                     _log.info("deleted expired responses", extra={"fields": {"count": num_purged}})
             await asyncio.sleep(_PURGE_INTERVAL_S)
+
+    async def _purge(self) -> int:
+        """Delete expired records in steps, with other calls in between, and return their number."""
+        steps = await self.run(lambda store: store.purge_steps())
+        num_purged = 0
+        while (num_deleted := await self.run(lambda _: next(steps, None))) is not None:
+            num_purged += num_deleted
+        return num_purged
 
     async def close(self) -> None:
         """Finish pending calls and close the store. A store that hangs is given up after the time limit."""

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from service.storage.responses.port import (
+    Addition,
     ChainTooLong,
     ConversationRecord,
+    ItemRecord,
     MetadataChanged,
     ResponseRecord,
     StoreFailed,
@@ -200,6 +202,40 @@ def test_deletion_during_a_read_fails(tmp_path: Path) -> None:
     opened.store.delete("a", "r1")
     assert opened.traces(b"<a/r1>") == []
     opened.store.close()
+
+
+@pytest.mark.slow
+def test_change_during_a_read_is_made(tmp_path: Path) -> None:
+    """Whatever keeps the log from being emptied, a record is stored; what was deleted for it is erased later."""
+    clock = Clock()
+    location = SqliteLocation(tmp_path)
+    opened = Opened(location.open(LIMITS, clock, running_ns=clock), clock, location)
+    opened.put("r1", size=60)
+    reader = sqlite3.connect(location.path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM responses").fetchone()
+    opened.put("r2", size=60)
+    assert opened.ids("r1", "r2") == ["r2"]
+    reader.close()
+    assert opened.traces(b"<a/r1>")
+    assert opened.store.purge() == 0
+    assert opened.traces(b"<a/r1>") == []
+    opened.store.close()
+
+
+def test_items_do_not_delete_the_response_that_adds_them(opened: Opened) -> None:
+    """If a response does not fit together with what it adds to its conversation, neither is stored."""
+    conversations = opened.store.conversations
+    conversations.create(ConversationRecord("a", "c", opened.clock(), b""), [ItemRecord("i1", bytes(58))])
+    addition = Addition("c", [ItemRecord("i2", bytes(18))])
+    with pytest.raises(StoreLimit, match="a key may store 100"):
+        opened.store.put(ResponseRecord("a", "r1", opened.clock(), "", bytes(30), b"", addition=addition))
+    assert opened.ids("r1") == []
+    assert [item.id for item in conversations.items("a", "c", 9) or ()] == ["i1"]
+    opened.put("r0", size=15)
+    opened.store.put(ResponseRecord("a", "r1", opened.clock(), "", bytes(15), b"", addition=addition))
+    assert opened.ids("r0", "r1") == ["r1"]  # the other one is deleted
+    assert opened.traces(b"<a/r0>") == []
 
 
 def test_metadata_is_replaced_only_if_it_is_the_known(opened: Opened) -> None:

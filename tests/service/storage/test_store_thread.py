@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -120,6 +122,27 @@ async def test_undoing_of_a_late_call_gets_its_result(tmp_path: Path) -> None:
     may_end.set()
     await thread.run(lambda store: store.get("a", "r1"))
     assert results == ["found"]
+    await thread.close()
+
+
+async def test_other_calls_are_made_between_the_steps_of_a_purge(tmp_path: Path) -> None:
+    """A purge of much that has expired keeps no other call waiting until its end."""
+    store = SqliteStore(tmp_path / "responses.sqlite3", StoreLimits(3600, 1 << 20, 1 << 20))
+    for number in range(200):
+        store.put(ResponseRecord("a", f"r{number}", 1, "", b"", b""))
+    thread = StoreThread(lambda: store, GUARD_S)
+    purging = asyncio.create_task(thread.purge_regularly())
+    with closing(sqlite3.connect(tmp_path / "responses.sqlite3", check_same_thread=False)) as reader:
+
+        def num_left(_: ResponseStore) -> int:
+            number: int = reader.execute("SELECT count(*) FROM responses").fetchone()[0]
+            return number
+
+        left = [await thread.run(num_left)]
+        while left[-1]:
+            left.append(await thread.run(num_left))
+    assert any(0 < number < 200 for number in left)
+    purging.cancel()
     await thread.close()
 
 

@@ -61,7 +61,7 @@ class PostgresDatabase(SqlDatabase):
             return found
 
     @contextmanager
-    def transaction(self) -> Iterator[Execute]:
+    def _transaction(self) -> Iterator[Execute]:
         with self._translated():
             transaction_id = self._reconnecting(self._begin)
             self._is_in_transaction = True
@@ -82,13 +82,12 @@ class PostgresDatabase(SqlDatabase):
                     copy.write_row(_without_nul(row))
             return int(cursor.rowcount)
 
-    def erase(self) -> None:
+    def _erase(self) -> None:
         # The rows are gone. Their bytes are the server's to overwrite (VACUUM), in its files and its log.
         return
 
-    def shrink(self) -> None:
-        # The server's autovacuum frees the space.
-        return
+    def shrink(self) -> bool:
+        return False  # the server's autovacuum frees the space
 
     def _begin(self) -> str:
         """Begin a transaction, wait until no other one writes, and return its id."""

@@ -79,13 +79,16 @@ class SqlConversations(ConversationStore):
         with self._database.transaction() as execute:
             return self.append(execute, owner, addition)
 
-    def append(self, execute: Execute, owner: str, addition: Addition) -> bool:
-        """Add items as a part of a transaction. Return False if there is no such conversation. Raise StoreLimit."""
+    def append(self, execute: Execute, owner: str, addition: Addition, kept_id: str = "") -> bool:
+        """Add items as a part of a transaction. Return False if there is no such conversation. Raise StoreLimit.
+
+        The response `kept_id` is not deleted for them.
+        """
         conversation_id = addition.conversation_id
         if not self._exists(owner, conversation_id):
             return False
         num_bytes = sum(item.num_bytes for item in addition.items)
-        self._records.make_room(execute, owner, "", num_bytes, f"the items have {num_bytes} bytes")
+        self._records.make_room(execute, owner, kept_id, num_bytes, f"the items have {num_bytes} bytes")
         for item in addition.items:
             sealed = self._database.sealed(item.item, f"{owner}\0{conversation_id}\0{item.id}")
             execute(

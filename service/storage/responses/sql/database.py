@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final, Protocol, TypeAlias
 
 from service.storage.responses.port import StoreFailed
@@ -43,12 +43,17 @@ Execute: TypeAlias = Callable[..., Cursor]
 
 
 class SqlDatabase(ABC):
-    """A database with the tables of a store. It is used by one thread at a time. Its methods raise StoreFailed."""
+    """A database with the tables of a store. It is used by one thread at a time. Its methods raise StoreFailed.
+
+    It `has_traces` if deleted content was not erased from its files yet.
+    """
 
     def __init__(self, name: str, seal: Seal | None) -> None:
         """`name` identifies the database in errors. `seal` encrypts values."""
         self.name = name
         self._seal = seal
+        self._has_deleted = False  # in the transaction
+        self.has_traces = False
 
     @abstractmethod
     def close(self) -> None:
@@ -62,20 +67,46 @@ class SqlDatabase(ABC):
     def rows(self, query: str, values: Values = ()) -> list[Any]:
         """Return all rows of a query."""
 
-    @abstractmethod
-    def transaction(self) -> AbstractContextManager[Execute]:
+    @contextmanager
+    def transaction(self) -> Iterator[Execute]:
         """Run the block in a transaction that may write, and is rolled back if the block raises.
 
         No two such transactions run at the same time, in any process. `row` and `rows` in the block are parts of it.
+        After a block with `note_deletion`, deleted content is erased; if that is impossible, it `has_traces`.
         """
+        self._has_deleted = False
+        with self._transaction() as execute:
+            yield execute
+        if self._has_deleted:
+            with suppress(StoreFailed):  # the transaction is committed
+                self.erase()
 
-    @abstractmethod
+    def note_deletion(self) -> None:
+        """Record that the transaction deletes content."""
+        self._has_deleted = True
+
     def erase(self) -> None:
         """Remove deleted content from the database's files, as far as a client of the database can."""
+        self.has_traces = True
+        self._erase()
+        self.has_traces = False
 
     @abstractmethod
-    def shrink(self) -> None:
-        """Return free space to the disk."""
+    def shrink(self) -> bool:
+        """Return some free space to the disk. Return True if more is left."""
+
+    @abstractmethod
+    def _transaction(self) -> AbstractContextManager[Execute]:
+        """Run the block in a transaction."""
+
+    @abstractmethod
+    def _erase(self) -> None:
+        """Remove deleted content from the database's files."""
+
+    @property
+    def seal_overhead(self) -> int:
+        """The number of bytes by which a value is longer as it is stored."""
+        return 0 if self._seal is None else self._seal.OVERHEAD
 
     def sealed(self, data: bytes, context: str) -> bytes:
         """Return a value as it is stored."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Collection
 from typing import Final
 
@@ -12,7 +11,6 @@ from service.storage.responses.port import (
     JobKey,
     JobStore,
     ResponseRecord,
-    StoreFailed,
     TooManyJobs,
 )
 from service.storage.responses.sql.conversations import SqlConversations
@@ -52,7 +50,7 @@ class SqlJobs(JobStore):
             (num_jobs,) = execute("SELECT count(*) FROM jobs WHERE owner = ?", (owner,)).fetchone()
             if num_jobs >= max_jobs:
                 raise TooManyJobs(f"{num_jobs} responses in the background are unfinished; the limit is {max_jobs}")
-            num_deleted = self._records.insert(execute, job.record)
+            self._records.insert(execute, job.record)
             context = f"{owner}\0{response_id}\0"
             execute(
                 "INSERT INTO jobs (owner, id, created_ns, caller, stream) VALUES (?, ?, ?, ?, ?)",
@@ -62,7 +60,6 @@ class SqlJobs(JobStore):
                     self._database.sealed(job.stream, context + "stream"),
                 ),
             )  # fmt: skip
-        self._erase_after(num_deleted)
         return None
 
     def claim(self, holder: str, lease_s: float) -> Job | None:
@@ -126,16 +123,9 @@ class SqlJobs(JobStore):
             row = execute("SELECT holder FROM jobs WHERE owner = ? AND id = ?", key).fetchone()
             if row is None or (holder is not None and row[0] != holder):
                 return False
-            num_deleted = self._records.change(execute, record)
+            self._records.change(execute, record)
             if record.addition is not None:
-                self._conversations.append(execute, record.owner, record.addition)
+                self._conversations.append(execute, record.owner, record.addition, record.id)
             if ends:
                 execute("DELETE FROM jobs WHERE owner = ? AND id = ?", key)
-        self._erase_after(num_deleted)
         return True
-
-    def _erase_after(self, num_deleted: int) -> None:
-        """Erase records that were deleted for the limits. Another process may prevent it until the next time."""
-        if num_deleted:
-            with contextlib.suppress(StoreFailed):
-                self._database.erase()

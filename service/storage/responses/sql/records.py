@@ -43,9 +43,9 @@ class SqlRecords:
         }
         return ResponseRecord(owner, response_id, created_ns, previous_id, **content)
 
-    def insert(self, execute: Execute, record: ResponseRecord) -> int:
-        """Insert a record, and return the number of records that were deleted for it. Raise StoreLimit."""
-        num_deleted = self.make_room(execute, record.owner, record.id, record.num_bytes, _size(record))
+    def insert(self, execute: Execute, record: ResponseRecord) -> None:
+        """Insert a record. Raise StoreLimit."""
+        self.make_room(execute, record.owner, record.id, record.num_bytes, _size(record))
         execute(
             f"INSERT INTO responses (owner, id, {_COLUMNS}, client_data, events, num_bytes) "  # noqa: S608  constants
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -55,24 +55,21 @@ class SqlRecords:
                 record.num_bytes,
             ),
         )  # fmt: skip
-        return num_deleted
 
-    def change(self, execute: Execute, record: ResponseRecord) -> int:
-        """Replace the response and the events of a record, and return the number of deleted ones. Raise StoreLimit."""
+    def change(self, execute: Execute, record: ResponseRecord) -> None:
+        """Replace the response and the events of a record. Raise StoreLimit."""
         key = (record.owner, record.id)
         (num_before,) = execute("SELECT num_bytes FROM responses WHERE owner = ? AND id = ?", key).fetchone()
         num_new = record.num_bytes - num_before
-        num_deleted = 0
         if num_new > _ALWAYS_FITS:  # a few bytes more always fit, so that any response can end with an error
-            num_deleted = self.make_room(execute, record.owner, record.id, num_new, _size(record))
+            self.make_room(execute, record.owner, record.id, num_new, _size(record))
         execute(
             "UPDATE responses SET response = ?, events = ?, num_bytes = ? WHERE owner = ? AND id = ?",
             (self._sealed(record, "response"), self._sealed(record, "events"), record.num_bytes, *key),
         )
-        return num_deleted
 
-    def make_room(self, execute: Execute, owner: str, kept_id: str, num_new: int, size: str) -> int:
-        """Delete the owner's oldest records until `num_new` bytes more fit, and return the number of deleted ones.
+    def make_room(self, execute: Execute, owner: str, kept_id: str, num_new: int, size: str) -> None:
+        """Delete the owner's oldest records until `num_new` bytes more fit.
 
         The record `kept_id` and those of unfinished jobs are not deleted. Raise StoreLimit, with `size` as the
         beginning of its text, if they don't fit.
@@ -102,7 +99,7 @@ class SqlRecords:
             raise StoreLimit(f"the store of responses is full; its limit is {limits.max_bytes} bytes")
         for response_id in deleted:
             execute("DELETE FROM responses WHERE owner = ? AND id = ?", (owner, response_id))
-        return len(deleted)
+            self._database.note_deletion()
 
     def _sealed(self, record: ResponseRecord, name: str) -> bytes:
         """Return a field of a record as it is stored. Missing events are stored as nothing."""

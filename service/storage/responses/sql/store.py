@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from service.storage.responses.age_clock import AgeClock
@@ -15,8 +15,8 @@ from service.storage.responses.sql.database import SqlDatabase
 from service.storage.responses.sql.jobs import SqlJobs
 from service.storage.responses.sql.records import SqlRecords
 
-_BATCH: Final = 256  # records that one transaction of a purge deletes
-_OWNED: Final = ("responses", "conversations", "batches", "files")
+# The tables of what owners have, with the number of rows that one transaction of a purge deletes.
+_OWNED: Final = {"responses": 64, "conversations": 16, "batches": 1, "files": 4}
 _GIB: Final = 1 << 30
 DEFAULT_BATCH_LIMITS: Final = BatchLimits(
     max_files=1000, max_batches=100, max_lines=50_000, max_file_bytes=_GIB, max_bytes_per_owner=_GIB, max_bytes=_GIB
@@ -55,12 +55,11 @@ class SqlStore(ResponseStore):
     def put(self, record: ResponseRecord) -> None:
         with self._database.transaction() as execute:
             key = (record.owner, record.id)
-            num_deleted = execute("DELETE FROM responses WHERE owner = ? AND id = ?", key).rowcount
-            num_deleted += self._records.insert(execute, record)
+            if execute("DELETE FROM responses WHERE owner = ? AND id = ?", key).rowcount:
+                self._database.note_deletion()
+            self._records.insert(execute, record)
             if record.addition is not None:
-                self.conversations.append(execute, record.owner, record.addition)
-        if num_deleted:
-            self._database.erase()
+                self.conversations.append(execute, record.owner, record.addition, record.id)
 
     def get(self, owner: str, response_id: str) -> ResponseRecord | None:
         return self._records.read(owner, response_id)
@@ -89,15 +88,21 @@ class SqlStore(ResponseStore):
         return was_there
 
     def purge(self) -> int:
-        num_purged = sum(
-            self._purge(table, "updated_ns" if table == "conversations" else "created_ns") for table in _OWNED
-        )
-        num_purged += self.batches.purge_incomplete()
+        return sum(self.purge_steps())
+
+    def purge_steps(self) -> Iterator[int]:
+        for table in _OWNED:
+            while num_purged := self._purge(table):
+                self._database.has_traces = True
+                yield num_purged
+        if num_incomplete := self.batches.purge_incomplete():
+            self._database.has_traces = True
         self._note_time()
-        if num_purged:
-            self._database.shrink()
+        yield num_incomplete
+        if self._database.has_traces:
+            while self._database.shrink():
+                yield 0
             self._database.erase()
-        return num_purged
 
     def delete_owner(self, owner: str) -> int:
         """Delete everything of an owner and leave nothing of it in the database's files. Return the number of rows."""
@@ -106,23 +111,20 @@ class SqlStore(ResponseStore):
                 execute(f"DELETE FROM {table} WHERE owner = ?", (owner,)).rowcount  # noqa: S608  constants
                 for table in _OWNED
             )
-        self._database.shrink()
+        while self._database.shrink():
+            pass
         self._database.erase()
         return num_deleted
 
-    def _purge(self, table: str, dated: str) -> int:
-        """Delete the expired rows of a table, and return their number."""
-        num_purged = 0
-        while True:
-            with self._database.transaction() as execute:
-                num_deleted = execute(
-                    f"DELETE FROM {table} WHERE (owner, id) IN "  # noqa: S608  constants
-                    f"(SELECT owner, id FROM {table} WHERE {dated} <= ? ORDER BY {dated} LIMIT ?)",
-                    (self._records.oldest_ns(), _BATCH),
-                ).rowcount
-            num_purged += num_deleted
-            if num_deleted < _BATCH:
-                return num_purged
+    def _purge(self, table: str) -> int:
+        """Delete the oldest expired rows of a table, and return their number."""
+        dated = "updated_ns" if table == "conversations" else "created_ns"
+        with self._database.transaction() as execute:
+            return execute(
+                f"DELETE FROM {table} WHERE (owner, id) IN "  # noqa: S608  constants
+                f"(SELECT owner, id FROM {table} WHERE {dated} <= ? ORDER BY {dated} LIMIT ?)",
+                (self._records.oldest_ns(), _OWNED[table]),
+            ).rowcount
 
     def close(self) -> None:
         self._note_time()

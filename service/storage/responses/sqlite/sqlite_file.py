@@ -21,6 +21,7 @@ from service.storage.responses.sql.database import Execute, SqlDatabase, Values
 from service.storage.responses.sqlite.schema import check_version, migrate
 
 _BUSY_TIMEOUT_S: Final = 1.0  # to wait for another process that has the file open
+_FREED: Final = 2048  # pages that are returned to the disk at once; others may use the file in between
 _OF_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 _PRAGMAS: Final = (
     "auto_vacuum = INCREMENTAL",  # before the first table; a purge returns free pages to the disk
@@ -69,7 +70,7 @@ class SqliteFile(SqlDatabase):
             return self._connection.execute(query, values).fetchall()
 
     @contextmanager
-    def transaction(self) -> Iterator[Execute]:
+    def _transaction(self) -> Iterator[Execute]:
         with self._translated():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -80,16 +81,22 @@ class SqliteFile(SqlDatabase):
                     self._connection.execute("ROLLBACK")
                 raise
 
-    def erase(self) -> None:
+    def _erase(self) -> None:
         # The log is written into the file, and truncated, so that it has nothing of what was deleted.
         with self._translated():
             (is_busy, _, _) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if is_busy:
             raise StoreFailed(f"{self.name}: another process reads the file; deleted content is left in its log")
 
-    def shrink(self) -> None:
+    def shrink(self) -> bool:
         with self._translated():
-            self._connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page only
+            num_before = self._num_free_pages()
+            self._connection.executescript(f"PRAGMA incremental_vacuum({_FREED})")  # `execute` would free one page only
+            return 0 < self._num_free_pages() < num_before
+
+    def _num_free_pages(self) -> int:
+        number: int = self._connection.execute("PRAGMA freelist_count").fetchone()[0]
+        return number
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
