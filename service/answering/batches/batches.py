@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -62,11 +63,12 @@ class Batches:
             expires_ns=now_ns + window_s * 1_000_000_000,
             description=description.SerializeToString(),
             caller=to_bytes(caller),
+            digest=secrets.token_bytes(_ID_SIZE),  # of this upload, among those of the same request
         )
         key = (batch.owner, batch.id)
         existing = await self._calls.run(
             lambda store: store.begin(batch.dated(store.now_ns())),
-            lambda store, existing: existing is None and store.delete(*key),
+            lambda store, existing: existing is None and store.abandon(*key, batch.digest),
             field="description",
         )
         digest = hashlib.blake2b(description.SerializeToString(deterministic=True))
@@ -78,10 +80,11 @@ class Batches:
         try:
             await self._append(batch, messages, digest)
             stored = await self._calls.run(
-                lambda store: store.complete(*key, digest.digest()), lambda store, _: store.delete(*key)
+                lambda store: store.complete(*key, digest.digest(), upload=batch.digest),
+                lambda store, _: store.delete(*key),
             )
         except BaseException:
-            await self._calls.run(lambda store: store.delete(*key))
+            await self._calls.run(lambda store: store.abandon(*key, batch.digest))
             raise
         if self._runner is not None:
             self._runner.wake()
@@ -99,7 +102,10 @@ class Batches:
             for line in lines:
                 digest.update(line.request)
             if batch is not None and lines:
-                await self._calls.run(lambda store: store.append(batch.owner, batch.id, lines), field="requests")  # noqa: B023  awaited here
+                await self._calls.run(
+                    lambda store: store.append(batch.owner, batch.id, lines, upload=batch.digest),  # noqa: B023  awaited here
+                    field="requests",
+                )
         if converter.num_lines == 0:
             raise InvalidRequest("requests", "a batch needs at least one request")
 

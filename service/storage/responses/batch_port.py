@@ -66,7 +66,10 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """One batch without its lines. `description` and `caller` are bytes that the store does not interpret."""
+    """One batch without its lines. `description` and `caller` are bytes that the store does not interpret.
+
+    `digest` is that of its requests; that of a batch which is begun identifies the upload.
+    """
 
     owner: str
     id: str
@@ -185,14 +188,21 @@ class BatchStore(Protocol):
     def begin(self, batch: BatchRecord) -> BatchRecord | None:
         """Begin a batch without lines, and return None. Raise StoreLimit.
 
-        If the owner has a batch of the same id, return that one, and change nothing.
+        If the owner has a batch of the same id, return that one, and change nothing. An upload of the same id that is
+        not complete is replaced: what follows of it fails.
         """
 
-    def append(self, owner: str, batch_id: str, lines: Sequence[NewLine]) -> None:
-        """Add lines to a batch that is not complete. Raise StoreLimit, or TooLarge for the batch."""
+    def append(self, owner: str, batch_id: str, lines: Sequence[NewLine], *, upload: bytes = b"") -> None:
+        """Add lines to a batch that is not complete. Raise StoreLimit, or TooLarge for the batch.
 
-    def complete(self, owner: str, batch_id: str, digest: bytes) -> BatchRecord:
+        `upload` is the digest with which it was begun.
+        """
+
+    def complete(self, owner: str, batch_id: str, digest: bytes, *, upload: bytes = b"") -> BatchRecord:
         """Complete a batch, whose lines can be claimed from then on, and return it."""
+
+    def abandon(self, owner: str, batch_id: str, upload: bytes) -> None:
+        """Delete a batch that is not complete, unless another upload has replaced this one."""
 
     def get(self, owner: str, batch_id: str) -> BatchRecord | None:
         """Return a batch, or None."""

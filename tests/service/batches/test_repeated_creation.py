@@ -1,4 +1,4 @@
-"""A creation of a batch that is repeated while the store does not answer."""
+"""A creation of a batch that is repeated while the first one is sent, or while the store does not answer."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sluice.v1 import batch_pb2
 
 from service.answering.batches.batches import Batches
+from service.answering.errors import StoreUnavailable
 from service.server.stores import described_line
 from service.storage.responses.port import StoreLimits
 from service.storage.responses.sqlite.sqlite_store import SqliteStore
@@ -51,6 +53,22 @@ async def create(batches: Batches) -> batch_pb2.Batch:
     sent = Sent()
     sent.gate.set()
     return await batches.create(sent.messages())
+
+
+async def test_two_streams_of_one_id_create_one_batch(tmp_path: Path) -> None:
+    """The requests of both are never mixed, and the one that is replaced deletes nothing of the other one."""
+    async with asyncio.timeout(GUARD_S), opened(tmp_path) as (batches, _):
+        sent, calls = (Sent(), Sent()), []
+        for each in sent:
+            calls.append(asyncio.create_task(batches.create(each.messages())))
+            await each.is_begun.wait()
+        sent[0].gate.set()
+        with pytest.raises(StoreUnavailable):
+            await calls[0]
+        sent[1].gate.set()
+        created = await calls[1]
+        assert created.num_requests == len(LINES)
+        assert await batches.get(created.id) == await create(batches) == created
 
 
 async def leave(batches: Batches, held: HeldStore) -> None:

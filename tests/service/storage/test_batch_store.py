@@ -223,6 +223,23 @@ def test_uploads_that_were_not_completed_are_purged(opened: Opened) -> None:
         store.append("a", "b", [NewLine(b"line")])
 
 
+def test_second_upload_of_a_batch_replaces_the_first(opened: Opened) -> None:
+    """What follows of the first one fails, and its end deletes nothing of the second one."""
+    store = opened.store.batches
+    for upload in (b"one", b"two"):
+        store.begin(BatchRecord("a", "b", opened.clock(), opened.clock() + DAY_NS, b"d", b"c", upload))
+        store.append("a", "b", [NewLine(b"line of " + upload)], upload=upload)
+    with pytest.raises(StoreFailed, match="begun again"):
+        store.append("a", "b", [NewLine(b"line")], upload=b"one")
+    with pytest.raises(StoreFailed, match="begun again"):
+        store.complete("a", "b", b"digest", upload=b"one")
+    store.abandon("a", "b", b"one")
+    assert store.complete("a", "b", b"digest", upload=b"two").num_lines == 1
+    store.abandon("a", "b", b"two")  # it is complete
+    assert [line.request for line in store.claim("h", 5, 9)] == [b"line of two"]
+    assert opened.traces(b"line of one") == []
+
+
 def test_check_reads_every_value(opened: Opened) -> None:
     """`sluice store check` opens each encrypted value of files and batches, and counts the rows."""
     opened.create("b")

@@ -29,6 +29,7 @@ _COLUMNS: Final = (
 )
 _PRESENT: Final = "batches WHERE owner = ? AND is_complete = 1 AND created_ns > ?"
 _KEY: Final = "owner = ? AND id = ?"
+_LOST_UPLOAD: Final = "the batch was not continued in time, or was begun again"
 _UPLOAD_NS: Final = 3_600_000_000_000  # after which a file or batch that is not complete is deleted
 
 
@@ -58,49 +59,66 @@ class SqlBatches(BatchStore):
         with self._database.transaction() as execute:
             if (existing := self.get(*key)) is not None:
                 return existing
-            execute(f"DELETE FROM batches WHERE {_KEY}", key)  # noqa: S608  constants; a stream that broke
+            if execute(f"DELETE FROM batches WHERE {_KEY}", key).rowcount:  # noqa: S608  constants; a stream that broke
+                self._database.note_deletion()
             unfinished = "SELECT count(*) FROM batches WHERE owner = ? AND status = ?"
             (num_batches,) = execute(unfinished, (batch.owner, int(BatchStatus.IN_PROGRESS))).fetchone()
             if num_batches >= self._limits.max_batches:
                 limit = self._limits.max_batches
                 raise StoreLimit(f"{num_batches} batches are unfinished; a key may have {limit}")
             execute(
-                "INSERT INTO batches (owner, id, created_ns, expires_ns, description, caller, status) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO batches (owner, id, created_ns, expires_ns, description, caller, digest, status) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *key, batch.created_ns, batch.expires_ns,
-                    self._sealed(batch, "description"), self._sealed(batch, "caller"), int(batch.status),
+                    *(self._sealed(batch, name) for name in ("description", "caller", "digest")), int(batch.status),
                 ),
             )  # fmt: skip
         return None
 
-    def append(self, owner: str, batch_id: str, lines: Sequence[NewLine]) -> None:
+    def append(self, owner: str, batch_id: str, lines: Sequence[NewLine], *, upload: bytes = b"") -> None:
         num_bytes = sum(len(line.request) + len(line.error) for line in lines)
         num_failed = sum(bool(line.error) for line in lines)
         with self._database.transaction() as execute:
-            query = f"SELECT num_lines FROM batches WHERE {_KEY} AND is_complete = 0"  # noqa: S608  constants
-            row = execute(query, (owner, batch_id)).fetchone()
-            if row is None:
-                raise StoreFailed("the batch was not continued in time")
-            if row[0] + len(lines) > self._limits.max_lines:
+            num_before = self._num_uploaded(execute, owner, batch_id, upload)
+            if num_before is None:
+                raise StoreFailed(_LOST_UPLOAD)
+            if num_before + len(lines) > self._limits.max_lines:
                 raise TooLarge(f"a batch may have {self._limits.max_lines} requests")
             self.files.check_capacity(execute, owner, num_bytes)
-            self._lines.insert(execute, owner, batch_id, row[0], lines)
+            self._lines.insert(execute, owner, batch_id, num_before, lines)
             execute(
                 "UPDATE batches SET num_lines = num_lines + ?, num_failed = num_failed + ?, num_bytes = num_bytes + ? "  # noqa: S608  constants
                 f"WHERE {_KEY}",
                 (len(lines), num_failed, num_bytes, owner, batch_id),
             )
 
-    def complete(self, owner: str, batch_id: str, digest: bytes) -> BatchRecord:
+    def complete(self, owner: str, batch_id: str, digest: bytes, *, upload: bytes = b"") -> BatchRecord:
         with self._database.transaction() as execute:
+            if self._num_uploaded(execute, owner, batch_id, upload) is None:
+                raise StoreFailed(_LOST_UPLOAD)
             sealed = self._database.sealed(digest, f"{owner}\0{batch_id}\0digest")
             execute(f"UPDATE batches SET is_complete = 1, digest = ? WHERE {_KEY}", (sealed, owner, batch_id))  # noqa: S608  constants
             self._end_if_done(execute, owner, batch_id)
         batch = self.get(owner, batch_id)
         if batch is None:
-            raise StoreFailed("the batch was not continued in time")
+            raise StoreFailed(_LOST_UPLOAD)
         return batch
+
+    def abandon(self, owner: str, batch_id: str, upload: bytes) -> None:
+        with self._database.transaction() as execute:
+            if self._num_uploaded(execute, owner, batch_id, upload) is not None:
+                execute(f"DELETE FROM batches WHERE {_KEY}", (owner, batch_id))  # noqa: S608  constants
+                self._database.note_deletion()
+
+    def _num_uploaded(self, execute: Execute, owner: str, batch_id: str, upload: bytes) -> int | None:
+        """Return the number of lines of an upload so far; None if it was replaced, completed or deleted."""
+        query = f"SELECT num_lines, digest FROM batches WHERE {_KEY} AND is_complete = 0"  # noqa: S608  constants
+        row = execute(query, (owner, batch_id)).fetchone()
+        if row is None or self._digest(owner, batch_id, row[1]) != upload:
+            return None
+        number: int = row[0]
+        return number
 
     def get(self, owner: str, batch_id: str) -> BatchRecord | None:
         query = f"SELECT {_COLUMNS} FROM {_PRESENT} AND id = ?"  # noqa: S608  constants
@@ -227,7 +245,13 @@ class SqlBatches(BatchStore):
         return self._age_ns() - round(self._max_age_s * 1e9)
 
     def _sealed(self, batch: BatchRecord, name: str) -> bytes:
-        return self._database.sealed(getattr(batch, name), f"{batch.owner}\0{batch.id}\0{name}")
+        value: bytes = getattr(batch, name)
+        if name == "digest" and not value:
+            return b""
+        return self._database.sealed(value, f"{batch.owner}\0{batch.id}\0{name}")
+
+    def _digest(self, owner: str, batch_id: str, stored: bytes) -> bytes:
+        return self._database.opened(stored, f"{owner}\0{batch_id}\0digest") if stored else b""
 
     def _record(self, row: Sequence[Any]) -> BatchRecord:
         owner, batch_id, created_ns, expires_ns, description, caller, digest, status, *counts = row
@@ -235,6 +259,6 @@ class SqlBatches(BatchStore):
             owner, batch_id, created_ns, expires_ns,
             self._database.opened(description, f"{owner}\0{batch_id}\0description"),
             self._database.opened(caller, f"{owner}\0{batch_id}\0caller"),
-            self._database.opened(digest, f"{owner}\0{batch_id}\0digest") if digest else b"",
+            self._digest(owner, batch_id, digest),
             BatchStatus(status), *counts,
         )  # fmt: skip
