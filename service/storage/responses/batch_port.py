@@ -170,7 +170,7 @@ class FileStore(Protocol):
     def delete(self, owner: str, file_id: str) -> bool:
         """Delete a file, and leave nothing of it in the store's files. Return whether there was one.
 
-        The lines whose results it has are deleted.
+        The lines whose results it has are deleted, and no longer count against the limits.
         """
 
 
@@ -216,7 +216,10 @@ class BatchStore(Protocol):
         """Return lines of these states after an index, in order."""
 
     def cancel(self, owner: str, batch_id: str) -> BatchRecord | None:
-        """End a batch, unless it has ended, and return it; None if there is none."""
+        """End a batch, unless it has ended, and return it; None if there is none.
+
+        The lines without a result are deleted, and no longer count against the limits.
+        """
 
     def delete(self, owner: str, batch_id: str) -> bool:
         """Delete a batch, and leave nothing of it in the store's files. Return whether there was one."""

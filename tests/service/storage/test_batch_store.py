@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -221,6 +222,29 @@ def test_uploads_that_were_not_completed_are_purged(opened: Opened) -> None:
     assert opened.store.purge() == 2
     with pytest.raises(StoreFailed):
         store.append("a", "b", [NewLine(b"line")])
+
+
+def test_deleted_lines_no_longer_count(opened: Opened) -> None:
+    """The bytes of requests and results can be used again after a cancellation, and after the results are deleted."""
+    opened.create("b")  # 3 lines of 5 bytes
+    opened.finish("h", *opened.claim("h", 2), size=450)
+    store = opened.store.batches
+
+    def num_bytes() -> int:
+        """Return the bytes of the owner, which the error of a batch that does not fit has."""
+        store.begin(BatchRecord("a", "large", opened.clock(), opened.clock() + DAY_NS, b"", b""))
+        with pytest.raises(StoreLimit) as limit:
+            store.append("a", "large", [NewLine(bytes(1000))])
+        store.abandon("a", "large", b"")
+        found = re.search(r"have (\d+) bytes", str(limit.value))
+        assert found is not None
+        return int(found[1]) - 1000
+
+    assert num_bytes() == 3 * 5 + 2 * 450
+    store.cancel("a", "b")
+    assert num_bytes() == 2 * 5 + 2 * 450
+    assert store.files.delete("a", "b-output")
+    assert num_bytes() == 0
 
 
 def test_second_upload_of_a_batch_replaces_the_first(opened: Opened) -> None:

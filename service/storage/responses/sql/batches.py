@@ -20,6 +20,7 @@ from service.storage.responses.batch_port import (
 )
 from service.storage.responses.port import StoreFailed, StoreLimit, TooLarge, UnknownItem
 from service.storage.responses.sql.database import Execute, SqlDatabase
+from service.storage.responses.sql.deleted_lines import delete_lines
 from service.storage.responses.sql.lines import SqlLines
 from service.storage.responses.sql.uploads import SqlUploads
 
@@ -146,10 +147,8 @@ class SqlBatches(BatchStore):
             batch = self.get(owner, batch_id)
             if batch is None or batch.status != BatchStatus.IN_PROGRESS:
                 return batch
-            query = "DELETE FROM batch_lines WHERE owner = ? AND batch = ? AND state = 0"
-            execute(query, (owner, batch_id))
+            delete_lines(self._database, execute, owner, batch_id, [LineState.WAITING])
             self._end(execute, batch, BatchStatus.CANCELLED)
-        self._database.erase()
         return self.get(owner, batch_id)
 
     def delete(self, owner: str, batch_id: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from service.storage.responses.batch_port import BatchLimits, FileRecord, FileStore, LineState
 from service.storage.responses.port import StoreFailed, StoreLimit, TooLarge, UnknownItem
 from service.storage.responses.sql.database import Execute, SqlDatabase
+from service.storage.responses.sql.deleted_lines import delete_lines
 
 _COLUMNS: Final = "owner, id, created_ns, filename, num_bytes, expires_ns, batch, is_of_errors"
 _PRESENT: Final = (
@@ -114,11 +115,8 @@ class SqlUploads(FileStore):
         with self._database.transaction() as execute:
             file = self.get(owner, file_id)
             if file is not None and file.batch_id:
-                states = (LineState.FAILED, LineState.EXPIRED) if file.is_of_errors else (LineState.SUCCEEDED,) * 2
-                execute(
-                    "DELETE FROM batch_lines WHERE owner = ? AND batch = ? AND state IN (?, ?)",
-                    (owner, file.batch_id, *map(int, states)),
-                )
+                states = (LineState.FAILED, LineState.EXPIRED) if file.is_of_errors else (LineState.SUCCEEDED,)
+                delete_lines(self._database, execute, owner, file.batch_id, states)
             execute("DELETE FROM files WHERE owner = ? AND id = ?", (owner, file_id))
         self._database.erase()
         return file is not None
