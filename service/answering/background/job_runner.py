@@ -108,10 +108,14 @@ class JobRunner:
             group.create_task(self._renew())
             while True:
                 self._wakeup.clear()
-                job = await self._claim() if len(self._tasks) < self._max_running else None
+                has_capacity = len(self._tasks) < self._max_running and not self.is_closed
+                job = await self._claim() if has_capacity else None
                 if job is not None:
-                    if await self._tasks.may_begin(job.key) and not self.is_closed:
-                        self._begin(job)
+                    if await self._tasks.may_begin(job.key):
+                        if self.is_closed:
+                            await self._release(job.key, 0.0, is_counted=False)
+                        else:
+                            self._begin(job)
                     continue
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._lease_s / _RENEWALS):

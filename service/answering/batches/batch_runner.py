@@ -88,8 +88,11 @@ class BatchRunner:
                 self._wakeup.clear()
                 while self._claimed and len(self._tasks) < self._max_running and not self._is_closed:
                     line = self._claimed.popleft()
-                    if await self._tasks.may_begin(line.key) and not self._is_closed:
-                        self._tasks.begin(line.key, self._serve(line), self.wake)
+                    if await self._tasks.may_begin(line.key):
+                        if self._is_closed:
+                            await self._release(line.key, 0.0, is_counted=False)
+                        else:
+                            self._tasks.begin(line.key, self._serve(line), self.wake)
                 if not self._is_closed and len(self._claimed) <= self._max_running // 4 and await self._claim():
                     continue
                 with contextlib.suppress(TimeoutError):
@@ -158,6 +161,10 @@ class BatchRunner:
             )
         except StoreFailed as error:
             _log.warning("batch requests can't be answered now: %s", error)
+            return False
+        if self._is_closed:
+            for line in lines:
+                await self._release(line.key, 0.0, is_counted=False)
             return False
         # Leases may have ended meanwhile, also of lines whose results are still to be stored.
         known = {line.key for line in self._claimed} | {each.key for each in self._results}
