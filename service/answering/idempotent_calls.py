@@ -31,11 +31,15 @@ class IdempotentCalls:
     """
 
     def __init__(self, *, window_s: float, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """Answers are kept for `window_s` after their end, and the oldest ones are dropped above `max_bytes`."""
+        """Answers are kept for `window_s` after their end.
+
+        Above `max_bytes` the oldest answers of the caller with the most bytes are dropped.
+        """
         self._window_s = window_s
         self._max_bytes = max_bytes
         self._clock = clock
-        self._calls: OrderedDict[_Key, _Call[Any]] = OrderedDict()
+        self._calls: dict[_Key, _Call[Any]] = {}
+        self._ended = _EndedCalls()
 
     async def whole(
         self, method: str, request: Request, context: Timed, answer: Callable[[Request, Timed], Awaitable[Message]]
@@ -99,20 +103,57 @@ class IdempotentCalls:
         if call.error is not None:
             del self._calls[key]
             return
-        call.ended = self._clock()
-        self._calls.move_to_end(key)
+        self._ended.add(key, call.num_bytes, self._clock())
         self._forget_old()
 
     def _forget_old(self) -> None:
-        """Forget the answers that ended too long ago, and the oldest ones above the limit of bytes."""
-        num_bytes = sum(call.num_bytes for call in self._calls.values())
-        for key, call in list(self._calls.items()):
-            if call.ended is None:
-                continue
-            if num_bytes <= self._max_bytes and self._clock() - call.ended < self._window_s:
-                return
-            num_bytes -= call.num_bytes
-            del self._calls[key]
+        """Forget the answers that ended too long ago, and those above the limit of bytes."""
+        latest = self._clock() - self._window_s
+        while (key := self._ended.first_of_all(latest)) is not None:
+            self._forget(key)
+        while self._ended.num_bytes > self._max_bytes:
+            self._forget(self._ended.first_of_largest())
+
+    def _forget(self, key: _Key) -> None:
+        self._ended.remove(key)
+        del self._calls[key]
+
+
+class _EndedCalls:
+    """The calls that have ended, in this order: their sizes, in total and by caller."""
+
+    def __init__(self) -> None:
+        self.num_bytes = 0
+        self._ends: OrderedDict[_Key, float] = OrderedDict()
+        self._sizes: dict[str, OrderedDict[_Key, int]] = {}  # by caller
+        self._totals: dict[str, int] = {}
+
+    def add(self, key: _Key, num_bytes: int, ended: float) -> None:
+        """Add a call that ends now."""
+        self.num_bytes += num_bytes
+        self._ends[key] = ended
+        self._sizes.setdefault(key[0], OrderedDict())[key] = num_bytes
+        self._totals[key[0]] = self._totals.get(key[0], 0) + num_bytes
+
+    def remove(self, key: _Key) -> None:
+        """Remove a call."""
+        caller_id = key[0]
+        num_bytes = self._sizes[caller_id].pop(key)
+        self.num_bytes -= num_bytes
+        self._totals[caller_id] -= num_bytes
+        del self._ends[key]
+        if not self._sizes[caller_id]:
+            del self._sizes[caller_id], self._totals[caller_id]
+
+    def first_of_all(self, latest: float) -> _Key | None:
+        """Return the call that ended first, if it ended at `latest` or before; else None."""
+        key = next(iter(self._ends), None)
+        return key if key is not None and self._ends[key] <= latest else None
+
+    def first_of_largest(self) -> _Key:
+        """Return the call that ended first of the caller with the most bytes."""
+        largest = max(self._totals, key=self._totals.__getitem__)
+        return next(iter(self._sizes[largest]))
 
 
 class _Call(Generic[Message]):
@@ -125,7 +166,6 @@ class _Call(Generic[Message]):
         self._on_end = on_end
         self.digest = digest
         self.error: BaseException | None = None
-        self.ended: float | None = None
         self.num_bytes = _LEAST_BYTES
         self._messages: list[Message] = []
         self._is_complete = False

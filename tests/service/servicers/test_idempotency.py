@@ -13,6 +13,8 @@ from sluice.v1 import chat_pb2, completion_pb2, completion_pb2_grpc
 
 from service.answering.batches.line_answers import NoDeadline
 from service.answering.idempotent_calls import IdempotentCalls
+from service.calls.call import Call, enter_call
+from service.generation.caller import Caller
 from service.generation.errors import EngineFailed
 from tests.service.background.background_calls import storing
 from tests.service.fakes import MODEL, ScriptedRunner, rejection_of, request, rest_of, running
@@ -108,6 +110,26 @@ async def test_failed_call_is_forgotten() -> None:
         assert [type(each) for each in found] == [EngineFailed] * 2
         assert await ids(calls, numbers) == ["0", "1", "2"]
         assert await ids(calls, failing) == ["0", "1", "2"]
+    await calls.close()
+
+
+async def test_callers_with_many_answers_lose_theirs_first() -> None:
+    """The answers of one key, however many, do not make those of another key be generated again."""
+    calls = IdempotentCalls(window_s=60, max_bytes=5000)
+
+    def enter(caller_id: str) -> None:
+        enter_call(Call("m", "1", caller=Caller(id=caller_id)))
+
+    enter("modest")
+    await ids(calls, numbers)
+    enter("greedy")
+    for number in range(20):
+        await ids(calls, numbers, str(number))
+    assert await ids(calls, failing, "19") == ["0", "1", "2"]
+    (oldest,) = await asyncio.gather(ids(calls, failing, "0"), return_exceptions=True)
+    assert isinstance(oldest, EngineFailed)
+    enter("modest")
+    assert await ids(calls, failing) == ["0", "1", "2"]
     await calls.close()
 
 
