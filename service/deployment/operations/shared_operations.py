@@ -10,6 +10,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from service.deployment.changes import LoadedModel
@@ -26,11 +27,19 @@ from service.storage.shared_text import Outdated, SharedTextLost
 KnownOperation: TypeAlias = Operation | OperationRecord
 
 INTERVAL_S: Final = 1.0  # between the publications of running operations
-LOST_S: Final = 30.0  # after its last publication a running operation counts as lost, with its replica
+LOST_S: Final = 30.0  # without another publication a running operation counts as lost, with its replica
 _POLL_S: Final = 0.5  # between the readings of an operation of another replica
 _RETRY_S: Final = 1.0
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Publication:
+    """The last publication of an operation, and when it was read, by the clock of this replica."""
+
+    published_ns: int
+    read_at: float
 
 
 class SharedOperations:
@@ -42,10 +51,13 @@ class SharedOperations:
         store: DocumentStore[OperationRecords],
         describe: Callable[[Exception], OperationError],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`describe` describes the end of an operation that was lost with its replica."""
+        """`describe` describes the end of an operation that was lost with its replica. `clock` is never set."""
         self._operations = operations
-        self._records = WantedState("operations", store, OperationRecords(), self._cancel_requested)
+        self._records = WantedState("operations", store, OperationRecords(), self._take)
+        self._published: dict[str, _Publication] = {}  # of other replicas' operations, by their ids
+        self._clock = clock
         self._replica = secrets.token_hex(8)
         self._describe = describe
         self._sleep = sleep
@@ -154,17 +166,26 @@ class SharedOperations:
             raise ChangesUnavailable(_RETRY_S) from error
         return self._records.newest
 
-    def _cancel_requested(self, records: OperationRecords) -> None:
-        """Cancel the operations of this replica whose end was requested at another one."""
+    def _take(self, records: OperationRecords) -> None:
+        """Note which records are new, and cancel operations of this replica whose end was requested at another one."""
+        before, self._published = self._published, {}
+        for each in records.records:
+            known = before.get(each.id)
+            if known is None or known.published_ns != each.published_ns:
+                known = _Publication(each.published_ns, self._clock())
+            self._published[each.id] = known
         requested = {each.id for each in records.records if each.is_cancelled and each.replica == self._replica}
         for operation in self._operations.all():
             if operation.id in requested:
                 operation.load.cancel()
 
     def _checked(self, record: OperationRecord) -> OperationRecord:
-        """Return the record of an operation; one that was lost with its replica has failed."""
-        lost_ns = record.published_ns + int(LOST_S * 1e9)
-        if record.state is not OperationState.RUNNING or time.time_ns() < lost_ns:
+        """Return the record of an operation; one that was lost with its replica has failed.
+
+        That is decided by this replica's clock since it has read the record, whatever the wall clocks of both say.
+        """
+        if record.state is not OperationState.RUNNING or self._clock() - self._published[record.id].read_at < LOST_S:
             return record
+        lost_ns = record.published_ns + int(LOST_S * 1e9)
         error = self._describe(EngineClosed("the service that ran the operation has ended"))
         return record.model_copy(update={"state": OperationState.FAILED, "error": error, "ended_ns": lost_ns})

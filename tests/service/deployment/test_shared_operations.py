@@ -57,7 +57,10 @@ def described(error: Exception) -> OperationError:
 
 
 class Replica:
-    """The operations of one replica. Its pauses take no time, but don't end while `may_continue` isn't set."""
+    """The operations of one replica, with a clock that the test sets.
+
+    Its pauses take no time, but don't end while `may_continue` isn't set.
+    """
 
     def __init__(self, store: SharedFile | SharedText) -> None:
         self.changes = Changes()
@@ -65,8 +68,11 @@ class Replica:
         self.may_continue = asyncio.Event()
         self.may_continue.set()
         self.num_pauses = 0
+        self.now = 0.0
         self.local = Operations(changes, described)
-        self.shared = SharedOperations(self.local, SharedDocument(store, RecordsJson()), described, sleep=self._pause)
+        self.shared = SharedOperations(
+            self.local, SharedDocument(store, RecordsJson()), described, sleep=self._pause, clock=lambda: self.now
+        )
 
     async def _pause(self, _: float) -> None:
         self.num_pauses += 1
@@ -110,7 +116,7 @@ async def test_a_replica_reports_an_operation_of_the_other_until_its_end(
         assert (await other.shared.wait(operation.id, OWNER, 0)).state is OperationState.RUNNING
         waiting = asyncio.create_task(other.shared.wait(operation.id, OWNER, 3600))
         one.changes.gate.set()
-        ended = await waiting
+        ended = await asyncio.wait_for(waiting, GUARD_S)
         assert (ended.state, ended.error, ended.ended_ns) == (state, operation.error, operation.ended_ns)
         own = await other.shared.load(LoadedModel(name="own", path="p"), OWNER)
         for replica in (one, other):
@@ -125,25 +131,41 @@ async def test_a_replica_cancels_an_operation_of_the_other(store: MakeStore) -> 
         cancelling = asyncio.create_task(other.shared.cancel(operation.id, OWNER))
         await until(lambda: other.num_pauses > 0)  # the cancellation is stored
         one.may_continue.set()
-        assert (await cancelling).state is OperationState.CANCELLED
+        assert (await asyncio.wait_for(cancelling, GUARD_S)).state is OperationState.CANCELLED
         assert operation.state is OperationState.CANCELLED
         assert (await other.shared.cancel(operation.id, OWNER)).state is OperationState.CANCELLED
 
 
 async def test_an_operation_of_a_replica_that_has_died_has_failed(tmp_path: Path) -> None:
-    """One that stops is distinguished from one whose last publication is old."""
+    """It is lost if nothing of it was published for a while by the reader's clock. Wall clocks may be far apart."""
     store = SharedDocument(SharedFile(tmp_path / "operations"), RecordsJson())
     async with replicas(lambda: SharedFile(tmp_path / "operations")) as (one, other):
         one.may_continue.clear()  # and publishes no more
         operation = await one.shared.load(LoadedModel(name="m", path="p"), OWNER)
         record = OperationRecord.of(operation, "another")
-        lost = record.model_copy(update={"id": "lost", "published_ns": record.published_ns - int(LOST_S * 1e9)})
-        document = store.read()
-        store.write(OperationRecords(records=[*document.records, lost]))
-        found = await other.shared.wait("lost", OWNER, 3600)
-        assert (found.state, found.error) == (
-            OperationState.FAILED, OperationError(3, "the service that ran the operation has ended", "path"),
-        )  # fmt: skip
+        ahead_ns = int(100 * LOST_S * 1e9)
+        for replica, shift_ns in (("ahead", ahead_ns), ("behind", -ahead_ns)):
+            changes = {"id": replica, "replica": replica, "published_ns": record.published_ns + shift_ns}
+            store.read()
+            added = record.model_copy(update=changes)
+            store.write(OperationRecords(records=[*store.read().records, added]))
+
+        async def states() -> list[OperationState]:
+            names = ("ahead", "behind", operation.id)
+            return [(await other.shared.get(name, OWNER)).state for name in names]
+
+        running, failed = OperationState.RUNNING, OperationState.FAILED
+        assert await states() == [running] * 3
+        other.now += LOST_S - 1
+        assert await states() == [running] * 3
+        before = store.read().find(operation.id, OWNER.id)
+        one.may_continue.set()  # and publishes again
+        while store.read().find(operation.id, OWNER.id) == before:  # noqa: ASYNC110  the store is asked, as replicas do
+            await asyncio.sleep(0)
+        other.now += 1
+        assert await states() == [failed, failed, running]
+        found = await asyncio.wait_for(other.shared.wait("ahead", OWNER, 3600), GUARD_S)
+        assert found.error == OperationError(3, "the service that ran the operation has ended", "path")
 
 
 async def test_a_wait_for_another_replicas_operation_ends_with_the_service(tmp_path: Path) -> None:
