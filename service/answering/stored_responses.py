@@ -8,14 +8,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import Final, TypeVar
 
 from sluice.v1 import response_item_pb2, response_pb2, stored_response_pb2
 
 from service.answering.errors import ConversationNotFound, ResponseNotFound, StoreUnavailable, StoringOff
 from service.calls.call import current_call, current_caller
+from service.contract.parts.resume import to_resume
 from service.contract.responses.conversation import addition_of, to_input
 from service.contract.responses.stored_response import (
+    input_id,
     to_history,
     to_page,
     to_record,
@@ -171,6 +174,10 @@ class StoredResponses:
             if request.conversation_until not in ids:
                 raise InvalidRequest(_UNTIL, "is not the id of an item of the conversation")
             found = found[: ids.index(request.conversation_until)]
+        elif (resumed := to_resume(request)) is not None:
+            # The answer may have been complete, and added, when its stream broke.
+            own = input_id(request.input[0], resumed.identity.id, 0)
+            found = list(takewhile(lambda each: each.id != own, found))
         if len(found) > most:
             raise InvalidRequest(
                 _CONVERSATION, f"the conversation has more than {_MAX_ITEMS} items, which is the limit"

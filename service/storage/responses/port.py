@@ -202,7 +202,10 @@ class ConversationStore(Protocol):
         """Delete a conversation and leave nothing of it in the store's files. Return whether there was one."""
 
     def add(self, owner: str, addition: Addition) -> bool:
-        """Add items to the end. Return False if there is no such conversation. Raise StoreLimit."""
+        """Add items to the end, except those that it has. Return False if there is no such conversation.
+
+        Raise StoreLimit.
+        """
 
     def items(
         self, owner: str, conversation_id: str, max_items: int, after: str = "", *, descending: bool = False

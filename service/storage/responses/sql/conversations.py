@@ -92,7 +92,8 @@ class SqlConversations(ConversationStore):
         for item in addition.items:
             sealed = self._database.sealed(item.item, f"{owner}\0{conversation_id}\0{item.id}")
             execute(
-                "INSERT INTO items (owner, conversation, id, num_bytes, item) VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO items (owner, conversation, id, num_bytes, item) VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT DO NOTHING",
                 (owner, conversation_id, item.id, item.num_bytes, sealed),
             )
         execute(
