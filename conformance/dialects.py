@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 
-from conformance import answers, anthropic, constraints, mindie, ollama, responses, stored
+from conformance import answers, anthropic, constraints, mindie, ollama, open_responses, responses, stored
 from conformance.claim import Claim, at, claims_into, hold, items, parsed, shown
 from conformance.server import Dialect, Server, Spoiled, first_model
 
@@ -125,7 +125,7 @@ RESPONSES = Dialect(
     path="/v1/responses",
     good={"input": "Count from one to fifty, in words.", "max_output_tokens": 32, "temperature": 0, "store": False},
     streaming={"stream": True},
-    claims=(*responses.CLAIMS, *stored.CLAIMS),
+    claims=(*responses.CLAIMS, *open_responses.CLAIMS, *stored.CLAIMS),
     spoiled=(
         Spoiled("missing", "A body without input", {"input": None}, "input"),
         NO_NUMBER,

@@ -36,14 +36,23 @@ def _responses() -> tuple[Any, Events]:
     message: dict[str, Any] = {"id": "m1", "type": "message", "role": "assistant", "status": "completed"}
     message |= {"content": [part]}
     whole: dict[str, Any] = {"id": "r1", "object": "response", "created_at": 1, "model": "parrot", "error": None}
+    whole |= {
+        "tools": [], "tool_choice": "auto", "parallel_tool_calls": True, "text": {"format": {"type": "text"}},
+        "truncation": "disabled", "service_tier": "default", "store": False, "background": False, "metadata": {},
+        "temperature": 1, "top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "top_logprobs": 0,
+        **dict.fromkeys((
+            "completed_at", "incomplete_details", "previous_response_id", "instructions", "reasoning", "usage",
+            "max_output_tokens", "max_tool_calls", "safety_identifier", "prompt_cache_key",
+        )),
+    }  # fmt: skip
     end = whole | {"status": "completed", "output": [message]}
     begin = {"response": whole | {"status": "in_progress", "output": []}}
     place = {"item_id": "m1", "output_index": 0, "content_index": 0}
     data: list[dict[str, Any]] = [
         {"type": "created"} | begin,
         {"type": "in_progress"} | begin,
-        {"type": "output_item.added", "output_index": 0, "item": {"id": "m1"}},
-        {"type": "content_part.added"} | place,
+        {"type": "output_item.added", "output_index": 0, "item": message | {"content": []}},
+        {"type": "content_part.added", "part": part | {"text": ""}} | place,
         *({"type": "output_text.delta", "delta": text} | place for text in TEXT),
         {"type": "output_text.done", "text": "".join(TEXT)} | place,
         {"type": "content_part.done", "part": part} | place,

@@ -216,7 +216,8 @@ class ResponseBody(DrawingBody, kw_only=True):
             "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary or reasoning.generate_summary},
             "safety_identifier": self.safety_identifier,
             "store": self.is_stored,
-            "text": {"format": format_answer(text.format), "verbosity": text.verbosity},
+            # A verbosity may be left out, but not be null: Open Responses.
+            "text": {"format": format_answer(text.format), **({"verbosity": text.verbosity} if text.verbosity else {})},
             "tool_choice": tool_choice_answer(self.tool_choice),
             "tools": [tool_answer(tool) for tool in self.tools or ()],
             "top_logprobs": self.top_logprobs or 0,

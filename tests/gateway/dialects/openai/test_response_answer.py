@@ -112,7 +112,7 @@ def test_answer_echoes_openais_defaults_of_absent_fields() -> None:
     whole = whole_of("text")
     expected = {
         "temperature": 0.5, "top_p": 1.0, "tools": [], "tool_choice": "auto", "parallel_tool_calls": True,
-        "truncation": "disabled", "text": {"format": {"type": "text"}, "verbosity": None}, "instructions": None,
+        "truncation": "disabled", "text": {"format": {"type": "text"}}, "instructions": None,
         "max_output_tokens": None, "top_logprobs": 0, "error": None, "incomplete_details": None,
         "reasoning": {"effort": None, "summary": None}, "frequency_penalty": 0.0, "presence_penalty": 0.0,
         "service_tier": "default", "conversation": None, "prompt": None, "completed_at": 1_700_000_003,
@@ -153,7 +153,7 @@ def test_schemas_are_echoed_in_the_requests_form_on_one_line(*, is_nested: bool)
         tool, expected = f'"function": {{{tool}}}', f'"json_schema": {{{expected}}}'
     body = (
         f'{{"model": "m", "input": "hi", "tools": [{{"type": "function", {tool}}}], '
-        f'"text": {{"format": {{"type": "json_schema", {expected}}}, "verbosity": null}}}}'
+        f'"text": {{"format": {{"type": "json_schema", {expected}}}, "verbosity": "low"}}}}'
     )
     encoder = OpenAIResponseTranslator().parse(HttpRequest(body.encode())).encoder
     stream = b"".join(encoder.chunk(event) for event in events_of("text"))
