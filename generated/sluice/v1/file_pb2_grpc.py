@@ -71,8 +71,8 @@ class FileServiceServicer:
     """
 
     def UploadFile(self, request_iterator, context):
-        """Stores a file. The first message of the stream describes it, and all others have parts of its content. A file whose
-        upload is not completed is deleted.
+        """Stores a file. The first message of the stream describes it, and all others have parts of its content, except that
+        the last one may describe it again. A file whose upload is not completed is deleted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -37,8 +37,8 @@ class FileServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> FileServiceAsyncStub: ...
     UploadFile: _grpc.StreamUnaryMultiCallable[_file_pb2.UploadFileRequest, _file_pb2.UploadFileResponse]
-    """Stores a file. The first message of the stream describes it, and all others have parts of its content. A file whose
-    upload is not completed is deleted.
+    """Stores a file. The first message of the stream describes it, and all others have parts of its content, except that
+    the last one may describe it again. A file whose upload is not completed is deleted.
     """
     GetFile: _grpc.UnaryUnaryMultiCallable[_file_pb2.GetFileRequest, _file_pb2.GetFileResponse]
     """Returns the description of a file."""
@@ -60,8 +60,8 @@ class FileServiceAsyncStub(FileServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     UploadFile: _aio.StreamUnaryMultiCallable[_file_pb2.UploadFileRequest, _file_pb2.UploadFileResponse]  # type: ignore[assignment]
-    """Stores a file. The first message of the stream describes it, and all others have parts of its content. A file whose
-    upload is not completed is deleted.
+    """Stores a file. The first message of the stream describes it, and all others have parts of its content, except that
+    the last one may describe it again. A file whose upload is not completed is deleted.
     """
     GetFile: _aio.UnaryUnaryMultiCallable[_file_pb2.GetFileRequest, _file_pb2.GetFileResponse]  # type: ignore[assignment]
     """Returns the description of a file."""
@@ -86,8 +86,8 @@ class FileServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_file_pb2.UploadFileRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_file_pb2.UploadFileResponse, _abc.Awaitable[_file_pb2.UploadFileResponse]]:
-        """Stores a file. The first message of the stream describes it, and all others have parts of its content. A file whose
-        upload is not completed is deleted.
+        """Stores a file. The first message of the stream describes it, and all others have parts of its content, except that
+        the last one may describe it again. A file whose upload is not completed is deleted.
         """
 
     @_abc_1.abstractmethod

@@ -46,18 +46,20 @@ class Files:
             field="description",
         )
         try:
-            await self._append(file, messages)
+            lifetime_s = await self._append(file, messages)
             stored = await self._calls.run(
-                lambda store: store.files.complete(owner, file.id), lambda store, _: store.files.delete(owner, file.id)
+                lambda store: store.files.complete(owner, file.id, lifetime_s),
+                lambda store, _: store.files.delete(owner, file.id),
             )
         except BaseException:
             await self._calls.run(lambda store: store.files.delete(owner, file.id))
             raise
         return to_file(stored)
 
-    async def _append(self, file: FileRecord, messages: AsyncIterator[file_pb2.UploadFileRequest]) -> None:
-        """Store the content of messages in parts."""
+    async def _append(self, file: FileRecord, messages: AsyncIterator[file_pb2.UploadFileRequest]) -> int | None:
+        """Store the content of messages in parts. Return the seconds until the file expires, if they follow it."""
         data = bytearray()
+        last: file_pb2.FileDescription | None = None
 
         async def flush(least: int) -> None:
             while len(data) >= least and data:
@@ -66,11 +68,14 @@ class Files:
                 del data[: len(part)]
 
         async for message in messages:
-            if not message.HasField(_CONTENT):
-                raise InvalidRequest(_CONTENT, "must be in all messages of the stream but the first")
+            if last is not None or message.WhichOneof("part") is None:
+                raise InvalidRequest(_CONTENT, "must be in all messages of the stream but the first and the last")
+            if message.HasField("description"):
+                last = message.description
             data += message.content
             await flush(_PART)
         await flush(1)
+        return last.expires_after_seconds if last is not None and last.HasField("expires_after_seconds") else None
 
     async def get(self, file_id: str) -> file_pb2.File:
         """Return a file."""

@@ -150,8 +150,8 @@ class FileStore(Protocol):
     def append(self, owner: str, file_id: str, data: bytes) -> None:
         """Add content to a file that is not complete. Raise StoreLimit, or TooLarge for the file."""
 
-    def complete(self, owner: str, file_id: str) -> FileRecord:
-        """Complete a file, and return it."""
+    def complete(self, owner: str, file_id: str, lifetime_s: int | None = None) -> FileRecord:
+        """Complete a file, and return it. `lifetime_s` is the time until it expires, if it has another one now."""
 
     def get(self, owner: str, file_id: str) -> FileRecord | None:
         """Return a file, or None."""

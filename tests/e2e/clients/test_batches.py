@@ -42,8 +42,8 @@ def upload(client: Any, url: str, bodies: list[dict[str, Any]]) -> Any:
     return file
 
 
-def test_purpose_may_follow_the_file(client: Any) -> None:
-    """Node's client sends the fields in the order of its caller; without the right purpose nothing is stored."""
+def test_fields_may_follow_the_file(client: Any) -> None:
+    """Node's client sends the fields in the order of its caller; with invalid ones nothing is stored."""
     content = b"a line\n" * 100_000  # in several messages
     part: Any = ("file", ("in.jsonl", content))
 
@@ -54,11 +54,15 @@ def test_purpose_may_follow_the_file(client: Any) -> None:
     stored = send(("purpose", "batch"))
     assert stored.status_code == 200, stored.text
     assert client.files.content(stored.json()["id"]).read() == content
+    anchor = ("expires_after[anchor]", "created_at")
+    expiring = send(("purpose", "batch"), anchor, ("expires_after[seconds]", "3600")).json()
+    assert expiring["expires_at"] - expiring["created_at"] == 3600
+    assert client.files.content(expiring["id"]).read() == content
     before = [each.id for each in client.files.list()]
     for fields, words in (
         ((), "purpose: is required"),
         ((("purpose", "vision"),), "purpose: must be batch"),
-        ((("purpose", "batch"), ("expires_after[seconds]", "3600")), "must come before the file"),
+        ((("purpose", "batch"), ("expires_after[seconds]", "5")), "at least 3600"),
         ((("purpose", "b" * 5000),), "at most 4096 bytes"),
     ):
         rejected = send(*fields)

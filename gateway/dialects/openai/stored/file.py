@@ -90,7 +90,7 @@ def check_purpose(fields: Mapping[str, str]) -> None:
 
 
 def to_description(filename: str, fields: Mapping[str, str]) -> file_pb2.FileDescription:
-    """Return the description of an upload by the fields before its file; the purpose may follow. Raise Failure."""
+    """Return the description of an upload by the fields so far; others may follow its file. Raise Failure."""
     if PURPOSE in fields:
         check_purpose(fields)
     description = file_pb2.FileDescription(filename=filename, purpose=file_pb2.FILE_PURPOSE_BATCH)

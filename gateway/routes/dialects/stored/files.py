@@ -47,14 +47,15 @@ _FORM: Final = {
 }
 _PART: Final = 256 * 1024  # bytes of a message
 _MAX_FIELD: Final = 4096  # bytes of a field of the form
+_MAX_FIELDS: Final = 16
 _MAX_SIZES: Final = 4096  # files with results whose sizes are remembered
 
 
 async def _upload(upstream: Upstream, parts: Parts, caller: Caller) -> bytes:
     """Send the file of a form to the service while it arrives."""
     fields = _Fields()
-    filename = await _until_file(parts, fields)
-    description = file.to_description(filename or "upload", fields.texts)
+    filename = await _until_file(parts, fields) or "upload"
+    description = file.to_description(filename, fields.texts)
     try:
         async with upstream.client.upload(file_pb2.UploadFileRequest, caller) as upload:
             await upload.write(file_pb2.UploadFileRequest(description=description))
@@ -63,9 +64,8 @@ async def _upload(upstream: Upstream, parts: Parts, caller: Caller) -> bytes:
             async for part in parts:
                 if isinstance(part, PartBegin):
                     is_in_file = False
-                    if part.name != file.PURPOSE:
-                        text = "must occur once" if part.name == "file" else "must come before the file"
-                        raise Failure.of_field(part.name, text)
+                    if part.name == "file":
+                        raise Failure.of_field(part.name, "must occur once")
                     fields.begin(part.name)
                 elif is_in_file:
                     data += part
@@ -75,8 +75,11 @@ async def _upload(upstream: Upstream, parts: Parts, caller: Caller) -> bytes:
                     await upload.write(file_pb2.UploadFileRequest(content=bytes(data[:_PART])))
                     del data[:_PART]
             file.check_purpose(fields.texts)
+            last = file.to_description(filename, fields.texts)
             if data:
                 await upload.write(file_pb2.UploadFileRequest(content=bytes(data)))
+            if last != description:
+                await upload.write(file_pb2.UploadFileRequest(description=last))
             stored = (await upload.answer()).file
     except Failure as failure:
         raise failure.renamed(file.caller_name) from None
@@ -91,7 +94,9 @@ class _Fields:
         self._name = ""
 
     def begin(self, name: str) -> None:
-        """Begin the next field."""
+        """Begin the next field. Raise Failure if there are too many."""
+        if len(self.texts) >= _MAX_FIELDS:
+            raise Failure.of_field(name, f"the form must have at most {_MAX_FIELDS} fields")
         self._name = name
         self.texts[name] = ""
 

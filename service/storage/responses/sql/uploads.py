@@ -75,9 +75,13 @@ class SqlUploads(FileStore):
         if num_all + num_new > self._limits.max_bytes:
             raise StoreLimit(f"the store of files and batches is full; its limit is {self._limits.max_bytes} bytes")
 
-    def complete(self, owner: str, file_id: str) -> FileRecord:
+    def complete(self, owner: str, file_id: str, lifetime_s: int | None = None) -> FileRecord:
         with self._database.transaction() as execute:
             execute("UPDATE files SET is_complete = 1 WHERE owner = ? AND id = ?", (owner, file_id))
+            if lifetime_s is not None:
+                lifetime_ns = lifetime_s * 1_000_000_000
+                query = "UPDATE files SET expires_ns = created_ns + ? WHERE owner = ? AND id = ?"
+                execute(query, (lifetime_ns, owner, file_id))
         file = self.get(owner, file_id)
         if file is None:
             raise StoreFailed("the upload was not continued in time")

@@ -134,7 +134,7 @@ class UploadFileRequest(_message.Message):
     """Bytes of the content, at most 1 MiB."""
     @_builtins.property
     def description(self) -> Global___FileDescription:
-        """The description."""
+        """The description. In the last message, for an upload that learns it late, only `expires_after_seconds` has an effect."""
 
     def __init__(
         self,
