@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 
@@ -14,7 +12,7 @@ from service.answering.errors import FileNotFound
 from service.calls.call import current_caller
 from service.contract.batches.file import to_file
 from service.generation.errors import InvalidRequest
-from service.storage.responses.batch_port import FileRecord
+from service.storage.responses.batch_port import FileRecord, new_file_id
 from service.storage.responses.store_thread import StoreThread
 
 _PART: Final = 1 << 20  # bytes
@@ -35,13 +33,14 @@ class Files:
         first = await anext(aiter(messages), None)
         if first is None or not first.HasField("description"):
             raise InvalidRequest("description", "must be in the first message of the stream")
-        description, owner, now_ns = first.description, current_caller().id, time.time_ns()
+        description, owner = first.description, current_caller().id
+        now_ns = await self._calls.run(lambda store: store.now_ns(), field="description")
         expires_ns = 0
         if description.HasField("expires_after_seconds"):
             expires_ns = now_ns + description.expires_after_seconds * 1_000_000_000
-        file = FileRecord(owner, uuid.uuid4().hex, now_ns, description.filename, expires_ns=expires_ns)
+        file = FileRecord(owner, new_file_id(now_ns), now_ns, description.filename, expires_ns=expires_ns)
         await self._calls.run(
-            lambda store: store.files.begin(file.dated(store.now_ns())),
+            lambda store: store.files.begin(file),
             lambda store, _: store.files.delete(owner, file.id),
             field="description",
         )

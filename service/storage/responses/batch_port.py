@@ -7,9 +7,13 @@ held; the line of a process that died is claimed by another one.
 from __future__ import annotations
 
 import enum
+import re
+import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self, TypeAlias
+from typing import Final, Protocol, Self, TypeAlias
+
+_FILE_ID: Final = re.compile(r"([0-7][0-9a-f]{15})-[0-9a-f]{16}")
 
 
 class BatchStatus(enum.IntEnum):
@@ -58,10 +62,16 @@ class FileRecord:
     batch_id: str = ""
     is_of_errors: bool = False
 
-    def dated(self, now_ns: int) -> Self:
-        """Return the file as one that is created at another instant."""
-        expires_ns = self.expires_ns and self.expires_ns - self.created_ns + now_ns
-        return replace(self, created_ns=now_ns, expires_ns=expires_ns)
+
+def new_file_id(created_ns: int) -> str:
+    """Return the id of a new file, which has the time of its creation."""
+    return f"{created_ns:016x}-{secrets.token_hex(8)}"
+
+
+def creation_of(file_id: str) -> int | None:
+    """Return the time that the id of a file has; None if it isn't one that `new_file_id` returns."""
+    found = _FILE_ID.fullmatch(file_id)
+    return None if found is None else int(found[1], 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +169,7 @@ class FileStore(Protocol):
     def list(
         self, owner: str, max_files: int, after: str = "", *, descending: bool = False, results: bool | None = None
     ) -> Sequence[FileRecord]:
-        """Return the first files, or those after one. Raise UnknownItem.
+        """Return the first files, or those after one, which may have been deleted meanwhile. Raise UnknownItem.
 
         With `results`, only files that have results of batches, or only those that have none.
         """

@@ -144,6 +144,22 @@ def test_batch_survives_a_killed_service(storing: Stack, client: Any) -> None:
         assert deleted.value.body == unknown.value.body
 
 
+def test_files_are_deleted_while_they_are_listed(client: Any) -> None:
+    """The pages that follow begin after a deleted file: one that was uploaded, or one with results."""
+    url = "/v1/completions"
+    bodies: list[dict[str, Any]] = [{"model": "sluice-demo", **BODIES[url]}, {"model": "nobody", **BODIES[url]}]
+    for _ in range(3):
+        file = upload(client, url, bodies)
+        ended(client, client.batches.create(input_file_id=file.id, endpoint=url, completion_window="24h"))
+    deleted = [client.files.delete(each.id).id for each in client.files.list(limit=2)]
+    assert len(deleted) >= 9
+    assert not list(client.files.list())
+    for order in ("asc", "desc"):
+        assert not client.files.list(after=deleted[0], order=order).data
+    with pytest.raises(openai.BadRequestError):
+        client.files.list(after="file-x")
+
+
 @pytest.mark.parametrize(
     ("line", "text"),
     [

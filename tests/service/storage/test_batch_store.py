@@ -16,8 +16,9 @@ from service.storage.responses.batch_port import (
     LineResult,
     LineState,
     NewLine,
+    new_file_id,
 )
-from service.storage.responses.port import StoreFailed, StoreLimit, StoreLimits
+from service.storage.responses.port import StoreFailed, StoreLimit, StoreLimits, UnknownItem
 from service.storage.responses.seal import Seal
 from service.storage.responses.sql.store import SqlStore
 from tests.service.storage.store_locations import StoreLocation
@@ -222,6 +223,29 @@ def test_uploads_that_were_not_completed_are_purged(opened: Opened) -> None:
     assert opened.store.purge() == 2
     with pytest.raises(StoreFailed):
         store.append("a", "b", [NewLine(b"line")])
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_list_continues_after_a_deleted_file(opened: Opened, descending: bool) -> None:  # noqa: FBT001  a parameter
+    """Each page begins where the one before has ended, though all of its files are gone."""
+    files, names = opened.store.batches.files, []
+    for number in range(4):
+        opened.clock.now_ns += number % 2  # two of them at one instant
+        names.append(new_file_id(opened.clock()))
+        files.begin(FileRecord("a", names[-1], opened.clock(), "name"))
+        files.complete("a", names[-1])
+        opened.create(f"b{number}")
+        opened.finish("h", *opened.claim("h"))
+        names.append(f"b{number}-output")
+    found: list[str] = []
+    while page := files.list("a", 2, found[-1] if found else "", descending=descending):
+        found += [file.id for file in page]
+        for file in page:
+            files.delete("a", file.id)
+    assert sorted(found) == sorted(names)
+    for unknown in ("x", "-output", "b9-output", new_file_id(0)[1:]):
+        with pytest.raises(UnknownItem):
+            files.list("a", 2, unknown)
 
 
 def test_deleted_lines_no_longer_count(opened: Opened) -> None:

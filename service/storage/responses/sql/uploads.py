@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from service.storage.responses.batch_port import BatchLimits, FileRecord, FileStore, LineState
+from service.storage.responses.batch_port import BatchLimits, FileRecord, FileStore, LineState, creation_of
 from service.storage.responses.port import StoreFailed, StoreLimit, TooLarge, UnknownItem
 from service.storage.responses.sql.database import Execute, SqlDatabase
 from service.storage.responses.sql.deleted_lines import delete_lines
@@ -99,14 +99,23 @@ class SqlUploads(FileStore):
         if results is not None:
             query += f" AND batch {'!=' if results else '='} ''"
         if after:
-            row = self._database.row(f"SELECT created_ns FROM {_PRESENT} AND id = :id", self._values(owner, id=after))  # noqa: S608  constants
-            if row is None:
-                raise UnknownItem
             query += f" AND (created_ns, id) {'<' if descending else '>'} (:created, :after)"
-            values |= {"created": row[0], "after": after}
+            values |= {"created": self._creation_of(owner, after), "after": after}
         order = "DESC" if descending else "ASC"
         rows = self._database.rows(f"{query} ORDER BY created_ns {order}, id {order} LIMIT :most", values)
         return [self._record(row) for row in rows]
+
+    def _creation_of(self, owner: str, file_id: str) -> int:
+        """Return the time of a file's creation, also if it was deleted. Raise UnknownItem."""
+        row = self._database.row("SELECT created_ns FROM files WHERE owner = ? AND id = ?", (owner, file_id))
+        if row is None:  # files of results are created at the end of their batch
+            batch_id = file_id.removesuffix("-output").removesuffix("-errors")
+            query = "SELECT ended_ns FROM batches WHERE owner = ? AND id = ? AND ended_ns != 0"
+            row = self._database.row(query, (owner, batch_id))
+        created_ns = creation_of(file_id) if row is None else int(row[0])
+        if created_ns is None:
+            raise UnknownItem
+        return created_ns
 
     def part(self, owner: str, file_id: str, index: int) -> bytes | None:
         if self.get(owner, file_id) is None:

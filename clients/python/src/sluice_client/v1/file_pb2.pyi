@@ -268,8 +268,8 @@ class ListFilesRequest(_message.Message):
     page_size: _builtins.int
     """The maximum number of files, 1 to 100. Default: 20."""
     after: _builtins.str
-    """The id of the file after which the list begins: the last one of the previous page; at most 256 characters.
-    Default: empty, the list begins with the first file.
+    """The id of the file after which the list begins: the last one of the previous page, also if it was deleted
+    meanwhile; at most 256 characters. Default: empty, the list begins with the first file.
     """
     descending: _builtins.bool
     """Lists the newest file first. Default: false."""
