@@ -166,6 +166,33 @@ const checks = {
     assert.deepEqual(roles, ["user", "assistant", "user", "assistant"]);
     await client().conversations.delete(conversation.id);
   },
+  async check_node_batches() {
+    const url = "/v1/chat/completions";
+    const lines = [{ model, messages, temperature: 0 }, { model, messages, temperature: 9 }].map((body, i) =>
+      JSON.stringify({ custom_id: `r${i}`, method: "POST", url, body }),
+    );
+    const file = await client().files.create({
+      file: await OpenAI.toFile(Buffer.from(lines.join("\n")), "in.jsonl"),
+      purpose: "batch",
+      expires_after: { anchor: "created_at", seconds: 3600 },
+    });
+    assert.equal(file.expires_at - file.created_at, 3600);
+    assert.equal(await (await client().files.content(file.id)).text(), lines.join("\n"));
+    let batch = await client().batches.create({ input_file_id: file.id, endpoint: url, completion_window: "24h" });
+    while (batch.status === "in_progress") batch = await client().batches.retrieve(batch.id);
+    assert.deepEqual(batch.request_counts, { total: 2, completed: 1, failed: 1 });
+    const result = async (id) => JSON.parse(await (await client().files.content(id)).text());
+    const answered = await result(batch.output_file_id);
+    assert.equal(answered.custom_id, "r0");
+    assert.match(answered.response.body.choices[0].message.content, /Paris/);
+    assert.equal((await result(batch.error_file_id)).response.body.error.param, "temperature");
+    const batches = [];
+    for await (const each of client().batches.list({ limit: 1 })) batches.push(each.id);
+    assert.ok(batches.includes(batch.id));
+    assert.equal((await client().batches.cancel(batch.id)).status, "completed");
+    for await (const each of client().files.list({ limit: 1 })) assert.ok((await client().files.delete(each.id)).deleted);
+    await assert.rejects(client().files.retrieve(file.id), OpenAI.NotFoundError);
+  },
   async check_node_models() {
     const names = [];
     for await (const each of client().models.list()) names.push(each.id);
