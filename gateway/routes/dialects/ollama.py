@@ -101,10 +101,7 @@ OLLAMA: Final = Surface(
     error=OllamaError,
     error_response=OllamaErrors().error_response,
     stream_format=StreamFormat.LINES,
-    prefixes=(
-        "/api/chat", "/api/generate", "/api/embed", "/api/embeddings", "/api/tags", "/api/show", "/api/ps",
-        "/api/version", "/api/pull", "/api/push", "/api/create", "/api/copy", "/api/delete", "/api/blobs",
-    ),
+    prefixes=("/api",),
     operations=(
         Operation("POST", "/api/chat", "Answers a conversation.", Generation(OllamaChatTranslator), [_CHAT],
                   streams=True),

@@ -93,7 +93,7 @@ OPENAI: Final = Surface(
     tag="OpenAI style",
     error=ErrorAnswer,
     error_response=OpenAIErrors().error_response,
-    prefixes=("/v1", "/openai", "/tokenize", "/detokenize"),
+    prefixes=("/v1", "/openai", "/api/v1", "/tokenize", "/detokenize"),
     operations=(
         *_operations("/v1"),
         *_operations("/openai/v1"),

@@ -88,3 +88,27 @@ async def test_operations_on_models_are_rejected(gateway: Gateway, method: str, 
         headers = {"authorization": f"Bearer {key}"}
         answer = await gateway.http.request(method, path, json={"model": "m"}, headers=headers)
         assert (answer.status_code, list(answer.json())) == (status, ["error"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "kind"),
+    [
+        ("GET", "/api", 404, str),
+        ("POST", "/api/unknown", 404, str),
+        ("GET", "/api/chat", 405, str),
+        ("POST", "/api/v1/unknown", 404, dict),  # a base URL of OpenAI's clients for other servers
+        ("GET", "/apis", 404, dict),
+    ],
+)
+async def test_errors_of_unknown_paths_are_texts(
+    gateway: Gateway, method: str, path: str, status: int, kind: type
+) -> None:
+    """Ollama's clients show `error` as it is; other clients get their own form."""
+    answer = await gateway.http.request(method, path)
+    assert (answer.status_code, type(answer.json()["error"])) == (status, kind)
+    assert path in answer.text
+
+
+async def test_unknown_paths_of_databricks_keep_its_form(gateway: Gateway) -> None:
+    answer = await gateway.http.get("/api/2.0/unknown")
+    assert (answer.status_code, answer.json()["error_code"]) == (404, "ENDPOINT_NOT_FOUND")
