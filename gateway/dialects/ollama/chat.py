@@ -13,7 +13,7 @@ from gateway.dialects.ollama.encoder import LoadEncoder, OllamaChatEncoder
 from gateway.dialects.ollama.error import OllamaErrors
 from gateway.dialects.ollama.line import chat_fields
 from gateway.dialects.ollama.message import OllamaMessage, to_messages
-from gateway.dialects.seam.contract_limit import check_length, check_text, check_values
+from gateway.dialects.seam.contract_limit import check_length, check_text, check_values, put
 from gateway.dialects.seam.encoder import StreamFormat
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.json_body import decode, is_given
@@ -37,10 +37,14 @@ class OllamaTool(msgspec.Struct):
 
 
 class OllamaChatBody(OllamaBody, forbid_unknown_fields=True, kw_only=True):
-    """The body of `POST /api/chat`. Without messages, it loads the model."""
+    """The body of `POST /api/chat`. Without messages, it loads the model.
+
+    `num_predict` is the limit of tokens if the options have none: Open WebUI sends that of a title there.
+    """
 
     messages: Annotated[list[OllamaMessage], msgspec.Meta(min_length=0)] | None = None
     tools: list[OllamaTool] | None = None
+    num_predict: Annotated[int, msgspec.Meta(ge=-2)] | None = None
 
     def to_request(self) -> chat_pb2.ChatRequest:
         """Return the contract's request. Raise Failure if it can't be served or represented."""
@@ -52,12 +56,20 @@ class OllamaChatBody(OllamaBody, forbid_unknown_fields=True, kw_only=True):
             tools=[_to_tool(tool) for tool in self.tools or ()],
         )
         self.set_common(request)
+        if self.num_predict is not None and self.num_predict > 0 and not self._options_limit:
+            put(request.stopping, "max_tokens", self.num_predict, "num_predict")
         self.set_thinking(request)
         return request
 
     def caller_name(self, field: str) -> str:
         """Return the caller's name of a field: `messages[0].content[0].text` → `messages.0.content`."""
-        return _CONTENT.sub(r"\1", super().caller_name(field))
+        name = _CONTENT.sub(r"\1", super().caller_name(field))
+        return "num_predict" if name == "options.num_predict" and not self._options_limit else name
+
+    @property
+    def _options_limit(self) -> bool:
+        """Whether the options have a limit of tokens, which precedes the body's own."""
+        return self.options is not None and self.options.num_predict is not None
 
 
 _DECODER: Final = msgspec.json.Decoder(OllamaChatBody)

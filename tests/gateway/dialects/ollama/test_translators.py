@@ -70,6 +70,18 @@ def test_options_become_parameters() -> None:
     assert violation(lambda: chat(top_logprobs=2)) == (Reason.INVALID_FIELD, "top_logprobs")
 
 
+def test_a_limit_next_to_the_options_holds_if_they_have_none() -> None:
+    """A limit in the options precedes it, also if that means no limit."""
+    assert chat(num_predict=5).request.stopping.max_tokens == 5
+    assert chat(num_predict=5, options={"num_predict": 7}).request.stopping.max_tokens == 7
+    for fields in ({"num_predict": 5, "options": {"num_predict": -1}}, {"num_predict": -2}):
+        assert not chat(**fields).request.stopping.HasField("max_tokens")
+    assert violation(lambda: chat(num_predict=-3)) == (Reason.INVALID_FIELD, "num_predict")
+    assert violation(lambda: chat(num_predict=2**40)) == (Reason.INVALID_FIELD, "num_predict")
+    assert chat(num_predict=5).caller_name("stopping.max_tokens") == "num_predict"
+    assert chat(options={"num_predict": 5}).caller_name("stopping.max_tokens") == "options.num_predict"
+
+
 def test_conversations_are_truncated_unless_the_request_says_otherwise() -> None:
     """A conversation that is too long loses its oldest messages by default, as in Ollama."""
     assert chat().request.serving.error_behavior == serving_pb2.ERROR_BEHAVIOR_TRUNCATE
