@@ -117,7 +117,7 @@ def test_change_of_several_servers_continues_after_a_failure(product: Administer
         (("models", "load", "x", "nothing"), "admin", 1, "path: it must be a folder below the one"),
         (("models", "load", "x", "second"), "admin", 1, "path: it must be a folder below the one"),
         (("models", "load", "demo", "third"), "admin", 1, "the name 'demo' is taken"),
-        (("models", "load", "x", "third", "--dtype", "float8"), "admin", 1, "dtype: must be in list"),
+        (("models", "load", "x", "third", "--dtype", "float8"), "admin", 1, "dtype: must be auto, bfloat16 or float32"),
         (("models", "load", "x", "third", "--cache-share", "2"), "admin", 1, "cache_share: must be greater than 0"),
         (("models", "load", "x", "third", "--max-model-len", "1"), "admin", 2, "--max-model-len"),
         (("models", "unload", "x"), "admin", 1, "no model named 'x' is served"),

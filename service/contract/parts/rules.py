@@ -22,6 +22,12 @@ PATTERNS = {  # a regular expression in the contract → its description in erro
     "^[A-Za-z0-9_-]{1,64}$": "must be 1 to 64 letters, digits, underscores and dashes",
     "^[A-Za-z0-9._-]{1,256}$": "must be 1 to 256 letters, digits, dots, underscores and dashes",
 }
+_LISTS = {  # a rule with a list of values → what the value must be of them
+    "string.in": "must be",
+    "string.not_in": "must not be",
+    "enum.in": "must be",
+    "enum.not_in": "must not be",
+}
 _MAX_VIOLATIONS = 8  # violations are sent in trailing metadata, whose size is limited
 _MAX_VALUE_CHARACTERS = 256  # of an invalid value that is returned to the client
 _MAX_SEARCHED_ITEMS = 4096  # for messages with more items, only the first violation is reported
@@ -38,7 +44,7 @@ class Rules:
         """Raise InvalidMessage if the message violates a rule."""
         fail_fast = _count_items(message, "") > _MAX_SEARCHED_ITEMS
         if found := self._validator.collect_violations(message, fail_fast=fail_fast):
-            raise InvalidMessage([_violation(each) for each in found[:_MAX_VIOLATIONS]])
+            raise InvalidMessage([_violation(each, message.DESCRIPTOR) for each in found[:_MAX_VIOLATIONS]])
 
 
 @functools.cache
@@ -102,21 +108,34 @@ def _has_lists(message_type: Descriptor) -> bool:
     )
 
 
-def _violation(found: protovalidate.Violation) -> Violation:
-    """Convert a violation found by protovalidate."""
+def _violation(found: protovalidate.Violation, kind: Descriptor) -> Violation:
+    """Convert a violation found by protovalidate in a message of the type `kind`."""
     path, rule = _path(found), found.proto.rule_id
     if found.proto.rule is None and "." in rule:
         # A rule of a whole message: its id begins with the field that the client has to change.
         field = rule.partition(".")[0]
         path = f"{path}.{field}" if path else field
-    return Violation(path, _message(found.proto.message, rule), rule, _value_text(found.field_value))
+    return Violation(path, _message(found, kind), rule, _value_text(found.field_value))
 
 
-def _message(text: str, rule: str) -> str:
-    """Return the text of a violation; patterns are replaced by descriptions."""
+def _message(found: protovalidate.Violation, kind: Descriptor) -> str:
+    """Return the text of a violation; patterns are replaced by descriptions, lists by the names of their values."""
+    text, rule = found.proto.message, found.proto.rule_id
+    if rule in _LISTS:
+        *most, last = _names(found, kind)
+        return " ".join([_LISTS[rule], *([", ".join(most), "or"] if most else []), last])
     if rule != "string.pattern":
         return text
     return next((description for pattern, description in PATTERNS.items() if f"`{pattern}`" in text), text)
+
+
+def _names(found: protovalidate.Violation, kind: Descriptor) -> list[str]:
+    """Return the names of the values in the list of a rule, without the empty text, which is a missing one."""
+    *parents, last = [element.field_name for element in found.proto.field.elements]
+    for name in parents:
+        kind = kind.fields_by_name[name].message_type
+    enum = kind.fields_by_name[last].enum_type
+    return [each if enum is None else enum.values_by_number[each].name for each in found.rule_value if each != ""]
 
 
 def _path(found: protovalidate.Violation) -> str:

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from google.protobuf import text_format
-from sluice.v1 import chat_pb2, model_pb2
+from google.protobuf.message import Message
+from sluice.v1 import chat_pb2, content_pb2, model_pb2
 
-from service.contract.parts.rules import PATTERNS
+from service.calls.errors import InvalidMessage
+from service.contract.parts.rules import PATTERNS, Rules
 from tests.service.fakes import MODEL, rejection_of, request, running
 
 CASES = [
@@ -48,6 +50,28 @@ async def test_validation_names_field_and_rule(change: str, field: str, rule: st
     assert rejection.info.metadata["field"] == field
     assert dict(rejection.info.metadata).get("value") == value
     assert rejection.text.startswith(f"{field}: ")
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (
+            model_pb2.LoadModelRequest(name=".", path="a", dtype="float8", quantization="int2"),
+            "name: must not be . or ..; dtype: must be auto, bfloat16 or float32; quantization: must be int8 or int4",
+        ),
+        (
+            chat_pb2.ChatRequest(
+                model="m", messages=[content_pb2.Message(content=[content_pb2.ContentPart(text="hi")])]
+            ),
+            "messages[0].role: must not be ROLE_UNSPECIFIED",
+        ),
+    ],
+)
+def test_lists_of_values_are_named(message: Message, text: str) -> None:
+    """The text names the values that a field may have, or must not have; an empty text counts as a missing one."""
+    with pytest.raises(InvalidMessage) as caught:
+        Rules([type(message)]).check(message)
+    assert str(caught.value) == text
 
 
 async def test_validation_of_another_service() -> None:
