@@ -22,18 +22,25 @@ from runner.tls.public_tls import PublicTls
 
 _ADMIN_SOCKET = "admin.sock"  # in the run's folder
 ADMIN_HOST = "127.0.0.1"
-_PART = re.compile(r"(-\d{5}-of-\d{5})?\.gguf$")  # the end of a GGUF file's name
+_PART = re.compile(r"(-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE)  # the end of a GGUF file's name
 ROOT = Path(__file__).resolve().parent.parent  # the folder of the processes' packages
 
 
+def is_gguf(path: Path) -> bool:
+    """Return True if a path is that of a GGUF file, which need not exist, by the end of its name."""
+    return path.suffix.lower() == ".gguf"
+
+
 def is_hub_id(source: str) -> bool:
-    """Return True if `source` is an id on the model hub, ORG/MODEL, and not an existing folder or file."""
-    return source.count("/") == 1 and not source.endswith("/") and source[0] not in "./~" and not Path(source).exists()
+    """Return True if `source` is an id on the model hub, ORG/MODEL, and neither a GGUF file nor an existing folder."""
+    if source.count("/") != 1 or source.endswith("/") or source[0] in "./~":
+        return False
+    return not (is_gguf(Path(source)) or Path(source).exists())
 
 
 def _absolute(path: Path) -> str:
     """Return the path without links, except of a GGUF file, which is known by its name."""
-    return str(path.absolute() if path.suffix == ".gguf" else path.resolve())
+    return str(path.absolute() if is_gguf(path) else path.resolve())
 
 
 class Settings(BaseSettings):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from process.network.address import host_port
 from process.network.tls import TlsError
-from runner.settings import ADMIN_HOST, Settings, is_hub_id
+from runner.settings import ADMIN_HOST, Settings, is_gguf, is_hub_id
 
 
 class RunError(Exception):
@@ -65,13 +65,14 @@ def _port_problems(settings: Settings) -> Iterator[str]:
 
 def _model_problems(settings: Settings) -> Iterator[str]:
     for name, model in settings.served().items():
-        is_file = model.endswith(".gguf") and Path(model).is_file()
+        path = Path(model)
+        is_file = is_gguf(path) and path.is_file()
         if not is_hub_id(model) and not is_file and not Path(model, "config.json").is_file():
-            if file := min(Path(model).glob("*.gguf"), default=None):
+            if file := min((each for each in path.glob("*") if is_gguf(each)), default=None):
                 hint = f"its GGUF file is served by its own name: {file}"
             else:
                 hint = "expected a model's folder, a GGUF file or a hub id, ORG/MODEL"
-            lacks = "does not exist" if model.endswith(".gguf") else "has no config.json"
+            lacks = "does not exist" if is_gguf(path) and not path.exists() else "has no config.json"
             yield f"model {name}: {model} {lacks}; {hint}"
 
 

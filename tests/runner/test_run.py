@@ -89,14 +89,25 @@ def test_gguf_files_are_named_by_their_stems(tmp_path: Path, monkeypatch: pytest
     """A link, as in the hub's cache, is not followed, since its target may have another name."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "blob").touch()
-    for name in ("a.Q4_K_M.gguf", "b-00001-of-00002.gguf"):
+    for name in ("a.Q4_K_M.gguf", "b-00001-of-00002.gguf", "C.GGUF"):
         (tmp_path / name).symlink_to("blob")
-    settings = read_settings(Settings, ["a.Q4_K_M.gguf", "./b-00001-of-00002.gguf", "mine=a.Q4_K_M.gguf"])
+    settings = read_settings(Settings, ["a.Q4_K_M.gguf", "./b-00001-of-00002.gguf", "mine=a.Q4_K_M.gguf", "C.GGUF"])
     assert settings.served() == {
         "a.Q4_K_M": f"{tmp_path}/a.Q4_K_M.gguf",
         "b": f"{tmp_path}/b-00001-of-00002.gguf",
         "mine": f"{tmp_path}/a.Q4_K_M.gguf",
+        "C": f"{tmp_path}/C.GGUF",
     }
+
+
+@pytest.mark.parametrize("given", ["models/a.gguf", "models/A.GGUF"])
+def test_a_missing_gguf_file_is_no_model_of_the_hub(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its path looks like ORG/MODEL."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RunError, match=rf"{tmp_path}/{given} does not exist; expected a model's folder, a GGUF file"):
+        check(read_settings(Settings, [given]))
 
 
 def test_two_models_with_one_name_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,9 +125,9 @@ def test_a_folder_without_a_model_is_rejected(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_folder_of_gguf_files_names_one_of_them(tmp_path: Path) -> None:
-    for name in ("b.gguf", "a.gguf"):
+    for name in ("b.gguf", "A.GGUF"):
         (tmp_path / name).touch()
-    file = re.escape(str(tmp_path / "a.gguf"))
+    file = re.escape(str(tmp_path / "A.GGUF"))
     with pytest.raises(RunError, match=rf"has no config.json; its GGUF file is served by its own name: {file}$"):
         check(read_settings(Settings, [str(tmp_path)]))
     with pytest.raises(RunError, match=r"model c: .*/c\.gguf does not exist; expected"):

@@ -127,6 +127,22 @@ def test_split_files_are_one_model(tmp_path: Path) -> None:
         find_folder(str(parts[0]))
 
 
+def test_names_of_files_may_have_capitals(tmp_path: Path) -> None:
+    write_gguf(model_of("qwen3"), tmp_path / "tiny.gguf", Q8_0)
+    for part in split(tmp_path / "tiny.gguf", tmp_path):
+        part.rename(part.with_name(part.name.upper()))
+    for name in ("tiny.GGUF", "TINY-00002-OF-00002.GGUF"):
+        if name == "tiny.GGUF":
+            (tmp_path / "tiny.gguf").rename(tmp_path / name)
+        assert (find_folder(str(tmp_path / name)) / "config.json").is_file()
+
+
+@pytest.mark.parametrize("name", ["none.gguf", "models/none.GGUF"])
+def test_a_missing_file_is_not_looked_up_on_the_hub(name: str) -> None:
+    with pytest.raises(ModelLoadError, match=rf"^the GGUF file {name} does not exist$"):
+        find_folder(name)
+
+
 def test_a_folder_with_only_gguf_files_is_rejected_with_the_name_of_one(tmp_path: Path) -> None:
     (tmp_path / "tiny.gguf").touch()
     with pytest.raises(ModelLoadError, match=r"its GGUF file is served by its own name: .*/tiny\.gguf$"):

@@ -42,6 +42,20 @@ def test_a_pulled_model_is_listed_until_it_is_removed(tmp_path: Path) -> None:
     assert json.loads(sluice("list", "--json", home=tmp_path).stdout) == []
 
 
+@pytest.mark.parametrize("files", [("model.Q4_K_M.gguf",), ("model.Q4_K_M.gguf", "config.json")])
+def test_a_model_of_gguf_files_names_the_command_for_one_of_them(tmp_path: Path, files: tuple[str, ...]) -> None:
+    (folder := tmp_path / "model").mkdir()
+    for name in files:
+        (folder / name).write_text("{}")
+    with serving_hub("org/x-GGUF", folder) as url:
+        done = sluice("pull", "org/x-GGUF", home=tmp_path / "home", url=url)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1] == (
+        "sluice: org/x-GGUF has no config.json with weights in safetensors; if it has GGUF files, download one with "
+        "`hf download org/x-GGUF FILE.gguf`, and serve the file that this prints"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

@@ -19,7 +19,7 @@ from service.engine.models.checkpoint.gguf.header import GgufHeader, read_header
 from service.generation.errors import ModelLoadError
 
 _REJECTED: Final = 3  # the exit code of settings_files for a ModelLoadError
-_SPLIT: Final = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
+_SPLIT: Final = re.compile(r"(.+-)\d{5}(-of-(\d{5})\.gguf)", re.IGNORECASE)
 
 
 def gguf_folder(file: Path) -> Path:
@@ -53,7 +53,8 @@ def split_files(file: Path) -> list[Path]:
     match = _SPLIT.fullmatch(file.name)
     if match is None:
         return [file]
-    names = [f"{match['stem']}-{number + 1:05}-of-{match['count']}.gguf" for number in range(int(match["count"]))]
+    start, end, count = match.groups()
+    names = [f"{start}{number + 1:05}{end}" for number in range(int(count))]
     files = [file.with_name(name) for name in names]
     for each in files:
         if not each.is_file():

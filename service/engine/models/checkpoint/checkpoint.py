@@ -265,10 +265,10 @@ def weight_files(folder: Path) -> list[Path]:
 
 def _unsupported_files_hint(folder: Path) -> str:
     """Return what to do about a folder whose weights have another format; empty if there is nothing to advise."""
-    files = sorted(file for file in folder.iterdir() if file.suffix in _PICKLES | {".gguf"})
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in _PICKLES | {".gguf"})
     if not files:
         return "; weights in other formats must be converted first (docs/models/checkpoints.md)"
-    if files[0].suffix == ".gguf":
+    if files[0].suffix.lower() == ".gguf":
         return f"; its GGUF file is served by its own name: {files[0]}"
     return (
         f"; {files[0].name} is a pickle, which is not read because it can run code. Convert a file that you trust, as "
