@@ -13,7 +13,7 @@ from cryptography import x509
 
 from cli.doctor.finding import Finding, Status
 from process.network.tls import TlsError
-from runner.settings import Settings, is_hub_id
+from runner.settings import Settings, is_gguf, is_hub_id
 from service.auth.keys.key_entry import KeysError
 from service.auth.keys.key_file import read_keys
 
@@ -28,7 +28,8 @@ def check_files(settings: Settings) -> Iterator[Finding]:
     yield _writable("endpoints_file", settings.endpoints().parent)
     for name, model in settings.served().items():
         if not is_hub_id(model):
-            yield _readable(f"model {name}", Path(model, "config.json"))
+            path = Path(model)
+            yield _readable(f"model {name}", path if is_gguf(path) and not path.is_dir() else path / "config.json")
     if settings.config is not None:
         yield _readable("config", settings.config)
     if settings.keys_file is not None:

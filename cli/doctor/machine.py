@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from glob import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
@@ -20,6 +22,7 @@ from service.engine.device.memory import available_host_bytes
 _REQUIRED: Final = (NAME, "torch", "transformers", "grpcio", "starlette")
 _NATIVE: Final = "sluice-native"
 _WEIGHTS: Final = ("*.safetensors", "*.bin")
+_NUMBER: Final = re.compile(r"\d{5}(?=-of-\d{5}\.)", re.IGNORECASE)  # in the name of a part of a GGUF file
 _GIB: Final = 2**30
 _LOW_BYTES: Final = 2 * _GIB  # the three processes take about 1 GiB before any weight
 _OTHER_CPU: Final = (
@@ -92,9 +95,11 @@ def check_ports(settings: Settings) -> Iterator[Finding]:
             yield Finding(name, Status.OK, f"{address} is free")
 
 
-def _weight_bytes(folder: Path) -> int:
-    """Return the size of a model's weight files, in the first format that is present."""
+def _weight_bytes(model: Path) -> int:
+    """Return the size of a folder's weight files, in the first format that is present, or of a GGUF file's parts."""
+    if model.is_file():
+        return sum(file.stat().st_size for file in model.parent.glob(_NUMBER.sub("*", escape(model.name))))
     for pattern in _WEIGHTS:
-        if files := list(folder.glob(pattern)):
+        if files := list(model.glob(pattern)):
             return sum(file.stat().st_size for file in files)
     return 0

@@ -42,6 +42,18 @@ def test_doctor_reports_no_failure_on_a_valid_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_gguf_files_are_found_with_their_sizes(tmp_path: Path) -> None:
+    """The parts of a model count together; a missing file is a failure."""
+    for number in (1, 2):
+        with (tmp_path / f"m-0000{number}-of-00002.gguf").open("wb") as file:
+            file.truncate(2**30)  # occupies nothing
+    found = doctor(tmp_path, str(tmp_path / "m-00001-of-00002.gguf"), str(tmp_path / "none.GGUF"), code=1)
+    assert found["model m"]["status"] == "ok"
+    assert found["model none"]["text"] == f"{tmp_path}/none.GGUF: no such file"
+    assert "2.0 GiB of weights" in found["memory"]["text"]
+
+
+@pytest.mark.slow
 def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     """A used port, an invalid keys file, a missing model and an unreadable certificate are four failures."""
     keys = tmp_path / "keys.yaml"
