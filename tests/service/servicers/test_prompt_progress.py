@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -13,8 +14,12 @@ from sluice.v1 import (
     text_generation_pb2_grpc,
 )
 
+from service.engine.core.engine_core import SampledToken
+from service.engine.core.step import Step
+from service.generation.errors import SequenceError
 from tests.service.fakes import MODEL, ScriptedRunner, request, running
 from tests.service.servicers.test_resume import read, resumed, whole
+from tests.waiting import GUARD_S
 
 pytestmark = pytest.mark.slow  # each waits for several steps
 
@@ -30,6 +35,34 @@ def slow(*texts: str) -> ScriptedRunner:
     return runner
 
 
+class FollowedRunner(ScriptedRunner):
+    """A slow model that continues with a prompt only when the progress so far was read.
+
+    A reader that is late gets the newest progress only.
+    """
+
+    def __init__(self, *texts: str) -> None:
+        super().__init__(*texts)
+        self.delay_s = DELAY_S
+        self._was_read = threading.Semaphore(0)
+        self._is_reported = False
+
+    def run(self, step: Step) -> list[SampledToken | SequenceError | None]:
+        if self._is_reported:
+            assert self._was_read.acquire(timeout=GUARD_S)
+        self._is_reported = any(each.sequence.progress_due is not None and not each.samples for each in step.items)
+        return super().run(step)
+
+    async def events_of(self, call: Any) -> list[Any]:
+        """Return the events of a stream with progress."""
+        events = []
+        async for event in call:
+            events.append(event)
+            if event.HasField("prompt_progress"):
+                self._was_read.release()
+        return events
+
+
 def numbers(progress: list[serving_pb2.PromptProgress]) -> list[tuple[int, int, int]]:
     return [(each.total_tokens, each.cached_tokens, each.processed_tokens) for each in progress]
 
@@ -40,10 +73,11 @@ def progress_of(events: list[Any]) -> list[serving_pb2.PromptProgress]:
 
 async def test_progress_of_a_chat_has_no_place_in_the_stream() -> None:
     """It follows `started`; without it the stream is the same, with the same numbers and positions."""
-    async with running(slow("ok"), engine=ENGINE) as run:
+    runner = FollowedRunner("ok")
+    async with running(runner, engine=ENGINE) as run:
         plain = await read(run, request(PROMPT))
         message = request(PROMPT + "abcdefghij", n=2, serving=SERVING)
-        events = await read(run, message)
+        events = await runner.events_of(run.chat.StreamChat(message))
         assert [event.WhichOneof("event") for event in events[:3]] == ["started", *["prompt_progress"] * 2]
         assert numbers(progress_of(events)) == [(30, 20, 28), (30, 20, 30)]
         assert all(event.sequence_number == 0 for event in events[:3])
@@ -80,10 +114,11 @@ async def test_progress_of_several_prompts_is_their_sum() -> None:
 
 async def test_generated_text_has_progress_and_a_whole_answer_ignores_it() -> None:
     """The times of its events grow."""
-    async with running(slow("ok"), engine=ENGINE) as run:
+    runner = FollowedRunner("ok")
+    async with running(runner, engine=ENGINE) as run:
         message = text_generation_pb2.GenerateTextRequest(model=MODEL, text_input=PROMPT, serving=SERVING)
         stub: Any = text_generation_pb2_grpc.TextGenerationServiceStub(run.channel)
-        found = progress_of([event async for event in stub.StreamGenerateText(message)])
+        found = progress_of(await runner.events_of(stub.StreamGenerateText(message)))
         assert [each.processed_tokens for each in found] == [8, 16, 20]
         times = [each.elapsed.ToMilliseconds() for each in found]
         assert times == sorted(set(times))
