@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -128,11 +129,17 @@ async def test_batch_size_is_that_of_the_last_tokens_step() -> None:
 async def test_queue_wait_is_the_time_of_the_previous_request() -> None:
     """With one slot in the batch, the second request waits for the end of the first."""
     runner = ScriptedRunner("hello")
-    runner.delay_s = 0.01
     async with running(runner, engine={"max_batch_sequences": 1}) as run:
-        first, second = await asyncio.gather(*(stub_of(run).GenerateText(text_request()) for _ in range(2)))
-    waits = sorted(seconds(each.timings.queue_wait) for each in (first, second))
-    assert waits[1] >= 5 * runner.delay_s
+        with runner.paused():
+            first = stub_of(run).GenerateText(text_request())
+            await until(runner.entered.is_set)
+            second = stub_of(run).GenerateText(text_request())
+            await until(lambda: run.engine.num_open == 2)
+            began = time.monotonic()
+            await asyncio.sleep(0.05)
+            waited_s = time.monotonic() - began
+        waits = [seconds((await call).timings.queue_wait) for call in (first, second)]
+    assert waits[1] >= waited_s
 
 
 async def test_sampling_is_greedy_without_do_sample() -> None:
