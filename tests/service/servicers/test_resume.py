@@ -170,10 +170,10 @@ async def test_usage_before_a_failure_has_no_position() -> None:
     runner = ScriptedRunner("hello there")
     async with running(runner) as run, running(ScriptedRunner("hello there")) as other:
         message = request(model=MODEL)
-        runner.delay_s = 0.01
-        call = run.chat.StreamChat(message)
-        events = [await call.read() for _ in range(3)]
-        runner.fail_with = RuntimeError("the step failed")
+        with runner.paused(after=3):
+            call = run.chat.StreamChat(message)
+            events = [await call.read() for _ in range(2)]
+            runner.fail_with = RuntimeError("the step failed")
         rejection = await rejection_of(call)
         assert rejection.info.reason == "ENGINE_FAILED"
         events += rejection.events
