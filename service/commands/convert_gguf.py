@@ -15,7 +15,7 @@ from typing import Final
 import torch
 from safetensors.torch import save_file
 
-from service.engine.loading.gguf.gguf_folder import check_split, split_files
+from service.engine.loading.gguf.gguf_folder import check_split, joined, split_files
 from service.engine.loading.gguf.settings_files import write_settings
 from service.engine.models.checkpoint.checkpoint import bits_as_floats
 from service.engine.models.checkpoint.gguf.gguf_checkpoint import GgufCheckpoint
@@ -35,7 +35,7 @@ def convert(file: Path, folder: Path, dtype: str) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
-        write_settings(headers[0], building, dtype)
+        write_settings(joined(headers), building, dtype)
         _write_weights(headers, building, _DTYPES[dtype])
         building.rename(folder)
     except NotImplementedError as error:

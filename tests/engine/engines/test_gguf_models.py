@@ -87,19 +87,19 @@ def test_files_are_checked(tmp_path: Path) -> None:
     assert report["weight_bytes"] == (tmp_path / "tiny.gguf").stat().st_size
 
 
-def split(file: Path, folder: Path, count: int = 2) -> list[Path]:
-    """Write a file's tensors to several files, as llama-gguf-split does."""
+def split(file: Path, folder: Path, count: int = 2, arch: str = "qwen3", first: int = 0) -> list[Path]:
+    """Write a file's tensors to several files, as llama-gguf-split does, from the file with the index `first` on."""
     reader = gguf.GGUFReader(file)
     parts = [folder / f"tiny-{number + 1:05}-of-{count:05}.gguf" for number in range(count)]
     for number, part in enumerate(parts):
-        writer = gguf.GGUFWriter(part, "qwen3")
+        writer = gguf.GGUFWriter(part, arch)
         for field in reader.fields.values() if number == 0 else ():
             if not field.name.startswith("GGUF.") and field.name != "general.architecture":
                 sub_type = field.types[-1] if len(field.types) > 1 else None
                 writer.add_key_value(field.name, field.contents(), field.types[0], sub_type=sub_type)
         writer.add_uint16("split.no", number)
         writer.add_uint16("split.count", count)
-        for tensor in reader.tensors[number::count]:
+        for tensor in reader.tensors[number - first :: count - first] if number >= first else ():
             writer.add_tensor(tensor.name, np.array(tensor.data), raw_dtype=tensor.tensor_type)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
@@ -141,6 +141,16 @@ def test_names_of_files_may_have_capitals(tmp_path: Path) -> None:
 def test_a_missing_file_is_not_looked_up_on_the_hub(name: str) -> None:
     with pytest.raises(ModelLoadError, match=rf"^the GGUF file {name} does not exist$"):
         find_folder(name)
+
+
+def test_settings_follow_from_the_tensors_of_all_files(tmp_path: Path) -> None:
+    """The head's weights are in the second file, and the first one may have no tensors."""
+    write_gguf(model_of("llama"), tmp_path / "tiny.gguf", Q8_0)
+    token_ids = list(range(1, 20))
+    found = []
+    for file in (tmp_path / "tiny.gguf", split(tmp_path / "tiny.gguf", tmp_path, arch="llama", first=1)[0]):
+        found += [run(loaded_from(file).runner.backend, [Part(token_ids, 0, len(token_ids), [3, 0])], 16)[0]]
+    assert found[1].equal(found[0])
 
 
 def test_a_folder_with_only_gguf_files_is_rejected_with_the_name_of_one(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -62,7 +63,7 @@ def split_files(file: Path) -> list[Path]:
     return files
 
 
-def check_split(headers: list[GgufHeader]) -> None:
+def check_split(headers: Sequence[GgufHeader]) -> None:
     """Raise ModelLoadError unless the headers are those of all files of a model, in their order."""
     for number, header in enumerate(headers):
         count, own = header.metadata.get("split.count", 1), header.metadata.get("split.no", 0)
@@ -71,6 +72,12 @@ def check_split(headers: list[GgufHeader]) -> None:
                 f"{header.file}: split.no and split.count are {own} and {count}, "
                 f"its name says {number} and {len(headers)}"
             )
+
+
+def joined(headers: Sequence[GgufHeader]) -> GgufHeader:
+    """Return the header of a model in several files: the metadata of the first one, and the tensors of all."""
+    tensors = {name: tensor for header in headers for name, tensor in header.tensors.items()}
+    return GgufHeader(headers[0].file, headers[0].metadata, tensors)
 
 
 def _write_settings(file: Path, folder: Path) -> None:

@@ -17,7 +17,7 @@ _REQUIRED: Final = object()
 
 
 class GgufMetadata:
-    """The metadata of a model, from the header of its first file. Every error is a ModelLoadError with the key."""
+    """The metadata of a model, and the shapes of its tensors. Every error is a ModelLoadError with the key."""
 
     def __init__(self, header: GgufHeader) -> None:
         self._header, self.file = header, header.file
@@ -83,7 +83,7 @@ class GgufMetadata:
         return value
 
     def has(self, name: str) -> bool:
-        """Return whether the file has a tensor; `*` stands for the number of any layer."""
+        """Return whether the model has a tensor; `*` stands for the number of any layer."""
         if "*" not in name:
             return name in self._header.tensors
         return any(name.replace("*", str(layer)) in self._header.tensors for layer in range(self.size("block_count")))

@@ -16,7 +16,7 @@ _RMS_EPSILON: Final = "attention.layer_norm_rms_epsilon"
 
 
 class GgufSettings:
-    """The settings of a model, from the header of its first file."""
+    """The settings of a model, from the metadata of its first file and the names of all tensors."""
 
     def __init__(self, header: GgufHeader) -> None:
         """Raise ModelLoadError for a model of an unsupported architecture."""

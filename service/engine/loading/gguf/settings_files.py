@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from service.engine.loading.gguf.gguf_folder import joined, split_files
 from service.engine.loading.gguf.settings import GgufSettings
 from service.engine.loading.gguf.splitters import check_splitter, set_splitter
 from service.engine.models.checkpoint.gguf.header import GgufHeader, read_header
@@ -17,7 +18,10 @@ _REJECTED: Final = 3
 
 
 def write_settings(header: GgufHeader, folder: Path, dtype: str) -> None:
-    """Write the configuration, the tokenizer and the chat template of a file. Raise ModelLoadError."""
+    """Write the configuration, the tokenizer and the chat template of a model. Raise ModelLoadError.
+
+    `header` has the metadata of the model's first file and the tensors of all.
+    """
     settings = GgufSettings(header)
     config = settings.config(dtype)
     check_splitter(header.file, *settings.word_splitter)
@@ -57,10 +61,10 @@ def _drop_invented_tokens(folder: Path, num_tokens: int) -> None:
 
 
 def main() -> int:
-    """Write the settings of the file that the first argument names to the folder of the second."""
+    """Write the settings of the model whose file the first argument names to the folder of the second."""
     file, folder = (Path(argument) for argument in sys.argv[1:])
     try:
-        write_settings(read_header(file), folder, "bfloat16")
+        write_settings(joined([read_header(each) for each in split_files(file)]), folder, "bfloat16")
     except ModelLoadError as error:
         sys.stderr.write(f"{error}\n")
         return _REJECTED
