@@ -11,7 +11,10 @@ import numpy as np
 
 from tests.engine.folders.tiny_models import config
 
-VOCABULARY = ["<|end|>", *[chr(code) for code in range(33, 127)], "Ġ", "th", "the", "Ġt", "Ċ", "ought"]
+# Tokens that texts have by their names, with characters beyond the byte alphabet.
+MARKED = {"<\uff5cUser\uff5c>": gguf.TokenType.CONTROL, "  ": gguf.TokenType.USER_DEFINED}
+VOCABULARY = ["<|end|>", *[chr(code) for code in range(33, 127)], "Ġ", "th", "the", "Ġt", "Ċ", "ought", *MARKED]
+TYPES = [gguf.TokenType.CONTROL, *[gguf.TokenType.NORMAL] * (len(VOCABULARY) - 1 - len(MARKED)), *MARKED.values()]
 MERGES = ["t h", "th e", "Ġ t"]
 SIZES: Any = {
     "vocab_size": len(VOCABULARY), "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
@@ -57,10 +60,11 @@ def write_gguf(
     words: str | None = "gpt-2",
     *,
     adds_bos: bool | None = None,
+    bos: str = "<|end|>",
 ) -> None:
     """Write the file as llama.cpp's own converter does.
 
-    `quantized` is a type of fewer bits for the layers' matrices; `adds_bos` whether texts begin with the first token.
+    `quantized` is a type of fewer bits for the layers' matrices; `adds_bos` whether texts begin with the token `bos`.
     """
     model_config = model.config
     writer = gguf.GGUFWriter(file, model_config.model_type)
@@ -79,10 +83,10 @@ def write_gguf(
     if words is not None:
         writer.add_tokenizer_pre(words)
     writer.add_token_list(VOCABULARY)
-    writer.add_token_types([gguf.TokenType.CONTROL, *[gguf.TokenType.NORMAL] * (len(VOCABULARY) - 1)])
+    writer.add_token_types(TYPES)
     writer.add_token_merges(MERGES)
     writer.add_eos_token_id(0)
-    writer.add_bos_token_id(0)
+    writer.add_bos_token_id(VOCABULARY.index(bos))
     if adds_bos is not None:
         writer.add_add_bos_token(adds_bos)
     writer.add_chat_template("{{ messages }}")

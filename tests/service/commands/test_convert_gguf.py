@@ -113,7 +113,14 @@ def test_pre_tokenizer_of_the_file_is_converted(words: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("words", "adds_bos", "begins"),
-    [("llama-bpe", None, True), ("tekken", None, True), ("llama-bpe", False, False), ("qwen2", None, False)],
+    [
+        ("llama-bpe", None, True),
+        ("tekken", None, True),
+        ("llama-bpe", False, False),
+        ("llama-bpe", True, True),
+        ("qwen2", None, False),
+        ("qwen2", True, True),
+    ],
 )
 def test_texts_begin_with_the_token_that_the_pre_tokenizer_implies(
     tmp_path: Path, words: str, *, adds_bos: bool | None, begins: bool

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+import numpy as np
+
 from service.engine.loading.gguf.families import FAMILIES
 from service.engine.loading.gguf.metadata import GgufMetadata, head_dim_of
 from service.engine.loading.gguf.rotary import rope_scaling
@@ -36,12 +38,31 @@ class GgufSettings:
         return str(value("tokenizer.ggml.model", "")), str(value("tokenizer.ggml.pre", ""))
 
     @property
-    def optional_bos(self) -> tuple[str, int] | None:
-        """The text and the id of the BOS token, or None if the file has none or says whether texts begin with it."""
-        metadata = self._metadata
-        token_id = metadata.token_id("bos")
-        is_stated = metadata.value("tokenizer.ggml.add_bos_token", None) is not None
-        return None if token_id is None or is_stated else (metadata.tokens[token_id], token_id)
+    def bos(self) -> tuple[str, int] | None:
+        """The text and the id of the BOS token, or None if the file has none."""
+        token_id = self._metadata.token_id("bos")
+        return None if token_id is None else (self._metadata.tokens[token_id], token_id)
+
+    @property
+    def adds_bos(self) -> bool | None:
+        """Whether texts begin with the BOS token, or None if the file doesn't say so."""
+        stated = self._metadata.value("tokenizer.ggml.add_bos_token", None)
+        return None if stated is None else bool(stated)
+
+    @property
+    def token_types(self) -> list[int]:
+        """The types of the vocabulary's tokens by their numbers; empty if the file has none."""
+        types = self._metadata.value("tokenizer.ggml.token_type", ())
+        if not isinstance(types, np.ndarray | tuple) or not all(isinstance(each, np.integer) for each in types):
+            raise ModelLoadError(f"{self._metadata.file}: tokenizer.ggml.token_type must be a list of integers")
+        return [int(each) for each in types]
+
+    @property
+    def begins_with_space(self) -> bool:
+        """Whether a SentencePiece tokenizer adds a space before texts; true for other tokenizers."""
+        value = self._metadata.value
+        is_pieces = value("tokenizer.ggml.model", "") == "llama"
+        return not is_pieces or value("tokenizer.ggml.add_space_prefix", True) is not False
 
     def config(self, dtype: str) -> dict[str, Any]:
         """Return the content of config.json. Raise ModelLoadError for an unsupported variant."""

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from service.engine.loading.gguf.gguf_folder import joined, split_files
+from service.engine.loading.gguf.marked_tokens import restore_marked_tokens, strip_after_marked_tokens
 from service.engine.loading.gguf.settings import GgufSettings
-from service.engine.loading.gguf.splitters import check_splitter, set_splitter
+from service.engine.loading.gguf.splitters import check_splitter, drop_first_space, set_splitter
 from service.engine.models.checkpoint.gguf.header import GgufHeader, read_header
 from service.generation.errors import ModelLoadError
 
@@ -26,8 +27,15 @@ def write_settings(header: GgufHeader, folder: Path, dtype: str) -> None:
     config = settings.config(dtype)
     check_splitter(header.file, *settings.word_splitter)
     _write_tokenizer(header.file, folder)
-    set_splitter(folder, *settings.word_splitter, settings.optional_bos)
-    _drop_invented_tokens(folder, len(header.metadata["tokenizer.ggml.tokens"]))
+    tokens, (kind, splitter) = header.metadata["tokenizer.ggml.tokens"], settings.word_splitter
+    set_splitter(folder, kind, splitter, settings.bos, adds_bos=settings.adds_bos)
+    if kind == "gpt2":
+        restore_marked_tokens(folder, tokens, settings.token_types)
+    elif kind == "llama" and config["model_type"] == "phi3":
+        strip_after_marked_tokens(folder)
+    if not settings.begins_with_space:
+        drop_first_space(folder)
+    _drop_invented_tokens(folder, len(tokens))
     for name, text in {**settings.other_files(), "config.json": json.dumps(config, indent=2)}.items():
         (folder / name).write_text(text, encoding="utf-8")
 

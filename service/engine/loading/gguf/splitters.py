@@ -6,6 +6,7 @@ splitter is rejected, because a different split yields tokens that the model was
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -99,10 +100,12 @@ def check_splitter(file: Path, kind: str, name: str) -> None:
     raise ModelLoadError(f"{file}: unsupported pre-tokenizer {name!r} (tokenizer.ggml.pre); supported are {known}")
 
 
-def set_splitter(folder: Path, kind: str, name: str, first: tuple[str, int] | None = None) -> None:
+def set_splitter(
+    folder: Path, kind: str, name: str, bos: tuple[str, int] | None = None, *, adds_bos: bool | None = None
+) -> None:
     """Set the word splitter in the tokenizer.json that transformers wrote. `name` must have passed `check_splitter`.
 
-    `first` are the text and the id of a token with which texts begin if the splitter implies it.
+    `bos` are the text and the id of the token with which texts begin; with `adds_bos` None, if the splitter implies it.
     """
     if kind != _MERGED:
         return
@@ -112,14 +115,27 @@ def set_splitter(folder: Path, kind: str, name: str, first: tuple[str, int] | No
     tokenizer.pre_tokenizer = splitter() if splitter else _split(_of_transformers()[_ALIKE.get(name, name)])
     if name in _WHOLE_WORDS:
         tokenizer.model.ignore_merges = True
-        if first is not None:
-            text, _ = first
-            tokenizer.post_processor = processors.TemplateProcessing(
-                single=[text, "$A"], pair=[text, "$A", f"{text}:1", "$B:1"], special_tokens=[first]
-            )
+    if bos is not None and (name in _WHOLE_WORDS if adds_bos is None else adds_bos):
+        text, _ = bos
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[text, "$A"], pair=[text, "$A", f"{text}:1", "$B:1"], special_tokens=[bos]
+        )
     if name in _COMPOSED:
         tokenizer.normalizer = normalizers.NFC()
     tokenizer.save(file)
+
+
+def drop_first_space(folder: Path) -> None:
+    """Let the tokenizer.json that transformers wrote add no space before texts, and keep that of a decoded text."""
+    file = folder / "tokenizer.json"
+    tokenizer = json.loads(file.read_text(encoding="utf-8"))
+    splitter, decoder = tokenizer["pre_tokenizer"] or {}, tokenizer["decoder"] or {}
+    if splitter.get("type") != "Metaspace":  # it adds none
+        return
+    splitter["prepend_scheme"] = "never"
+    if decoder.get("type") == "Sequence":
+        decoder["decoders"] = [step for step in decoder["decoders"] if step["type"] != "Strip"]
+    file.write_text(json.dumps(tokenizer, ensure_ascii=False), encoding="utf-8")
 
 
 def _of_transformers() -> dict[str, str]:
