@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,22 @@ from service.engine.models.checkpoint.gguf.header import GgufHeader
 from service.generation.errors import ModelLoadError
 
 _RMS_EPSILON: Final = "attention.layer_norm_rms_epsilon"
+# Tokens at which llama.cpp ends a text as well, since many files state one end token of several.
+_ENDS: Final = frozenset(
+    {
+        *("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>"),
+        *(
+            "<|endoftext|>",
+            "<|end_of_text|>",
+            "<end_of_utterance>",
+            "<EOT>",
+            "_<EOT>",
+            "<\uff5cend\u2581of\u2581sentence\uff5c>",
+        ),
+    }
+)
+_HARMONY: Final = frozenset({"<|return|>", "<|call|>"})
+_MESSAGE: Final = "<|end|>"  # ends a message, not a text, in a vocabulary that has both tokens of _HARMONY
 
 
 class GgufSettings:
@@ -103,8 +120,18 @@ class GgufSettings:
         """The texts of further files by name: the end tokens, and the chat template."""
         metadata = self._metadata
         ends = {found for name in ("eos", "eot", "eom") if (found := metadata.token_id(name)) is not None}
-        files = {"generation_config.json": json.dumps({"eos_token_id": sorted(ends)})} if ends else {}
+        ends |= set(_known_ends(metadata.tokens).values())
+        defaults: dict[str, Any] = {"eos_token_id": sorted(ends)} if ends else {}
+        files = {"generation_config.json": json.dumps(defaults)} if defaults else {}
         template = metadata.value("tokenizer.chat_template", "")
         if not isinstance(template, str):
             raise ModelLoadError(f"{metadata.file}: tokenizer.chat_template must be a text")
         return files | ({"chat_template.jinja": template} if template else {})
+
+
+def _known_ends(tokens: Sequence[str]) -> dict[str, int]:
+    """Return the ids of tokens that end a text by their own texts."""
+    found = {text: token_id for token_id, text in enumerate(tokens) if text in _ENDS}
+    if found.keys() >= _HARMONY:
+        found.pop(_MESSAGE, None)
+    return found

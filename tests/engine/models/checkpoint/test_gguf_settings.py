@@ -79,6 +79,20 @@ def test_missing_values_are_rejected_by_their_keys() -> None:
             _read(GgufSettings(GgufHeader(Path("tiny.gguf"), metadata, {})))
 
 
+@pytest.mark.parametrize(
+    ("tokens", "ends"),
+    [
+        (["<eos>", "<end_of_turn>", "a"], [0, 1]),
+        (["<|endoftext|>", "<|im_end|>", "<|end|>"], [0, 1, 2]),
+        (["<|return|>", "<|end|>", "<|call|>"], [0, 2]),
+    ],
+)
+def test_texts_end_at_tokens_that_llama_cpp_knows(tokens: list[str], ends: list[int]) -> None:
+    """Gemma's files state one end token, and chats end with another; harmony's messages end within a text."""
+    settings = settings_of(**{"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.eos_token_id": 0})
+    assert settings.other_files()["generation_config.json"] == f'{{"eos_token_id": {ends}}}'
+
+
 def test_attention_over_latents_with_a_temperature_is_rejected() -> None:
     """Mistral Large 3 has the architecture of DeepSeek."""
     metadata = {key.replace("qwen2.", "deepseek2."): value for key, value in METADATA.items()}
