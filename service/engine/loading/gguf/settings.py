@@ -30,6 +30,14 @@ _ENDS: Final = frozenset(
         ),
     }
 )
+# The names of sampling defaults in files and in generation_config.json.
+_SAMPLING: Final = {
+    "temp": "temperature",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "penalty_repeat": "repetition_penalty",
+}
 _HARMONY: Final = frozenset({"<|return|>", "<|call|>"})
 _MESSAGE: Final = "<|end|>"  # ends a message, not a text, in a vocabulary that has both tokens of _HARMONY
 
@@ -117,11 +125,14 @@ class GgufSettings:
         return config | own
 
     def other_files(self) -> dict[str, str]:
-        """The texts of further files by name: the end tokens, and the chat template."""
+        """The texts of further files by name: end tokens and sampling defaults, and the chat template."""
         metadata = self._metadata
         ends = {found for name in ("eos", "eot", "eom") if (found := metadata.token_id(name)) is not None}
         ends |= set(_known_ends(metadata.tokens).values())
         defaults: dict[str, Any] = {"eos_token_id": sorted(ends)} if ends else {}
+        for own, name in _SAMPLING.items():
+            if type(value := metadata.value(f"general.sampling.{own}", None)) in {int, float}:
+                defaults[name] = round(value, 6)  # files have numbers of 32 bits
         files = {"generation_config.json": json.dumps(defaults)} if defaults else {}
         template = metadata.value("tokenizer.chat_template", "")
         if not isinstance(template, str):

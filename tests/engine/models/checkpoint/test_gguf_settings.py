@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,19 @@ def test_texts_end_at_tokens_that_llama_cpp_knows(tokens: list[str], ends: list[
     """Gemma's files state one end token, and chats end with another; harmony's messages end within a text."""
     settings = settings_of(**{"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.eos_token_id": 0})
     assert settings.other_files()["generation_config.json"] == f'{{"eos_token_id": {ends}}}'
+
+
+def test_sampling_defaults_are_those_of_the_file() -> None:
+    values = {"temp": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.0, "penalty_repeat": 1.05, "sequence": "k", "xtc": 1}
+    settings = settings_of(**{f"general.sampling.{name}": value for name, value in values.items()})
+    assert json.loads(settings.other_files()["generation_config.json"]) == {
+        "eos_token_id": [2],
+        "temperature": 0.6,
+        "top_k": 20,
+        "top_p": 0.95,
+        "min_p": 0.0,
+        "repetition_penalty": 1.05,
+    }
 
 
 def test_attention_over_latents_with_a_temperature_is_rejected() -> None:
