@@ -13,6 +13,8 @@ from service.generation.errors import ModelLoadError
 
 _LLAMA3: Final = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 _LLAMA3_SCALES: Final = (8.0, 16.0, 32.0)  # Llama 3.1 and 3.3; EXAONE 4; Llama 3.2
+_FACTOR: Final = "rope.scaling.factor"
+_OLD_FACTOR: Final = "rope.scale_linear"  # its key in old files
 _TRAINED_LENGTH: Final = "rope.scaling.original_context_length"
 _YARN_FACTORS: Final = {"rope.scaling.yarn_ext_factor": 1.0, "rope.scaling.yarn_attn_factor": 1.0}  # as supported
 
@@ -21,11 +23,15 @@ def rope_scaling(metadata: GgufMetadata, base: float, head_dim: int) -> dict[str
     """Return `rope_scaling` of config.json; None for the usual positions. Raise ModelLoadError for an unknown kind."""
     if (factors := metadata.numbers(FACTORS)) is not None:
         return _llama3(metadata, factors.astype(np.float64), base, head_dim)
-    kind = metadata.own("rope.scaling.type", "none")
+    factor = _FACTOR if metadata.own(_FACTOR, None) is not None else _OLD_FACTOR
+    kind = metadata.own("rope.scaling.type", None)
+    if kind is None:  # a factor without a kind is linear
+        kind = "none" if _is_zero(metadata.own(factor, 0)) else "linear"
     if kind in {"none", "", "longrope"}:
         return _long(metadata)
     if kind == "linear":
-        return {"rope_type": "linear", "factor": metadata.number("rope.scaling.factor")}
+        has_old = metadata.own(_OLD_FACTOR, None) is not None
+        return {"rope_type": "linear", "factor": metadata.number(factor if has_old else _FACTOR)}
     if kind == "yarn":
         return _yarn(metadata)
     raise ModelLoadError(f"{metadata.file}: {metadata.kind}.rope.scaling.type {kind} is not supported")
@@ -36,13 +42,17 @@ def rotated_share(metadata: GgufMetadata, head_dim: int) -> float:
     return min(metadata.size("rope.dimension_count", head_dim), head_dim) / head_dim
 
 
+def _is_zero(value: object) -> bool:
+    return isinstance(value, int | float) and value == 0
+
+
 def _yarn(metadata: GgufMetadata) -> dict[str, Any]:
     for name, usual in _YARN_FACTORS.items():
         if metadata.own(name, usual) != usual:
             raise ModelLoadError(f"{metadata.file}: {metadata.kind}.{name} must be {usual}")
     found = {
         "rope_type": "yarn",
-        "factor": metadata.number("rope.scaling.factor"),
+        "factor": metadata.number(_FACTOR),
         "original_max_position_embeddings": metadata.size(_TRAINED_LENGTH),
     }
     for name in ("beta_fast", "beta_slow"):

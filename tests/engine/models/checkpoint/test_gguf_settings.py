@@ -56,6 +56,8 @@ def test_settings_are_those_of_the_metadata() -> None:
         ("qwen2.attention.layer_norm_rms_epsilon", float("nan"), "layer_norm_rms_epsilon must be a number above 0"),
         ("qwen2.rope.freq_base", float("inf"), "qwen2.rope.freq_base must be a number above 0"),
         ("qwen2.rope.scaling.type", "yarn", "it has no qwen2.rope.scaling.factor"),
+        ("qwen2.rope.scaling.type", "linear", "it has no qwen2.rope.scaling.factor"),
+        ("qwen2.rope.scaling.factor", np.array([4.0, 4.0]), "qwen2.rope.scaling.factor must be a number above 0"),
         ("qwen2.rope.scaling.type", "ntk", "qwen2.rope.scaling.type ntk is not supported"),
         ("qwen2.rope.dimension_count", 8, "partial rotary positions are not supported"),
         ("tokenizer.ggml.tokens", "abc", "tokenizer.ggml.tokens must be a list of texts"),
@@ -105,6 +107,21 @@ def test_sampling_defaults_are_those_of_the_file() -> None:
         "min_p": 0.0,
         "repetition_penalty": 1.05,
     }
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"qwen2.rope.scaling.factor": 4.0}, {"rope_type": "linear", "factor": 4.0}),
+        ({"qwen2.rope.scale_linear": 2.0}, {"rope_type": "linear", "factor": 2.0}),
+        ({"qwen2.rope.scaling.type": "linear", "qwen2.rope.scale_linear": 2.0}, {"rope_type": "linear", "factor": 2.0}),
+        ({"qwen2.rope.scaling.type": "none", "qwen2.rope.scaling.factor": 4.0}, None),
+        ({"qwen2.rope.scaling.factor": 0.0}, None),
+    ],
+)
+def test_positions_are_scaled_as_llama_cpp_scales_them(values: dict[str, Any], expected: Any) -> None:
+    """A factor without a kind is linear."""
+    assert settings_of(**values).config("bfloat16").get("rope_scaling") == expected
 
 
 def test_attention_over_latents_with_a_temperature_is_rejected() -> None:
