@@ -90,6 +90,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "falcon_h1, norm first": {"mamba_rms_norm": True, "projectors_bias": True, "mlp_bias": True},
     "granitemoehybrid, dense": {"num_local_experts": 0, "position_embedding_type": "rope", "mamba_proj_bias": True},
+    "hunyuan_v1_dense, stretched": {
+        "rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "alpha": 50.0, "factor": 1.0},
+    },
+    "hunyuan_v1_moe, chosen by layer": {
+        "moe_topk": [2, 1, 3, 2],
+        "rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "alpha": 50.0, "factor": 1.0},
+    },
     "lfm2, biases": {"conv_bias": True, "conv_L_cache": 4},
     "mamba2, biases": {"use_bias": True, "use_conv_bias": False, "time_step_limit": (0.1, 0.4)},
     "minimax, factors": {

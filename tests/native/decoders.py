@@ -126,13 +126,14 @@ def exact_plan(config: Any) -> DecoderPlan:
     Those of the product differ in their last bits.
     """
     plan = plan_of(config)
-    if len(plan.rotary) != 1 or config.rope_parameters.get("partial_rotary_factor", 1.0) != 1:
+    rope = config.rope_parameters
+    if len(plan.rotary) != 1 or rope.get("partial_rotary_factor", 1.0) != 1 or "alpha" in rope:
         return plan
     head_dim = head_dim_of(config)
-    kind, factor = config.rope_parameters.get("rope_type", "default"), 1.0
+    kind, factor = rope.get("rope_type", "default"), 1.0
     if kind == "default":
         exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
-        frequencies = 1.0 / config.rope_parameters["rope_theta"] ** exponents
+        frequencies = 1.0 / rope["rope_theta"] ** exponents
     else:
         frequencies, factor = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"))
     return replace(plan, rotary=(RotaryPlan(inverse_frequencies=tuple(frequencies.tolist()), factor=factor),))

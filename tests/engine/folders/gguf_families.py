@@ -144,6 +144,7 @@ FAMILIES = {
     "olmo2": GgufFamily(arch=MODEL_ARCH.OLMO2),
     "olmo3": GgufFamily(arch=MODEL_ARCH.OLMO2, keys=_WINDOW, more=metadata.pattern),
     "olmoe": GgufFamily(arch=MODEL_ARCH.OLMOE),
+    "hunyuan_v1_dense, stretched": GgufFamily(arch=MODEL_ARCH.HUNYUAN_DENSE, more=metadata.stretched),
     "phi3": GgufFamily(arch=MODEL_ARCH.PHI3, keys=_WINDOW, more=metadata.phi3),
     "qwen2_moe": GgufFamily(arch=MODEL_ARCH.QWEN2MOE, keys=_SHARED),
     "qwen3_5_text": GgufFamily(

@@ -71,6 +71,10 @@ def glm_moe(writer: gguf.GGUFWriter, config: Any) -> None:
     rotated(writer, config)
     writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     writer.add_block_count(config.num_hidden_layers)
+def stretched(writer: gguf.GGUFWriter, config: Any) -> None:
+    writer.add_rope_scaling_alpha(config.rope_parameters["alpha"])
+
+
 
 
 def glm_moe_with_predictor(writer: gguf.GGUFWriter, config: Any) -> None:

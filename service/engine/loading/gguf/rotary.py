@@ -15,6 +15,7 @@ _LLAMA3: Final = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max
 _LLAMA3_SCALES: Final = (8.0, 16.0, 32.0)  # Llama 3.1 and 3.3; EXAONE 4; Llama 3.2
 _FACTOR: Final = "rope.scaling.factor"
 _OLD_FACTOR: Final = "rope.scale_linear"  # its key in old files
+_ALPHA: Final = "rope.scaling.alpha"  # a fixed stretch of the base, which Hunyuan's models have
 _TRAINED_LENGTH: Final = "rope.scaling.original_context_length"
 _YARN_FACTORS: Final = {"rope.scaling.yarn_ext_factor": 1.0, "rope.scaling.yarn_attn_factor": 1.0}  # as supported
 
@@ -23,6 +24,8 @@ def rope_scaling(metadata: GgufMetadata, base: float, head_dim: int) -> dict[str
     """Return `rope_scaling` of config.json; None for the usual positions. Raise ModelLoadError for an unknown kind."""
     if (factors := metadata.numbers(FACTORS)) is not None:
         return _llama3(metadata, factors.astype(np.float64), base, head_dim)
+    if not _is_zero(metadata.own(_ALPHA, 0)):
+        return {"rope_type": "dynamic", "alpha": metadata.number(_ALPHA), "factor": 1.0}
     factor = _FACTOR if metadata.own(_FACTOR, None) is not None else _OLD_FACTOR
     kind = metadata.own("rope.scaling.type", None)
     if kind is None:  # a factor without a kind is linear

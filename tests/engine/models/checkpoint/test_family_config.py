@@ -92,6 +92,11 @@ FILES: dict[str, tuple[str, dict[str, Any]]] = {
         "granitemoehybrid",
         {"layer_types": ["mamba", "attention"] * 3 + ["mamba"], "num_local_experts": 0, "rope_theta": 5e5},
     ),
+    "hunyuan_v1_dense, stretched": (
+        "hunyuan_v1_dense",
+        {"head_dim": 16, "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0, "beta_fast": 32}},
+    ),
+    "hunyuan_v1_moe, chosen by layer": ("hunyuan_v1_moe", {"moe_topk": [2, 1, 2, 3, 2, 2, 1], "num_experts": 4}),
     "hunyuan_v1_moe": ("hunyuan_v1_moe", {"num_experts_per_tok": 2, "num_experts": 4}),
     "hyperclovax": ("hyperclovax", {"attention_multiplier": None, "head_dim": 32}),
     "internlm3, old names": ("internlm3", {"qkv_bias": True, "bias": True, "head_dim": None}),

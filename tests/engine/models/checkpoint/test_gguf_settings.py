@@ -112,6 +112,7 @@ def test_sampling_defaults_are_those_of_the_file() -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
+        ({"qwen2.rope.scaling.alpha": 1000.0}, {"rope_type": "dynamic", "alpha": 1000.0, "factor": 1.0}),
         ({"qwen2.rope.scaling.factor": 4.0}, {"rope_type": "linear", "factor": 4.0}),
         ({"qwen2.rope.scale_linear": 2.0}, {"rope_type": "linear", "factor": 2.0}),
         ({"qwen2.rope.scaling.type": "linear", "qwen2.rope.scale_linear": 2.0}, {"rope_type": "linear", "factor": 2.0}),

@@ -5,23 +5,32 @@ from __future__ import annotations
 from typing import Any, Final
 
 from service.engine.models.plans.expert_sources import FUSED, ExpertTensors
-from service.engine.models.plans.families.experts.layers import experts_of, layers_of, sparse_everywhere
+from service.engine.models.plans.families.experts.layers import experts_of
+from service.engine.models.plans.families.hunyuan import hunyuan_rotary
 from service.engine.models.plans.family import Family, attention_of, decoder_of
-from service.engine.models.plans.plan import DecoderPlan, PlanUnsupportedError
+from service.engine.models.plans.plan import DecoderPlan, LayerPlan, PlanUnsupportedError
 from service.engine.models.plans.sources import Source, Tensors
 
 
 def _plan(config: Any) -> DecoderPlan:
-    for name in ("num_experts", "moe_topk"):
-        if not isinstance(getattr(config, name), int):
-            raise PlanUnsupportedError(f"{name} differs between layers")
+    if not isinstance(config.num_experts, int):
+        raise PlanUnsupportedError("num_experts differs between layers")
+    num_layers, chosen = config.num_hidden_layers, config.moe_topk
+    each = [chosen] * num_layers if isinstance(chosen, int) else chosen
     has_bias = bool(config.attention_bias)
     attention = attention_of(
         config, has_qkv_bias=has_bias, has_output_bias=has_bias, head_norm="head", norms_rotated=True
     )
-    experts = experts_of(config, is_renormalized=True, shared_width=config.intermediate_size)
-    layers = layers_of(config, [attention] * config.num_hidden_layers, experts, sparse_everywhere(config))
-    return decoder_of(config, layers)
+    layers = [
+        LayerPlan(
+            attention=attention,
+            feed_forward=experts_of(
+                config, num_chosen=num_chosen, is_renormalized=True, shared_width=config.intermediate_size
+            ),
+        )
+        for _, num_chosen in zip(range(num_layers), each, strict=True)
+    ]
+    return decoder_of(config, layers, rotary=(hunyuan_rotary(config),))
 
 
 _MODULES: Final = {
