@@ -44,12 +44,12 @@ def _words(codes: Tensor, bits: int) -> Tensor:
     return torch.tensor(rows, dtype=torch.int32)
 
 
-def _codes(weight: Tensor, bits: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return unsigned codes `[outputs, inputs]`, and zero points and scales `[outputs, groups]`."""
+def _codes(weight: Tensor, bits: int, least: int = 1) -> tuple[Tensor, Tensor, Tensor]:
+    """Return unsigned codes `[outputs, inputs]`, and zero points of at `least` and scales `[outputs, groups]`."""
     grouped = weight.reshape(len(weight), -1, GROUP)
     low, high = grouped.amin(-1), grouped.amax(-1)
     scales = ((high - low) / ((1 << bits) - 2)).half().float()
-    zeros = (-low / scales).round().clamp(1, (1 << bits) - 1)
+    zeros = (-low / scales).round().clamp(least, (1 << bits) - 1)
     codes = (grouped / scales[..., None] + zeros[..., None]).round().clamp(0, (1 << bits) - 1)
     return codes.flatten(1).int(), zeros.int(), scales
 
@@ -58,18 +58,23 @@ def _values(codes: Tensor, zeros: Tensor, scales: Tensor) -> Tensor:
     return (codes - zeros.repeat_interleave(GROUP, 1)) * scales.repeat_interleave(GROUP, 1)
 
 
-def gptq(weight: Tensor, bits: int = 4, *, shuffled: bool = False, less: int = 1, seed: int = 1) -> Packed:
-    """Pack words along the inputs. With `shuffled`, an input's group does not follow from its position."""
+def gptq(
+    weight: Tensor, bits: int = 4, *, shuffled: bool = False, less: int = 1, seed: int = 1, least: int = 1
+) -> Packed:
+    """Pack words along the inputs. With `shuffled`, an input's group does not follow from its position.
+
+    `less` is subtracted from zero points, which are at least `least`, modulo the number of codes.
+    """
     groups = torch.arange(weight.shape[1]) // GROUP
     order = torch.randperm(weight.shape[1], generator=torch.Generator().manual_seed(seed)) if shuffled else None
-    codes, zeros, scales = _codes(weight if order is None else weight[:, order], bits)
+    codes, zeros, scales = _codes(weight if order is None else weight[:, order], bits, least)
     values = _values(codes, zeros, scales)
     if order is not None:
         back = order.argsort()
         codes, values, groups = codes[:, back], values[:, back], groups[back]
     tensors = {
         "qweight": _words(codes, bits).t().contiguous(),
-        "qzeros": _words(zeros.t() - less, bits),
+        "qzeros": _words((zeros.t() - less) & ((1 << bits) - 1), bits),
         "scales": scales.t().half().contiguous(),
         "g_idx": groups.int(),
     }

@@ -43,6 +43,9 @@ PACKINGS: dict[str, tuple[Packer, dict[str, Any]]] = {
     "gptq's second form": (
         partial(packing.gptq, less=0), {"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"},
     ),
+    "gptq of 4 bits with zero points that wrap": (
+        lambda weight: packing.gptq(weight.abs() / 4, least=0), {"quant_method": "gptq", "bits": 4},
+    ),
     "awq": (packing.awq, {"quant_method": "awq", "bits": 4, "version": "gemm"}),
     "fp8 in blocks": (packing.fp8_blocks, {"quant_method": "fp8", "weight_block_size": [16, 32]}),
     "fp8 with one scale": (

@@ -31,10 +31,11 @@ _FULL: Final = np.float32(127)  # the stored value of a row's largest number
 def gptq_codes(tensors: Mapping[str, Array], *, bits: int, zero_point_offset: int) -> Codes:
     """Return the codes of GPTQ: packed along inputs, zero points along outputs, inputs in groups.
 
-    `zero_point_offset` was subtracted from the zero points when they were stored.
+    `zero_point_offset` was subtracted from the zero points when they were stored, modulo the number of codes.
     """
     codes = _unpacked(tensors["codes"].T, bits)  # [outputs, inputs]
     zeros = _unpacked(tensors["zeros"], bits).astype(np.int32) + zero_point_offset  # [groups, outputs]
+    zeros &= (1 << bits) - 1
     scales = tensors["scales"]
     given = tensors["groups"].astype(np.int64) if "groups" in tensors else None
     groups = groups_in_order(codes.shape[1], len(scales)) if given is None else given
