@@ -43,6 +43,9 @@ PACKINGS: dict[str, tuple[Packer, dict[str, Any]]] = {
     "gptq's second form": (
         partial(packing.gptq, less=0), {"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"},
     ),
+    "gptq's second form by transformers 5's field": (
+        partial(packing.gptq, less=0), {"quant_method": "gptq", "bits": 4, "format": "gptq_v2"},
+    ),
     "gptq of 4 bits with zero points that wrap": (
         lambda weight: packing.gptq(weight.abs() / 4, least=0), {"quant_method": "gptq", "bits": 4},
     ),
@@ -214,6 +217,32 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no method": ({"bits": 4}, "by a method it doesn't name"),
     "three bits": ({"quant_method": "gptq", "bits": 3}, "have 3 bits; gptq is read with 2, 4, 8"),
     "another layout": ({"quant_method": "awq", "version": "marlin"}, "version marlin; read is gemm"),
+    "another layout in transformers 5's field": ({"quant_method": "awq", "format": "gemv"}, "version gemv; read is"),
+    "another layout of a backend": ({"quant_method": "awq", "backend": "llm-awq"}, "version llm-awq; read is gemm"),
+    "a kernel's layout": (
+        {"quant_method": "gptq", "checkpoint_format": "marlin"},
+        "GPTQ's format marlin; read are gptq and gptq_v2",
+    ),
+    "rotated inputs": (
+        {
+            "quant_method": "compressed-tensors",
+            "format": "pack-quantized",
+            "transform_config": {"config_groups": {"u": {"type": "hadamard", "apply": [{"location": "input"}]}}},
+        },
+        r"inputs of its weights are rotated \(transform_config\)",
+    ),
+    "sparse": (
+        {
+            "quant_method": "compressed-tensors",
+            "format": "float-quantized",
+            "sparsity_config": {"format": "sparse-24-bitmask"},
+        },
+        r"sparse matrices \(sparsity_config\.format sparse-24-bitmask\); read is dense",
+    ),
+    "malformed groups": (
+        {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"a": 4}},
+        "its quantization_config can't be read",
+    ),
     "another format": ({"quant_method": "compressed-tensors", "format": "marlin-24"}, "compressed as marlin-24; read"),
     "another algorithm": (
         {"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"},

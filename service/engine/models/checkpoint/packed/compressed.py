@@ -40,6 +40,10 @@ def modelopt_unsupported_reason(config: Mapping[str, Any]) -> str | None:
 def compression_unsupported_reason(config: Mapping[str, Any]) -> str | None:
     if config.get("format") not in _COMPRESSED:
         return f"its weights are compressed as {config.get('format')}; read are {', '.join(_COMPRESSED)}"
+    if (sparse := (config.get("sparsity_config") or {}).get("format") or "dense") != "dense":
+        return f"its weights are stored as sparse matrices (sparsity_config.format {sparse}); read is dense"
+    if _rotates_inputs(config):
+        return "the inputs of its weights are rotated (transform_config), which is not supported"
     if len(_all_bits(config)) > 1:
         return "its groups of weights have several numbers of bits"
     if config.get("format") == "pack-quantized" and _all_bits(config) - set(BITS):
@@ -47,6 +51,13 @@ def compression_unsupported_reason(config: Mapping[str, Any]) -> str | None:
             f"its weights have {_all_bits(config).pop()} bits; pack-quantized is read with {', '.join(map(str, BITS))}"
         )
     return None
+
+
+def _rotates_inputs(config: Mapping[str, Any]) -> bool:
+    """Return whether activations are transformed as they are computed; weights that were transformed are stored so."""
+    schemes = ((config.get("transform_config") or {}).get("config_groups") or {}).values()
+    uses = (use for scheme in schemes for use in scheme.get("apply") or ())
+    return any(not str(use.get("location")).startswith("weight_") for use in uses)
 
 
 def compressed_weights(stored: Mapping[str, Stored], config: Mapping[str, Any], read: Read) -> Iterator[PackedWeight]:

@@ -227,7 +227,11 @@ def quantization_in(quantization: dict[str, Any]) -> dict[str, Any] | None:
 
 def check_packing(folder: Path, quantization: dict[str, Any]) -> None:
     """Raise ModelLoadError if the quantization is not supported."""
-    if (reason := packing_unsupported_reason(quantization)) is not None:
+    try:
+        reason = packing_unsupported_reason(quantization)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ModelLoadError(f"{folder}: its quantization_config can't be read: {error!r}") from error
+    if reason is not None:
         raise ModelLoadError(f"{folder}: {reason}")
 
 

@@ -52,6 +52,7 @@ _IGNORED: Final = (
     "_scale_ub",
 )
 _STATES: Final = ("nf4", "fp4")
+_SECOND: Final = "gptq_v2"  # GPTQ's second format
 
 
 class Packing(NamedTuple):
@@ -68,8 +69,11 @@ def packing_unsupported_reason(config: Mapping[str, Any]) -> str | None:
         return f"its weights are quantised by {method}; read are {', '.join(sorted(_FINDERS))}"
     if method in {"gptq", "awq"} and bits not in BITS:
         return f"its weights have {bits} bits; {method} is read with {', '.join(map(str, BITS))}"
-    if method == "awq" and config.get("version", "gemm") not in {"gemm", "GEMM"}:
-        return f"its weights are packed in AWQ's version {config['version']}; read is gemm"
+    layout = _layout(config)
+    if method == "gptq" and layout not in {"gptq", _SECOND}:
+        return f"its weights are packed in GPTQ's format {layout}; read are gptq and {_SECOND}"
+    if method == "awq" and layout != "gemm":
+        return f"its weights are packed in AWQ's version {layout}; read is gemm"
     if method == "modelopt":
         return modelopt_unsupported_reason(config)
     return compression_unsupported_reason(config) if method == "compressed-tensors" else None
@@ -87,12 +91,19 @@ def _method(config: Mapping[str, Any]) -> str:
     return "bitsandbytes" if config.get("load_in_4bit") or config.get("load_in_8bit") else "a method it doesn't name"
 
 
+def _layout(config: Mapping[str, Any]) -> str:
+    """Return how a GPTQ or an AWQ checkpoint packs its codes, by any of the fields in which files state it."""
+    if _method(config) == "awq":
+        other = "llm-awq" if config.get("backend") == "llm-awq" else "gemm"
+        return str(config.get("version") or config.get("format") or other).lower()
+    other = "marlin" if config.get("is_marlin_format") else "gptq"
+    return str(config.get("checkpoint_format") or config.get("format") or other).lower()
+
+
 def _gptq(stored: Mapping[str, Stored], config: Mapping[str, Any], _: Read) -> Iterator[PackedWeight]:
     """Yield the packed weights of a GPTQ checkpoint."""
     bits = config.get("bits", 4)
-    zero_point_offset = (
-        0 if config.get("checkpoint_format") == "gptq_v2" else 1
-    )  # the first version stores zero points minus one
+    zero_point_offset = 0 if _layout(config) == _SECOND else 1  # the first version stores zero points minus one
     needed = {".qweight": "codes", ".qzeros": "zeros", ".scales": "scales"}
     for base, parts in named_groups(stored, needed, {".g_idx": "groups"}):
         rows, num_outputs = stored[parts["codes"]].shape
