@@ -44,6 +44,14 @@ _BERT_STATED = {
     "layer_norm_eps": float,
 }
 _BERT_UNUSUAL = ("is_decoder", "add_cross_attention", "is_encoder_decoder")
+# The largest values of fields that lists are made of.
+_MOST = {
+    "num_hidden_layers": 1 << 12,
+    "hidden_size": 1 << 20,
+    "head_dim": 1 << 20,
+    "global_head_dim": 1 << 20,
+    "qk_rope_head_dim": 1 << 20,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +108,7 @@ def read_model_config(folder: Path, *, keeps_images: bool = False) -> Any:
         raw = json.loads(text)
     except (OSError, ValueError) as error:
         raise ModelLoadError(f"{folder / 'config.json'} can't be used: {error}") from error
+    _check_sizes(folder, raw)
     if isinstance(raw, dict) and (quantization := quantization_in(raw)) is not None:
         check_packing(folder, quantization)
     is_whole = keeps_images and isinstance(raw, dict) and takes_images(raw, folder)
@@ -111,6 +120,14 @@ def read_model_config(folder: Path, *, keeps_images: bool = False) -> Any:
     if is_whole:
         return config
     return _text_part({"eos_token_id": None, **config.to_dict()}) or text_part_of(config) or config
+
+
+def _check_sizes(folder: Path, raw: Any) -> None:
+    """Raise ModelLoadError for a size, of the model or of its decoder, that no model has."""
+    for part in (raw, raw.get("text_config")) if isinstance(raw, dict) else ():
+        for name, most in _MOST.items() if isinstance(part, dict) else ():
+            if isinstance(part.get(name), int | float) and part[name] > most:
+                raise ModelLoadError(f"{folder / 'config.json'}: {name} must be at most {most}, not {part[name]}")
 
 
 def read_transformers_config(folder: Path) -> Any:

@@ -115,6 +115,28 @@ def test_wrong_file_is_refused(values: dict[str, Any], tmp_path: Path) -> None:
         read_model_config(write(tmp_path, model_type="llama", **values))
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"model_type": "llama", "num_hidden_layers": 1 << 60}, "num_hidden_layers must be at most 4096, not 1152921"),
+        ({"model_type": "granite", "hidden_size": 1 << 40}, "hidden_size must be at most 1048576, not 1099511627776"),
+        ({"model_type": "opt", "num_hidden_layers": 1e30}, r"num_hidden_layers must be at most 4096, not 1e\+30"),
+        ({"model_type": "gemma3", "text_config": {"head_dim": 1 << 33}}, "head_dim must be at most 1048576, not 8589"),
+    ],
+)
+def test_a_size_that_no_model_has_is_refused_by_name(values: dict[str, Any], message: str, tmp_path: Path) -> None:
+    """No list of that length is made."""
+    with pytest.raises(ModelLoadError, match=message):
+        read_model_config(write(tmp_path, **values))
+
+
+def test_a_field_that_makes_no_plan_is_a_reason(tmp_path: Path) -> None:
+    found = read_model_config(write(tmp_path, model_type="granite", logits_scaling=0))
+    assert native_unsupported_reason(found, "float32", "cpu", 16) == (
+        "the configuration can't be read: ZeroDivisionError('division by zero')"
+    )
+
+
 CODE = {"AutoConfig": "configuration_mine.MyConfig", "AutoModelForCausalLM": "modeling_mine.MyModel"}
 
 

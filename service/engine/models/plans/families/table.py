@@ -71,5 +71,5 @@ def family_plan(family: Family, config: Any) -> DecoderPlan:
     """Return a family's plan of a configuration. Raise PlanUnsupportedError for one that no plan describes."""
     try:
         return family.plan(config)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise PlanUnsupportedError(f"the configuration can't be read: {error!r}") from error
