@@ -89,13 +89,11 @@ def _report(plan: ModelPlan, max_chunk: int) -> dict[str, Any]:
     num_parameters = spec.checkpoint.num_parameters
     weight_type = weight_type_of(spec, plan.backend)
     weights = int(num_parameters * _BYTES[weight_type]) if weight_type in _BYTES else spec.checkpoint.num_bytes
-    per_token = _cache_bytes_per_token(text_config(spec.config), _BYTES[spec.cache_dtype])
-    if (state := _state_bytes(plan)) or spec.cache_dtype == "int8":
-        per_token = cache_bytes_per_token(plan_of(spec.config), spec.cache_dtype)
+    state, per_token = _state_bytes(plan), _cache_bytes_per_token(plan)
     by_rank: dict[str, Any] = {}
     if (num_ranks := spec.tensor_parallel) > 1:
         own_weights = int(num_rank_parameters(spec.config, num_ranks) * _BYTES[weight_type])
-        own_per_token = _cache_bytes_per_token(spec.config, _BYTES[spec.cache_dtype], num_ranks) or 0
+        own_per_token = _usual_bytes_per_token(spec.config, _BYTES[spec.cache_dtype], num_ranks) or 0
         by_rank = {
             "ranks": num_ranks,
             "weight_bytes_by_rank": own_weights,
@@ -156,8 +154,16 @@ def _state_bytes(plan: ModelPlan) -> int:
     return state_bytes(plan_of(plan.spec.config)) if plan.backend.name == "native" else 0
 
 
-def _cache_bytes_per_token(config: Any, num_bytes: float, num_ranks: int = 1) -> int | None:
-    """Bytes of one token's keys and values in all layers, on one rank; None if the configuration is incomplete."""
+def _cache_bytes_per_token(plan: ModelPlan) -> int | None:
+    """Bytes of one token's keys and values in all layers; None if the configuration is incomplete."""
+    spec = plan.spec
+    if plan.backend.name == "native":
+        return cache_bytes_per_token(plan_of(spec.config), spec.cache_dtype)
+    return _usual_bytes_per_token(text_config(spec.config), _BYTES[spec.cache_dtype])
+
+
+def _usual_bytes_per_token(config: Any, num_bytes: float, num_ranks: int = 1) -> int | None:
+    """Bytes of one token's keys and values on one rank if all layers are alike."""
     layers, heads = getattr(config, "num_hidden_layers", None), getattr(config, "num_attention_heads", None)
     if not layers or not heads:
         return None

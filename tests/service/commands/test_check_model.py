@@ -16,7 +16,9 @@ from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import EncoderDescription
 from service.engine.loading.encoder import load_encoder
 from service.engine.loading.generator import load_model
+from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.interface.backend import KeepsSequenceState
+from service.engine.models.plans.families.table import plan_of
 from service.generation.errors import ModelLoadError
 from service.settings.bundled_models import DEMO_FOLDER, embedding_folder
 from tests.engine.encoder_fakes import save_encoder
@@ -67,6 +69,15 @@ def test_report_has_the_bytes_of_a_recurrent_state(tmp_path: Path) -> None:
     assert report["cache_bytes_per_token"] * 16 == backend.bytes_per_block(16)
     assert loaded.config.max_batch_sequences == 3
     assert loaded.num_states > 3
+
+
+@pytest.mark.parametrize("kind", ["gemma3n_text", "gemma4_text"])
+def test_layers_that_share_keys_or_differ_in_size_count_as_they_are(kind: str, tmp_path: Path) -> None:
+    made(kind, tmp_path)
+    report = check_model(str(tmp_path), EngineConfig(), "float32", "cpu")
+    plan = plan_of(read_model_config(tmp_path))
+    assert report["backend"] == "native"
+    assert report["cache_bytes_per_token"] == sum(4 * layer.cached_width for layer in plan.layers)
 
 
 @pytest.mark.slow
