@@ -245,7 +245,7 @@ def _require_weight_memory(plan: ModelPlan, config: EngineConfig, memory: Device
     spec, folder = plan.spec, plan.folder
     checkpoint = spec.checkpoint
     num_bytes = checkpoint.num_parameters * _BYTES[spec.dtype]
-    if plan.backend.takes_blocks and checkpoint.block_type is not None and config.quantization is None:
+    if config.quantization is None and plan.backend.takes_blocks(spec):
         require_host_memory(checkpoint.num_bytes, folder)
         return
     if isinstance(checkpoint, PackedCheckpoint):

@@ -70,6 +70,6 @@ def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, de
 def _with_cache_dtype(spec: ModelSpec, backend: BackendRow, compute_dtype: ComputeDtype) -> ModelSpec:
     """Return the specification with float16 keys and values for weights in blocks, whose products are almost exact."""
     is_open = spec.kv_cache_dtype == AUTO and compute_dtype == AUTO and spec.quantization is None
-    if is_open and backend.takes_blocks and spec.checkpoint.block_type is not None:
+    if is_open and backend.takes_blocks(spec):
         return replace(spec, kv_cache_dtype="float16")
     return spec

@@ -7,6 +7,7 @@ import logging
 import shutil
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ from service.engine.models.plans.families.table import plan_of
 from service.generation.errors import ModelLoadError
 from service.settings.bundled_models import DEMO_FOLDER, embedding_folder
 from tests.engine.encoder_fakes import save_encoder
+from tests.engine.folders import packing
+from tests.engine.folders.packing import pack_folder
 from tests.models.made import made
 
 
@@ -78,6 +81,18 @@ def test_layers_that_share_keys_or_differ_in_size_count_as_they_are(kind: str, t
     plan = plan_of(read_model_config(tmp_path))
     assert report["backend"] == "native"
     assert report["cache_bytes_per_token"] == sum(4 * layer.cached_width for layer in plan.layers)
+
+
+def test_packed_weights_that_are_widened_count_as_widened(tmp_path: Path) -> None:
+    """Those of a product whose groups have different orders, for example."""
+    made("qwen3", tmp_path)
+    seeds = count()
+    quantization = {"quant_method": "gptq", "bits": 4}
+    pack_folder(tmp_path, lambda weight: packing.gptq(weight, shuffled=True, seed=next(seeds)), quantization)
+    report = check_model(str(tmp_path), EngineConfig(), "auto", "cpu")
+    assert (report["backend"], report["weights"]) == ("native", "float32")
+    assert report["weight_bytes"] == 4 * report["parameters"]
+    assert report["cache"] == "float32"
 
 
 @pytest.mark.slow

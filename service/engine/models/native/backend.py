@@ -213,6 +213,12 @@ def native_unsupported_reason(
     return None
 
 
+def native_takes_blocks(config: Any, checkpoint: Checkpoint) -> bool:
+    """Return whether the native backend multiplies a checkpoint's weights in their blocks, and doesn't widen them."""
+    plan = plan_of(config)
+    return has_blocks(checkpoint, plan, FAMILIES[config.model_type].tensors_in(checkpoint.__contains__, plan))
+
+
 def native_arithmetic() -> str:
     """Return the native module's version and instruction set, which determine the bits of its results."""
     import sluice_native  # noqa: PLC0415  it exists only if it was built

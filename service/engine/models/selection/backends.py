@@ -14,6 +14,7 @@ from service.engine.models.native.backend import (
     QUANTIZATIONS,
     load_native,
     native_arithmetic,
+    native_takes_blocks,
     native_unsupported_reason,
 )
 from service.engine.models.plans.families.table import plan_of
@@ -63,8 +64,8 @@ class BackendRow:
     the step, or None if they don't. `shares_prefixes` and `takes_adapters` are None where they depend on the model's
     modules and are known only after a load. `quantizations` are the supported ones. `cache_dtypes` are the types that
     keys and values on a CPU can have other than the model's; device kernels take one type. With `takes_images` the
-    backend reads a batch's images. With `takes_blocks` it multiplies the blocks of a file's quantized weights. With
-    `keeps_cache` another process can use what it has cached.
+    backend reads a batch's images. `takes_blocks` returns whether it multiplies the blocks of a file's quantized
+    weights, and doesn't widen them. With `keeps_cache` another process can use what it has cached.
     `parallel_unsupported_reason` returns why the model cannot be sharded to `tensor_parallel` processes.
     """
 
@@ -79,7 +80,7 @@ class BackendRow:
     quantizations: frozenset[str] = frozenset()
     cache_dtypes: frozenset[str] = frozenset()
     takes_images: bool = False
-    takes_blocks: bool = False
+    takes_blocks: Callable[[ModelSpec], bool] = lambda _: False
     keeps_cache: bool = False
     parallel_unsupported_reason: Callable[[ModelSpec], str | None] = lambda _: "it does not support tensor parallelism"
 
@@ -187,7 +188,7 @@ BACKENDS = (
         quantizations=QUANTIZATIONS,
         cache_dtypes=frozenset({"float32", "bfloat16", "float16", "int8"}),
         variance_reason=lambda _: None,
-        takes_blocks=True,
+        takes_blocks=lambda spec: native_takes_blocks(spec.config, spec.checkpoint),
         keeps_cache=True,
     ),
     BackendRow(
@@ -239,8 +240,9 @@ def choose_backend(spec: ModelSpec, name: str = AUTO, table: Sequence[BackendRow
 
 def weight_type_of(spec: ModelSpec, row: BackendRow) -> str:
     """Return the type of the weights that a backend computes with."""
-    blocks = spec.checkpoint.block_type if row.takes_blocks else None
-    return spec.quantization or blocks or spec.dtype
+    if spec.quantization is not None:
+        return spec.quantization
+    return (spec.checkpoint.block_type if row.takes_blocks(spec) else None) or spec.dtype
 
 
 def preferred_reasons(
