@@ -25,7 +25,8 @@ from service.generation.errors import ModelLoadError
 _INDEX = "model.safetensors.index.json"
 _PICKLES = {".bin", ".pt", ".pth", ".ckpt"}
 _NUM_SAMPLES, _SAMPLE_BYTES = 64, 4096
-_INDICES = "position_ids"  # a tensor of old encoders: 0, 1, 2, …
+# Tensors of old files that follow from the configuration: positions, masks, and frequencies.
+_DERIVED = ("position_ids", ".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq")
 TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _TABLES = ("I64", "BOOL")  # types of lookup tables, which are not weights
 # bfloat16 and 8-bit floating types are read as their bits.
@@ -116,15 +117,15 @@ class Checkpoint:
 
     @property
     def num_parameters(self) -> int:
-        """The number of elements of all tensors except position indices."""
-        return sum(math.prod(shape) for name, shape, _ in self.describe() if not name.endswith(_INDICES))
+        """The number of elements of all weights."""
+        return sum(math.prod(shape) for name, shape, _ in self.describe() if not name.endswith(_DERIVED))
 
     @property
     def dtype(self) -> str:
         """The common floating type of the weights, float32 if mixed. Raise ModelLoadError for other types."""
         types = set()
         for name, _, kind in self.describe():
-            if name.endswith(_INDICES) or kind in _TABLES:
+            if name.endswith(_DERIVED) or kind in _TABLES:
                 continue
             if kind not in TYPES:
                 file = self._locations[name].file

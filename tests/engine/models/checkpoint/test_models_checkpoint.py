@@ -77,6 +77,20 @@ def test_checkpoint_refuses_other_types(folder: Path) -> None:
         _ = Checkpoint(folder).dtype
 
 
+def test_masks_and_frequencies_of_old_files_are_not_weights(folder: Path) -> None:
+    """They change neither the type nor the number of parameters of the weights."""
+    num_parameters = Checkpoint(folder).num_parameters
+    edit(folder, lambda t: t.update({name: tensor.bfloat16() for name, tensor in t.items()}))
+    others = {
+        "gpt_neox.layers.0.attention.bias": torch.ones(1, 1, 4, 4, dtype=torch.uint8),
+        "gpt_neox.layers.0.attention.masked_bias": torch.tensor(-1e9),
+        "model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(8),
+    }
+    edit(folder, lambda t: t.update(others))
+    found = Checkpoint(folder)
+    assert (found.dtype, found.num_parameters) == ("bfloat16", num_parameters)
+
+
 def test_a_file_that_is_cut_short_while_it_is_read_is_refused(folder: Path) -> None:
     """The error is raised instead of a signal that would end the process."""
     checkpoint = Checkpoint(folder)
