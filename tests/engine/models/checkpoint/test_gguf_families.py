@@ -121,6 +121,31 @@ def test_experts_without_matching_parts_are_not_stacked(up: tuple[int, ...] | No
     assert found["model.layers.0.mlp.experts.0.gate_proj.weight"] == (32, 64)
 
 
+@pytest.mark.parametrize(
+    ("stored", "name", "expected"),
+    [
+        (("gemma", "blk.0.attn_norm.weight"), "input_layernorm.weight", -3.0),
+        (("falcon-h1", "blk.0.ssm_a"), "mamba.A_log", np.log(np.float32(2.0))),
+    ],
+)
+@pytest.mark.parametrize("kind", [gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.BF16])
+def test_numbers_that_files_store_otherwise_are_restored_in_every_type(
+    kind: gguf.GGMLQuantizationType, stored: tuple[str, str], name: str, expected: float, tmp_path: Path
+) -> None:
+    """Norms with an addend, and decay rates instead of their logarithms."""
+    architecture, own = stored
+    writer = gguf.GGUFWriter(tmp_path / "tiny.gguf", architecture)
+    numbers = np.full(64, -2.0, np.float32)
+    writer.add_tensor(own, numbers if kind.name == "F32" else gguf.quantize(numbers, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    checkpoint = GgufCheckpoint(tmp_path, [read_header(tmp_path / "tiny.gguf")])
+    found = checkpoint.take(f"model.layers.0.{name}", (64,))
+    np.testing.assert_array_equal(found, np.full(64, expected, np.float32))
+
+
 def checkpoint_of(folder: Path, shapes: dict[str, tuple[int, ...]], architecture: str = "qwen3moe") -> GgufCheckpoint:
     """Return the tensors of a file that has zeros of these shapes."""
     writer = gguf.GGUFWriter(folder / "tiny.gguf", architecture)

@@ -23,7 +23,8 @@ from service.engine.models.checkpoint.gguf.restored import (
     as_stored,
     assembled_from,
     held_names,
-    restore_decay_rates,
+    is_decay_rate,
+    restored_decay_rates,
     stored_order,
     value_heads,
     xielu_parameters,
@@ -152,15 +153,15 @@ class GgufCheckpoint(Checkpoint):
         self._taken.add(name)
         if self.on_read is not None:
             self.on_read(rows.nbytes)
-        is_bf16 = tensor.type.kind == "bfloat16"
         is_norm = name.endswith(_NORM) and not name.endswith(_PLAIN_NORMS)
-        addend = self._architecture.norm_addend if is_norm and not is_bf16 else 0.0
-        stored = rows.view("<u2").reshape(tensor.shape) if is_bf16 else _dequantized(tensor, rows)
+        addend = self._architecture.norm_addend if is_norm else 0.0
+        has_bits = tensor.type.kind == "bfloat16" and not addend and not is_decay_rate(name)
+        stored = rows.view("<u2").reshape(tensor.shape) if has_bits else _dequantized(tensor, rows)
         numbers = self._in_halves(name, stored, tensor)
         if addend:
             numbers = numbers - np.float32(addend)
-        if not is_bf16:
-            numbers = restore_decay_rates(name, numbers)
+        if is_decay_rate(name):
+            numbers = restored_decay_rates(numbers)
         if (order := self._stored_order(name)) is not None:
             numbers = np.ascontiguousarray(numbers.take(order, axis=1 if name.endswith(_OUTPUT) else 0))
         if part is None:

@@ -104,10 +104,13 @@ def value_heads(kind: str, metadata: Mapping[str, object]) -> ValueHeads | None:
     return ValueHeads(sizes[0], sizes[1], sizes[2], sizes[3] // sizes[1])
 
 
-def restore_decay_rates(name: str, numbers: Array) -> Array:
-    """Return `A_log` from a file's -exp(A_log), and the numbers of any other tensor unchanged."""
-    if not name.endswith(_DECAY_RATES):
-        return numbers
+def is_decay_rate(name: str) -> bool:
+    """Return whether a checkpoint's tensor has the logarithms of decay rates."""
+    return name.endswith(_DECAY_RATES)
+
+
+def restored_decay_rates(numbers: Array) -> Array:
+    """Return `A_log` from a file's -exp(A_log)."""
     with np.errstate(all="ignore"):  # a file may have any numbers
         logarithms: Array = np.log(-numbers)
     return logarithms
