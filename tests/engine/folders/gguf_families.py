@@ -125,13 +125,36 @@ FAMILIES = {
     ),
     "granite": GgufFamily(arch=MODEL_ARCH.GRANITE, permutes=True, keys=_GRANITE),
     "granite, multipliers": GgufFamily(arch=MODEL_ARCH.GRANITE, permutes=True, keys=_GRANITE),
+    "granitemoehybrid": GgufFamily(
+        arch=MODEL_ARCH.GRANITE_HYBRID,
+        permutes=True,
+        keys=_GRANITE,
+        more=metadata.granite_hybrid,
+        convert=tensors.of_mamba2,
+        written_by_more=("head_count_kv",),
+    ),
+    "granitemoehybrid, dense": GgufFamily(
+        arch=MODEL_ARCH.GRANITE_HYBRID,
+        permutes=True,
+        keys=_GRANITE,
+        more=metadata.granite_hybrid,
+        convert=tensors.of_mamba2,
+        written_by_more=("head_count_kv", "expert_count"),
+    ),
     "granitemoe": GgufFamily(arch=MODEL_ARCH.GRANITE_MOE, permutes=True, keys=_GRANITE),
     "granitemoeshared": GgufFamily(arch=MODEL_ARCH.GRANITE_MOE, permutes=True, keys=_GRANITE),
     "hunyuan_v1_dense": GgufFamily(arch=MODEL_ARCH.HUNYUAN_DENSE),
+    "hunyuan_v1_dense, stretched": GgufFamily(arch=MODEL_ARCH.HUNYUAN_DENSE, more=metadata.stretched),
     "lfm2": GgufFamily(
         arch=MODEL_ARCH.LFM2,
         more=metadata.lfm2,
         written_by_more=("layer_norm_eps", "head_count_kv", "feed_forward_length"),
+    ),
+    "lfm2_moe": GgufFamily(
+        arch=MODEL_ARCH.LFM2MOE,
+        more=metadata.lfm2_moe,
+        convert=tensors.with_expert_bias,
+        written_by_more=("layer_norm_eps", "head_count_kv"),
     ),
     "ministral3, long": GgufFamily(
         arch=MODEL_ARCH.MISTRAL3,
@@ -144,7 +167,6 @@ FAMILIES = {
     "olmo2": GgufFamily(arch=MODEL_ARCH.OLMO2),
     "olmo3": GgufFamily(arch=MODEL_ARCH.OLMO2, keys=_WINDOW, more=metadata.pattern),
     "olmoe": GgufFamily(arch=MODEL_ARCH.OLMOE),
-    "hunyuan_v1_dense, stretched": GgufFamily(arch=MODEL_ARCH.HUNYUAN_DENSE, more=metadata.stretched),
     "phi3": GgufFamily(arch=MODEL_ARCH.PHI3, keys=_WINDOW, more=metadata.phi3),
     "qwen2_moe": GgufFamily(arch=MODEL_ARCH.QWEN2MOE, keys=_SHARED),
     "qwen3_5_text": GgufFamily(
@@ -184,34 +206,6 @@ FAMILIES = {
     "stablelm, parallel": GgufFamily(arch=MODEL_ARCH.STABLELM, more=metadata.parallel),
     "starcoder2": GgufFamily(arch=MODEL_ARCH.STARCODER2, options=_WHOLE),
 }
-_USUAL = {
-    "max_position_embeddings": "context_length",
-    "hidden_size": "embedding_length",
-    "num_hidden_layers": "block_count",
-    "intermediate_size": "feed_forward_length",
-    "num_attention_heads": "head_count",
-    "num_key_value_heads": "head_count_kv",
-    "head_dim": "key_length",
-    "rms_norm_eps": "layer_norm_rms_eps",
-    "norm_eps": "layer_norm_eps",
-    "norm_epsilon": "layer_norm_eps",
-    "layer_norm_eps": "layer_norm_eps",
-    "num_local_experts": "expert_count",
-    "num_experts": "expert_count",
-    "num_experts_per_tok": "expert_used_count",
-}
-_OWN = {
-    "logit_scale": "logit_scale",
-    "sliding_window": "sliding_window",
-    "attn_logit_softcapping": "attn_logit_softcapping",
-    "final_logit_softcapping": "final_logit_softcapping",
-    "moe_intermediate_size": "expert_feed_forward_length",
-    "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
-    "attention_multiplier": "attention_scale",
-    "embedding_multiplier": "embedding_scale",
-    "residual_multiplier": "residual_scale",
-    "logits_scaling": "logit_scale",
-}
 
 
 @cache
@@ -239,7 +233,7 @@ def write_file(
     config = model.config
     writer = gguf.GGUFWriter(file, gguf.MODEL_ARCH_NAMES[family.arch])
     written = set()
-    for name_of, key in [*_USUAL.items(), *((own, _OWN[own]) for own in family.keys)]:
+    for name_of, key in [*metadata.USUAL.items(), *((own, metadata.OWN[own]) for own in family.keys)]:
         value = getattr(config, name_of, None)
         if value is None or key in written or key in family.written_by_more:
             continue

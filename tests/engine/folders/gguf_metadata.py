@@ -7,6 +7,36 @@ from typing import Any
 import gguf
 import numpy as np
 
+# The keys of fields that configurations usually have, and of those that only some families have.
+USUAL = {
+    "max_position_embeddings": "context_length",
+    "hidden_size": "embedding_length",
+    "num_hidden_layers": "block_count",
+    "intermediate_size": "feed_forward_length",
+    "num_attention_heads": "head_count",
+    "num_key_value_heads": "head_count_kv",
+    "head_dim": "key_length",
+    "rms_norm_eps": "layer_norm_rms_eps",
+    "norm_eps": "layer_norm_eps",
+    "norm_epsilon": "layer_norm_eps",
+    "layer_norm_eps": "layer_norm_eps",
+    "num_local_experts": "expert_count",
+    "num_experts": "expert_count",
+    "num_experts_per_tok": "expert_used_count",
+}
+OWN = {
+    "logit_scale": "logit_scale",
+    "sliding_window": "sliding_window",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+    "moe_intermediate_size": "expert_feed_forward_length",
+    "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
+    "attention_multiplier": "attention_scale",
+    "embedding_multiplier": "embedding_scale",
+    "residual_multiplier": "residual_scale",
+    "logits_scaling": "logit_scale",
+}
+
 
 def pattern(writer: gguf.GGUFWriter, config: Any) -> None:
     writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config.layer_types])
@@ -41,6 +71,10 @@ def yarn(writer: gguf.GGUFWriter, config: Any) -> None:
         writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
 
 
+def stretched(writer: gguf.GGUFWriter, config: Any) -> None:
+    writer.add_rope_scaling_alpha(config.rope_parameters["alpha"])
+
+
 def lfm2(writer: gguf.GGUFWriter, config: Any) -> None:
     kinds, width = config.layer_types, int(2 * config.intermediate_size / 3)
     writer.add_layer_norm_rms_eps(config.norm_eps)
@@ -48,6 +82,29 @@ def lfm2(writer: gguf.GGUFWriter, config: Any) -> None:
     writer.add_feed_forward_length(-(-int(config.block_ffn_dim_multiplier * width) // multiple) * multiple)
     writer.add_head_count_kv([config.num_key_value_heads if kind == "full_attention" else 0 for kind in kinds])
     writer.add_shortconv_l_cache(config.conv_L_cache)
+
+
+def lfm2_moe(writer: gguf.GGUFWriter, config: Any) -> None:
+    writer.add_layer_norm_rms_eps(config.norm_eps)
+    writer.add_head_count_kv(_kv_heads(config))
+    writer.add_shortconv_l_cache(config.conv_L_cache)
+    writer.add_leading_dense_block_count(config.num_dense_layers)
+    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+
+
+def _kv_heads(config: Any) -> list[int]:
+    """Return the number of each layer's heads of keys, 0 for layers without attention."""
+    kinds = {"attention", "full_attention"}
+    return [config.num_key_value_heads if kind in kinds else 0 for kind in config.layer_types]
+
+
+def granite_hybrid(writer: gguf.GGUFWriter, config: Any) -> None:
+    inner = config.mamba_n_heads * config.mamba_d_head
+    ssm(writer, config.mamba_d_conv, config.mamba_d_state, config.mamba_n_groups, config.mamba_n_heads, inner)
+    writer.add_head_count_kv(_kv_heads(config))
+    writer.add_rope_scaling_finetuned(config.position_embedding_type == "rope")
+    writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
 
 
 def parallel(writer: gguf.GGUFWriter, config: Any) -> None:
@@ -71,10 +128,6 @@ def glm_moe(writer: gguf.GGUFWriter, config: Any) -> None:
     rotated(writer, config)
     writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     writer.add_block_count(config.num_hidden_layers)
-def stretched(writer: gguf.GGUFWriter, config: Any) -> None:
-    writer.add_rope_scaling_alpha(config.rope_parameters["alpha"])
-
-
 
 
 def glm_moe_with_predictor(writer: gguf.GGUFWriter, config: Any) -> None:

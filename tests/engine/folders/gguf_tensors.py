@@ -65,6 +65,23 @@ def multiplied(name: str, array: Array, config: Any) -> Iterator[tuple[str, Arra
     yield name.replace(".dt_bias", ".dt_proj.bias"), array.astype(np.float32)
 
 
+def of_mamba2(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
+    """Yield a tensor of a model with Mamba-2 in some layers."""
+    if "mamba.norm" in name:
+        array = array.reshape(config.mamba_n_groups, -1)
+    if name.endswith("A_log"):
+        array = -np.exp(array)
+    if not config.num_local_experts:
+        name = name.replace("shared_mlp.output_linear", "mlp.down_proj")
+    array = array.squeeze()
+    yield name.replace(".dt_bias", ".dt_proj.bias"), array[:, None] if name.endswith(("A_log", ".D")) else array
+
+
+def with_expert_bias(name: str, array: Array, _: Any) -> Iterator[tuple[str, Array]]:
+    """Yield a tensor of LFM2 with experts, whose scores have a correction."""
+    yield name.replace(".expert_bias", ".expert_bias.bias"), array.squeeze()
+
+
 def of_delta_net(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
     """Yield a tensor of Qwen3-Next; files don't group queries, keys, values and gates by key head."""
     if name.endswith("A_log"):
@@ -115,7 +132,8 @@ def of_experts(name: str, array: Array, config: Any) -> Iterator[tuple[str, Arra
         parts = [np.take(array, range(first, array.shape[axis], 2), axis) for first in (0, 1)]
     else:
         parts = np.split(array, 2, axis)
-    where = "model.layers.{}.mlp.shared_expert" if "shared_mlp" in stem else "model.layers.{}.mlp.experts"
+    shared = "mlp.shared_expert" if getattr(config, "num_local_experts", 0) else "mlp"
+    where = f"model.layers.{{}}.{shared}" if "shared_mlp" in stem else "model.layers.{}.mlp.experts"
     base = where.format(stem.split(".")[2])
     yield f"{base}.gate_proj{end}", parts[0]
     yield f"{base}.up_proj{end}", parts[1]

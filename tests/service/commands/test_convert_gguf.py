@@ -52,7 +52,7 @@ def test_converted_folder_computes_the_same_as_the_file(model: Any, tmp_path: Pa
 @pytest.mark.parametrize(
     "name",
     [
-        *("apertus", "deepseek_v3, groups", "qwen3_next"),
+        *("apertus", "deepseek_v3, groups", "qwen3_next", "lfm2_moe", "granitemoehybrid", "granitemoehybrid, dense"),
         *("ernie4_5_moe", "glm4_moe", "gpt_oss", "granitemoe", "granitemoeshared", "mixtral", "olmoe", "qwen2_moe"),
     ],
 )

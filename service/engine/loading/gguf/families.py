@@ -13,6 +13,9 @@ from service.engine.loading.gguf.mixed_families import (
     ernie_moe,
     falcon_h1,
     glm_moe,
+    lfm2,
+    lfm2_moe,
+    mamba2_layers,
     mistral3,
     qwen3_next,
     qwen35,
@@ -236,16 +239,11 @@ def _arcee(metadata: GgufMetadata) -> Fields:
     return _bias(metadata) | {"hidden_act": "relu2"}
 
 
-def _lfm2(metadata: GgufMetadata) -> Fields:
-    num_kv_heads = metadata.layers("attention.head_count_kv") or []
-    return {
-        "num_key_value_heads": max(num_kv_heads, default=metadata.size("attention.head_count")),
-        "layer_types": [_FULL if each else "conv" for each in num_kv_heads],
-        "norm_eps": metadata.number("attention.layer_norm_rms_epsilon"),
-        "conv_L_cache": metadata.size("shortconv.l_cache"),
-        "conv_bias": False,
-        "block_auto_adjust_ff_dim": False,
-    }
+def _granite_hybrid(metadata: GgufMetadata) -> Fields:
+    shared = "blk.*.ffn_down_shexp.weight"
+    width = metadata.width(shared if metadata.has(shared) else "blk.*.ffn_down.weight")
+    experts = _experts(metadata) if metadata.count("expert_count", 0) else {"num_local_experts": 0}
+    return _granite(metadata) | experts | mamba2_layers(metadata) | {"shared_intermediate_size": width}
 
 
 FAMILIES: Final[dict[str, GgufFamily]] = {
@@ -265,9 +263,11 @@ FAMILIES: Final[dict[str, GgufFamily]] = {
     "glm4moe": GgufFamily("glm4_moe", "Glm4MoeForCausalLM", glm_moe, rotates_parts=True),
     "gpt-oss": GgufFamily("gpt_oss", "GptOssForCausalLM", _gpt_oss),
     "granite": GgufFamily("granite", "GraniteForCausalLM", _granite),
+    "granitehybrid": GgufFamily("granitemoehybrid", "GraniteMoeHybridForCausalLM", _granite_hybrid),
     "granitemoe": GgufFamily("granitemoeshared", "GraniteMoeSharedForCausalLM", _granite_moe),
     "hunyuan-dense": GgufFamily("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", _bias),
-    "lfm2": GgufFamily("lfm2", "Lfm2ForCausalLM", _lfm2),
+    "lfm2": GgufFamily("lfm2", "Lfm2ForCausalLM", lfm2),
+    "lfm2moe": GgufFamily("lfm2_moe", "Lfm2MoeForCausalLM", lfm2_moe),
     "llama": GgufFamily("llama", "LlamaForCausalLM", _bias),
     MIXTRAL: GgufFamily("mixtral", "MixtralForCausalLM", _experts),
     "mistral3": GgufFamily("ministral3", "Ministral3ForCausalLM", mistral3),

@@ -57,7 +57,8 @@ class Widened(GgufCheckpoint):
 
 # Layers with short convolutions, with attention and Mamba-2, with latents, and with delta nets.
 MIXERS = (
-    *("lfm2", "falcon_h1, multipliers", "deepseek_v2, groups", "deepseek_v3, yarn"),
+    *("lfm2", "lfm2_moe", "falcon_h1, multipliers", "granitemoehybrid", "granitemoehybrid, dense"),
+    *("deepseek_v2, groups", "deepseek_v3, yarn"),
     *("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"),
 )
 

@@ -67,6 +67,12 @@ _LFM2: Final = {
     "ffn_up": "feed_forward.w3",
     "ffn_down": "feed_forward.w2",
 }
+_LFM2_MOE: Final = _LFM2 | {
+    "ffn_gate_inp": "feed_forward.gate",
+    "ffn_gate_exps": "feed_forward.experts.{}.w1",
+    "ffn_up_exps": "feed_forward.experts.{}.w3",
+    "ffn_down_exps": "feed_forward.experts.{}.w2",
+}
 # The layers that predict further tokens, which are not computed.
 _PREDICTORS: Final = {
     "nextn.eh_proj": "eh_proj",
@@ -99,11 +105,15 @@ _DELTA_NET: Final = {
     "ssm_out": "linear_attn.out_proj",
 }
 _DELTA_NET_VECTORS: Final = {"ssm_a": "linear_attn.A_log", "ssm_dt.bias": "linear_attn.dt_bias"}
-_FALCON_H1: Final = {
+_MAMBA: Final = {
     "ssm_in": "mamba.in_proj",
     "ssm_conv1d": "mamba.conv1d",
     "ssm_norm": "mamba.norm",
     "ssm_out": "mamba.out_proj",
+}
+_MAMBA_VECTORS: Final = {"ssm_a": "mamba.A_log", "ssm_d": "mamba.D", "ssm_dt.bias": "mamba.dt_bias"}
+_FALCON_H1: Final = {
+    **_MAMBA,
     **{f"ffn_{part}": f"feed_forward.{part}_proj" for part in ("gate", "up", "down")},
 }
 _APERTUS: Final = {"attn_norm": "attention_layernorm", "ffn_norm": "feedforward_layernorm"}
@@ -141,6 +151,12 @@ class Architecture:
 
 
 _PLAIN: Final = Architecture()
+_GRANITE_STACKED: Final = StackedExperts(
+    gate_up="block_sparse_moe.input_linear",
+    down="block_sparse_moe.output_linear",
+    ends={"weight": ".weight"},
+    shared="shared_mlp.input_linear",
+)
 _QWEN35: Final[dict[str, Any]] = {
     "layer": _EXPERTS | _DELTA_NET | _LATER_NORM | _PREDICTORS,
     "norm_addend": 1.0,
@@ -163,10 +179,8 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "falcon-h1": Architecture(
         layer=_FALCON_H1,
         outside={"output_norm": "model.final_layernorm"},
-        vectors={
-            "ssm_a": "mamba.A_log",
-            "ssm_d": "mamba.D",
-            "ssm_dt.bias": "mamba.dt_bias",
+        vectors=_MAMBA_VECTORS
+        | {
             "ffn_norm": "pre_ff_layernorm.weight",
             "ffn_norm.weight": "pre_ff_layernorm.weight",
         },
@@ -187,20 +201,28 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
         ),
     ),
     "granite": _INTERLEAVED,
-    "granitemoe": Architecture(
-        layer=_GRANITE_MOE,
+    "granitehybrid": Architecture(
+        layer=_GRANITE_MOE
+        | _MAMBA
+        | {
+            "ffn_gate": "mlp.shared_expert.gate_proj",
+            "ffn_up": "mlp.shared_expert.up_proj",
+            "ffn_down": "shared_mlp.output_linear",
+        },
+        vectors=_MAMBA_VECTORS,
         is_interleaved=True,
-        stacked=StackedExperts(
-            gate_up="block_sparse_moe.input_linear",
-            down="block_sparse_moe.output_linear",
-            ends={"weight": ".weight"},
-            shared="shared_mlp.input_linear",
-        ),
+        stacked=_GRANITE_STACKED,
     ),
+    "granitemoe": Architecture(layer=_GRANITE_MOE, is_interleaved=True, stacked=_GRANITE_STACKED),
     "hunyuan-dense": Architecture(
         layer={"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"}
     ),
     "lfm2": Architecture(layer=_LFM2, outside={"token_embd_norm": "model.embedding_norm"}),
+    "lfm2moe": Architecture(
+        layer=_LFM2_MOE,
+        outside={"token_embd_norm": "model.embedding_norm"},
+        vectors={"exp_probs_b.bias": "feed_forward.expert_bias"},
+    ),
     "llama": _INTERLEAVED,
     MIXTRAL: Architecture(layer=_MIXTRAL, is_interleaved=True),
     "mistral3": _INTERLEAVED,

@@ -54,7 +54,7 @@ class GgufCheckpoint(Checkpoint):
             raise ModelLoadError(f"{headers[0].file}: general.architecture is {kind}, which is not supported")
         self._architecture = ARCHITECTURES[self._name]
         heads = metadata.get(f"{kind}.attention.head_count", 1)
-        self._heads = heads, metadata.get(f"{kind}.attention.head_count_kv", heads)
+        self._heads = heads, _largest(metadata.get(f"{kind}.attention.head_count_kv", heads))
         self._tensors: dict[str, GgufTensor] = {}
         for header in headers:
             for tensor in header.tensors.values():
@@ -224,6 +224,12 @@ class GgufCheckpoint(Checkpoint):
                 f"{tensor.file}: {tensor.name} has the shape {list(tensor.shape)}, the metadata requires {list(shape)}"
             )
         return tensor
+
+
+def _largest(value: Any) -> Any:
+    """Return the largest of a list of integers, which has 0 for layers without heads; other values are unchanged."""
+    is_list = isinstance(value, np.ndarray) and value.size and value.dtype.kind in "iu"
+    return int(value.max()) if is_list else value
 
 
 def read_numbers(tensor: GgufTensor) -> npt.NDArray[np.float32]:

@@ -187,6 +187,18 @@ _GRANITE: Final = recurrent_sources("mamba") | {
     "mlp.down_proj": Source("shared_mlp.output_linear"),
 }
 
+_GRANITE_SEPARATE: Final = Tensors(  # of GGUF files
+    modules=recurrent_sources("mamba")
+    | {
+        "mlp.gate": Source("block_sparse_moe.router.layer"),
+        "mlp.shared_expert.down_proj": SHARED["mlp.shared_expert.down_proj"],
+        "mlp.gate_proj": Source("mlp.shared_expert.gate_proj"),
+        "mlp.up_proj": Source("mlp.shared_expert.up_proj"),
+        "mlp.down_proj": Source("shared_mlp.output_linear"),
+    },
+    experts=ExpertTensors(),
+    sign="model.layers.0.mlp.shared_expert.gate_proj.weight",
+)
 _STORED: Final = Tensors(modules=_STORED_NEMOTRON, layers="backbone.layers.{}.", predictors=("mtp.",))
 _EXPERT: Final = "mixer.experts.{}."
 
@@ -201,6 +213,7 @@ FAMILIES: Final = (
         ),
         alternatives=(
             Tensors(modules={**_GRANITE, "mlp.gate": Source("block_sparse_moe.router")}, experts=LOADED_EXPERTS),
+            _GRANITE_SEPARATE,
         ),
     ),
     Family(
