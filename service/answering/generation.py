@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 import zlib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -151,7 +150,6 @@ class Answering:
             answer_request = replace(answer_request, separates_tokens=False)
         if not stream or point is not None:
             answer_request = replace(answer_request, reports_progress=False)
-        began = time.monotonic() - (current_wait_s() or 0.0)
         caller = current_caller()
         answer_request, model = self._routed(answer_request)
         content = AnswerContent(kind.request_attributes(request)) if self._capture_content else None
@@ -186,11 +184,6 @@ class Answering:
                         observation.observe(events)
                         for message in resumable.number(events, await _render(renderer, events)):
                             yield message
-                usage, num_prompts = answer.usage(), len(prepared.requests)
-                num_prompt_tokens = (usage.prompt_tokens - usage.cached_tokens) // num_prompts
-                num_tokens = usage.completion_tokens // num_choices
-                if not caller.is_batch:
-                    model.engine.record_answer(num_prompt_tokens, num_tokens, time.monotonic() - began)
 
 
 async def _event_groups(

@@ -189,6 +189,5 @@ class AdmittedReplica:
                 chat.ended = self.now
                 del self._open[serial]
                 await stream.__aexit__(None, None, None)
-                self.client.record_answer(chat.prompt, chat.answer, chat.ended - chat.arrived)
                 ended.append(chat)
         return ended

@@ -123,15 +123,12 @@ class GeneratorClient(EngineClient[OpenGeneration]):
             self._admission.queue_wait.record_start(self._clock(), num_begun)
         super().on_report(report)
         if report.stats:
-            self._admission.record_steps(self._clock(), len(self._others()), report.stats, self._stats.last)
+            num_open = sum(not each.is_complete for each in self._others())
+            self._admission.record_steps(self._clock(), num_open, report.stats, self._stats.last)
 
     def in_flight_limit(self) -> InFlightLimit | None:
         """Return the number of requests that may be in flight, or None if no answer was measured yet."""
         return self._admission.in_flight_limit(self._clock())
-
-    def record_answer(self, num_prompt_tokens: int, num_tokens: int, duration_s: float) -> None:
-        """Record a whole answer: the computed tokens of its prompt, those of each choice, and its time from arrival."""
-        self._admission.record_answer(num_prompt_tokens, num_tokens, duration_s)
 
     def reject_if_overloaded(
         self, caller_id: str, weight: float, deadline: float | None = None, waited_s: float | None = None
@@ -225,9 +222,11 @@ class GeneratorClient(EngineClient[OpenGeneration]):
                     request_index=index,
                     constraint_serial=constraint_serial,
                 )
-                serials.append(
-                    self._open(OpenGeneration(request, stream, now, self._admission.queue_wait, self._clock), command)
+                admission = self._admission
+                opened = OpenGeneration(
+                    request, stream, now, admission.queue_wait, self._clock, record_answer=admission.record_answer
                 )
+                serials.append(self._open(opened, command))
         except BaseException:  # a request cannot be pickled: abort the requests before it
             self._leave(*serials)
             raise

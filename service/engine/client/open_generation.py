@@ -24,16 +24,21 @@ class OpenGeneration:
         arrived: float,
         queue_wait: QueueWaitEstimator,
         clock: abc.Callable[[], float],
+        *,
+        record_answer: abc.Callable[[float, float, float], None] | None = None,
     ) -> None:
+        """`record_answer` gets a whole answer's computed prompt tokens, the tokens of each choice, and its time."""
         self.request = request
         self.arrived = arrived
         self.is_waiting = True
         self.began = arrived  # set when it starts
         self.num_running = 0  # choices that have started and not ended
         self.has_output = False
+        self._num_tokens = 0  # of all choices
         self._stream = stream
         self._queue_wait = queue_wait
         self._clock = clock
+        self._record_answer = record_answer
 
     @property
     def is_complete(self) -> bool:
@@ -55,13 +60,22 @@ class OpenGeneration:
         """Deliver an output."""
         if isinstance(output, GenerationOutput):
             self.has_output = True
+            self._num_tokens += len(output.token_ids)
             if output.finish_reason is not None and self.num_running:
                 self.num_running -= 1
                 if not self.request.is_batch:
-                    self._queue_wait.record_end(self._clock() - self.began)
+                    self._record_end(output)
             self._stream.put(output)
         elif isinstance(output, PrefillProgress):
             self._stream.put_progress(output)
+
+    def _record_end(self, output: GenerationOutput) -> None:
+        """Record the end of a choice, and of the answer if it was the last one."""
+        now = self._clock()
+        self._queue_wait.record_end(now - self.began)
+        if not self.num_running and self._record_answer is not None:
+            num_prompt_tokens = len(self.request.prompt_token_ids) - output.num_cached_tokens
+            self._record_answer(num_prompt_tokens, self._num_tokens / self.request.n, now - self.arrived)
 
     def end(self, error: EngineError) -> None:
         """End the request and its stream with an error."""

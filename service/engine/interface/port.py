@@ -141,9 +141,6 @@ class Generator(Engine, Protocol):
     def in_flight_limit(self) -> InFlightLimit | None:
         """Return the number of requests that may be in flight, or None if no answer was measured yet."""
 
-    def record_answer(self, num_prompt_tokens: int, num_tokens: int, duration_s: float) -> None:
-        """Record a whole answer: the computed tokens of its prompt, those of each choice, and its time from arrival."""
-
     async def load_adapter(self, name: str, folder: Path) -> AdapterLoaded:
         """Load an adapter for requests that name it.
 

@@ -58,11 +58,11 @@ class Admission:
         self._work += self._work_of(num_prompt_tokens, last.num_generated_tokens - before.num_generated_tokens)
         self._in_flight.record_step(now, num_open, self._work)
 
-    def record_answer(self, num_prompt_tokens: int, num_tokens: int, duration_s: float) -> None:
-        """Record a whole answer: the computed tokens of its prompt, those of each choice, and its time from arrival."""
+    def record_answer(self, num_prompt_tokens: float, num_tokens: float, duration_s: float) -> None:
+        """Record a whole answer: the computed tokens of its prompt, those of each choice, and its time."""
         self._in_flight.record_answer(self._work_of(num_prompt_tokens, num_tokens), duration_s)
 
-    def _work_of(self, num_prompt_tokens: int, num_tokens: int) -> float:
+    def _work_of(self, num_prompt_tokens: float, num_tokens: float) -> float:
         """Return the work in tokens of a lone answer, by the measured times of steps."""
         last = self._last
         weight = last.prompt_token_s / last.decode_step_s if last.decode_step_s else 0.0

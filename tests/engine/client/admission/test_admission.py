@@ -142,36 +142,6 @@ async def test_a_claimed_wait_starts_no_overload(start_thread: Starter) -> None:
         clock.now += 0.2
 
 
-async def test_an_overload_lowers_the_reported_max_running(start_thread: Starter) -> None:
-    """As many choices may run as requests may be in flight, by the measured rates of one answer and of all together."""
-    clock = Clock()
-    sizes = {**ENDLESS, "max_batch_sequences": 8, "max_queue_wait_s": 2.0}
-    async with (
-        start_thread.started("x", ends=False, clock=clock, **sizes) as (engine, script),
-        AsyncExitStack() as stack,
-    ):
-        await stack.enter_async_context(engine.generate(endless()))
-        for _ in range(2):
-            num_steps = engine.stats().num_steps
-            await until(lambda num_steps=num_steps: engine.stats().num_steps > num_steps)  # type: ignore[misc]
-            clock.now += 1.0
-        num_tokens = engine.stats().num_generated_tokens
-        with script.paused():
-            await until(script.is_at_gate)
-            clock.now += 2 * SLOW_S
-            for _ in range(7):
-                await stack.enter_async_context(engine.generate(endless()))
-            engine.record_answer(0, num_tokens, 2.0)  # one answer had the rate of all
-            assert engine.stats().max_running == 8
-            with pytest.raises(EngineOverloaded):
-                engine.reject_if_overloaded("", 1.0)
-            limit = engine.in_flight_limit()
-            assert limit is not None
-            assert engine.stats().max_running == limit.sustained < 8
-            clock.now += 2.0
-            assert engine.stats().max_running == 8
-
-
 @pytest.mark.parametrize("length", [0, 900, 9000])
 def test_prompts_count_as_work_in_the_limit(length: int) -> None:
     """An engine that does the work of ten lone answers has the same limit, however long the prompts become."""
