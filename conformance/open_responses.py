@@ -54,6 +54,7 @@ CHOICES: Final[Mapping[str, frozenset[str]]] = {  # of fields that may be left o
     "text.verbosity": frozenset({"low", "medium", "high"}),
     "truncation": frozenset({"auto", "disabled"}),
 }
+SOURCE: Final = "Open Responses (openresponses.org)"
 CLAIMS: list[Claim[Server]] = []
 claim = claims_into(CLAIMS)
 
@@ -92,7 +93,11 @@ def check_item(item: Any) -> None:
         check(part, PART)
 
 
-@claim("open.response", "A response has the fields of Open Responses, none null that may not be", "ResponseResource")
+@claim(
+    "open.response",
+    "A response has the fields of Open Responses, none null that may not be",
+    f"{SOURCE}, ResponseResource",
+)
 def _(server: Server) -> str:
     response = server.ask()
     check_response(response)
@@ -100,7 +105,11 @@ def _(server: Server) -> str:
     return shown(response)
 
 
-@claim("open.messages", "Messages of system, user and assistant, each of the type message, are answered", "ItemParam")
+@claim(
+    "open.messages",
+    "Messages of system, user and assistant, each of the type message, are answered",
+    f"{SOURCE}, ItemParam",
+)
 def _(server: Server) -> str:
     roles = ("system", "user", "assistant", "user")
     messages = [{"type": "message", "role": role, "content": QUESTION} for role in roles]
@@ -110,7 +119,9 @@ def _(server: Server) -> str:
     return shown(response["output"])
 
 
-@claim("open.stream", "Each event has the fields of its type, and its response those of one", "Streaming events")
+@claim(
+    "open.stream", "Each event has the fields of its type, and its response those of one", f"{SOURCE}, streaming events"
+)
 def _(server: Server) -> str:
     events = events_of(server)
     for event in events:
@@ -125,7 +136,11 @@ def _(server: Server) -> str:
     return shown(events[-1])
 
 
-@claim("open.tools", "A response repeats a function with all of its fields, and calls it as an item", "FunctionTool")
+@claim(
+    "open.tools",
+    "A response repeats a function with all of its fields, and calls it as an item",
+    f"{SOURCE}, FunctionTool",
+)
 def _(server: Server) -> str:
     tool = {"type": "function", "name": "weather", "parameters": SCHEMA}
     fields = {"input": QUESTION, "tools": [tool], "tool_choice": "required", **LONG}
