@@ -20,7 +20,7 @@ from service.answering.errors import BatchExpired, BatchNotFound
 from service.calls.call import current_caller
 from service.contract.batches.batch import STATES, Result, to_batch, to_result
 from service.generation.errors import InvalidRequest
-from service.storage.responses.batch_port import BatchRecord
+from service.storage.responses.batch_port import BatchRecord, BatchStore
 from service.storage.responses.store_thread import StoreThread
 
 _WINDOW_S: Final = 86_400  # the default
@@ -66,10 +66,13 @@ class Batches:
             digest=secrets.token_bytes(_ID_SIZE),  # of this upload, among those of the same request
         )
         key = (batch.owner, batch.id)
+
+        def undo(store: BatchStore, existing: BatchRecord | None) -> None:
+            if existing is None:
+                store.abandon(*key, batch.digest)
+
         existing = await self._calls.run(
-            lambda store: store.begin(batch.dated(store.now_ns())),
-            lambda store, existing: existing is None and store.abandon(*key, batch.digest),
-            field="description",
+            lambda store: store.begin(batch.dated(store.now_ns())), undo, field="description"
         )
         digest = hashlib.blake2b(description.SerializeToString(deterministic=True))
         if existing is not None:
