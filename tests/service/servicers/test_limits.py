@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -126,15 +127,17 @@ async def test_every_generating_rpc_counts_towards_the_limits(tmp_path: Path, na
 
 async def test_charge_equals_the_usage_of_the_answer(tmp_path: Path) -> None:
     """The charge equals the usage of the answer, streamed or not."""
-    async with limited(tmp_path, {"input_tokens_per_minute": 1000, "output_tokens_per_minute": 1000}) as team:
+    async with limited(tmp_path, {"input_tokens_per_minute": 60, "output_tokens_per_minute": 1000}) as team:
+        began = time.monotonic()
         answer = await team.chat(stopping=sampling_pb2.StopParams(max_tokens=900))
         used = answer.usage
         assert used.completion_tokens < 10
         async for _ in team.stream(stopping=sampling_pb2.StopParams(max_tokens=900)):
             pass
         left = await team.left()
-    assert 1000 - 3 * used.prompt_tokens <= int(left["remaining-input-tokens"])
-    assert int(left["remaining-input-tokens"]) < 1000 - used.prompt_tokens
+        refilled = time.monotonic() - began  # a token in a second
+    assert 60 - 3 * used.prompt_tokens <= int(left["remaining-input-tokens"])
+    assert int(left["remaining-input-tokens"]) <= 60 - 2 * used.prompt_tokens + refilled
     assert int(left["remaining-output-tokens"]) > 1000 - 4 * used.completion_tokens
 
 
