@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from cli.calls.answer import Answer, read_answer
 from cli.calls.options import named_value
 from cli.calls.prompt_bar import PromptBar
 from cli.calls.server import Server, ServerError
+
+_PROGRESS: Final = "return_progress"  # a request for the progress of a long prompt
 
 
 class Conversation:
@@ -20,6 +22,7 @@ class Conversation:
         self.messages: list[dict[str, Any]] = []
         self.parameters: dict[str, Any] = {}
         self.images: list[str] = []  # data URLs, attached to the next question
+        self._knows_progress = True  # until the server rejects the field
 
     def set_system(self, system: str) -> None:
         """Replace the system prompt."""
@@ -33,6 +36,11 @@ class Conversation:
         self.parameters.pop(name, None)
         if value is not None:
             self.parameters[name] = value
+
+    def clear(self) -> None:
+        """Remove all messages but the system prompt, and the attached images."""
+        self.messages = [message for message in self.messages if message["role"] == "system"]
+        self.images = []
 
     def undo(self) -> str:
         """Remove the last question and all messages after it. Return the question, empty if there is none.
@@ -56,10 +64,8 @@ class Conversation:
         images, self.images = self.images, []
         self.messages.append({"role": "user", "content": _content(question, images)})
         answer = Answer()
-        progress = {"return_progress": True} if bar.is_shown else {}
-        body = {"model": self.model, "messages": self.messages, **progress, **self.parameters}
         try:
-            for event in read_answer(self.server, body, show, answer):
+            for event in self._events(show, answer, with_progress=bar.is_shown):
                 bar.update(event)
                 note(event)
         except KeyboardInterrupt:
@@ -75,6 +81,23 @@ class Conversation:
         else:
             self.messages.pop()
         return answer
+
+    def _events(
+        self, show: Callable[[str, bool], None], answer: Answer, *, with_progress: bool
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the events of an answer. A server that knows no progress is asked again without it."""
+        if with_progress and self._knows_progress:
+            body = {"model": self.model, "messages": self.messages, _PROGRESS: True, **self.parameters}
+            try:
+                yield from read_answer(self.server, body, show, answer)
+            except ServerError as error:
+                if _PROGRESS not in str(error):
+                    raise
+                self._knows_progress = False
+            else:
+                return
+        body = {"model": self.model, "messages": self.messages, **self.parameters}
+        yield from read_answer(self.server, body, show, answer)
 
 
 def _content(question: str, images: list[str]) -> str | list[dict[str, Any]]:
