@@ -35,10 +35,11 @@ _HELP = """\
   /image PATH       attach an image to the next question; /image alone removes all
   /retry            generate another answer to the last question
   /undo             remove the last question and its answer
-  /save FILE        write the conversation as JSON; /load FILE reads it
-  /clear            start a new conversation
+  /save FILE        write the conversation as JSON; /load FILE reads it; without FILE: conversation.json
+  /clear            start a new conversation with the same system prompt
   /exit             exit, as does Ctrl-D. Ctrl-C stops an answer
   A line that ends with \\ continues on the next; a text between two lines of \"\"\" can have several lines."""
+_FILE = "conversation.json"  # that of /save and /load if they name none
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
 
@@ -114,7 +115,7 @@ class Prompt:
             "/undo": lambda _: print_text(f"removed: {conversation.undo()}"),
             "/save": self._save,
             "/load": self._load,
-            "/clear": self._clear,
+            "/clear": lambda _: conversation.clear(),
         }
 
     def run(self) -> None:
@@ -144,7 +145,7 @@ class Prompt:
             except (ServerError, ValueError) as error:
                 print_text(f"{error}")
             except OSError as error:
-                typer.echo(f"{rest.strip()}: {error.strerror or error}")
+                typer.echo(f"{rest.strip() or _FILE}: {error.strerror or error}")
 
     def _read(self) -> str:
         """Read one message. Raise EOFError or KeyboardInterrupt."""
@@ -217,18 +218,15 @@ class Prompt:
     def _save(self, path: str) -> None:
         """Write the conversation to a file."""
         kept = {"model": self._conversation.model, "messages": self._conversation.messages}
-        Path(path or "conversation.json").write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
-        typer.echo(f"written to {path or 'conversation.json'}")
+        Path(path or _FILE).write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
+        typer.echo(f"written to {path or _FILE}")
 
     def _load(self, path: str) -> None:
         """Read a conversation that `_save` wrote. Raise ValueError for any other file."""
         try:
-            kept = json.loads(Path(path).read_text())
+            kept = json.loads(Path(path or _FILE).read_text())
             messages = [{"role": each["role"], "content": each["content"]} for each in kept["messages"]]
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} is not a conversation that /save wrote") from error
+            raise ValueError(f"{path or _FILE} is not a conversation that /save wrote") from error
         self._conversation.messages = messages
         typer.echo(f"{len(messages)} messages")
-
-    def _clear(self, _: str) -> None:
-        self._conversation.messages.clear()

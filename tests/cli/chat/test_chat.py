@@ -134,6 +134,7 @@ def test_terminal_conversation_streams_and_supports_commands(stack: Stack, tmp_p
         enter("/model", "* sluice-demo\n")
         enter("/nonsense", "/nonsense: no such command; /help lists them")
         enter("/load /nowhere/at/all", "/nowhere/at/all: No such file or directory")
+        enter("/load", "conversation.json: No such file or directory")
         terminal.until("> ")
         terminal.type("/set temperature=9\n")
         enter("Hello?", "temperature: must be greater than or equal to 0")
