@@ -40,7 +40,7 @@ def ask(conversation: Conversation) -> str:
 
 
 def test_a_server_that_rejects_progress_is_asked_again_without_it() -> None:
-    """It is asked for progress once only."""
+    """Progress is requested once only."""
     server = StrictServer("return_progress")
     conversation = Conversation(server, "m")
     assert [ask(conversation), ask(conversation)] == ["hello", "hello"]
