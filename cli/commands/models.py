@@ -20,7 +20,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The model's name.")]
 def models(
     context: typer.Context, as_json: AsJson = False, url: Url = DEFAULT, key: Key = "", ca_file: CaFile = ""
 ) -> None:
-    """List the models that this key may use, generating models first; or load and unload models."""
+    """List models, or load, unload, sleep or wake them. Those that generate are first."""
     if context.invoked_subcommand is not None:
         reject_options_before_subcommand(context)
         return

@@ -15,27 +15,27 @@ _CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 
 
 def serve(context: typer.Context) -> None:
-    """Run service, gateway and Envoy with given models or the bundled ones; --help lists the settings."""
+    """Serve models with service, gateway and Envoy. --help lists the settings."""
     _exec_module("runner", context.args)
 
 
 def doctor(context: typer.Context) -> None:
-    """Check memory, ports, permissions, certificates, versions and instruction set; takes the settings of serve."""
+    """Check this machine and the settings of serve, and start nothing."""
     _exec_module("cli.doctor", context.args)
 
 
 def check(context: typer.Context) -> None:
-    """Report whether a model can be loaded, with which backend and how much memory, without loading it."""
+    """Report whether a model can be loaded, without loading it."""
     _exec_module("service.commands.check_model", context.args)
 
 
 def pull(context: typer.Context) -> None:
-    """Download a model of the hub before it is served, with progress."""
+    """Download a model of the hub."""
     _exec_module("service.commands.hub_models", ["pull", *context.args])
 
 
 def list_models(context: typer.Context) -> None:
-    """List the models that were downloaded from the hub, with their sizes; `models` lists those of a server."""
+    """List the models that were downloaded from the hub."""
     _exec_module("service.commands.hub_models", ["list", *context.args])
 
 
@@ -50,12 +50,12 @@ def convert(context: typer.Context) -> None:
 
 
 def store(context: typer.Context) -> None:
-    """Check, migrate, purge or import the file or database of stored responses and conversations."""
+    """Check, migrate, purge or import stored responses."""
     _exec_module("service.commands.store", context.args)
 
 
 def config(context: typer.Context) -> None:
-    """Print the service's settings, or with --gateway the gateway's, and the source of each; takes the same flags."""
+    """Print each setting with its source. With --gateway those of the gateway, else of the service."""
     arguments = [argument for argument in context.args if argument != "--gateway"]
     _exec_module(
         "service.commands.show_settings" if arguments == context.args else "gateway.settings.show_settings", arguments
@@ -63,12 +63,12 @@ def config(context: typer.Context) -> None:
 
 
 def envoy(context: typer.Context) -> None:
-    """Write Envoy's configuration for several gateways and services, from a file with their addresses."""
+    """Write Envoy's configuration for several gateways and services."""
     _exec_module("runner.proxy.production", context.args)
 
 
 def ray(context: typer.Context) -> None:
-    """Run and scale replicas of the service on a Ray cluster, and publish their addresses to Envoy."""
+    """Run replicas of the service on a Ray cluster."""
     _exec_module("cluster", context.args)
 
 

@@ -36,10 +36,11 @@ def replay(
     key: Key = "",
     ca_file: CaFile = "",
 ) -> None:
-    """Verify the receipt in RECORD, compute the answer to REQUEST again, and compare both.
+    """Verify a receipt, and compute its answer again.
 
-    Of a stored response the server has the request, and REQUEST can be left out; otherwise only the signature is
-    verified then. The exit code is 0 if the answers are equal, else 1.
+    The receipt in RECORD is compared with that of a new answer to REQUEST. Of a stored response the server has the
+    request, and REQUEST can be left out; otherwise only the signature is verified then. The exit code is 0 if the
+    answers are equal, else 1.
     """
     body = None if request is None else _json_in(request)
     with connected(url, key, ca_file) as server:

@@ -36,7 +36,7 @@ def run(
     ] = [],
     as_json: AsJson = False,
 ) -> None:
-    """Serve a model and chat with it, or answer standard input; stop the server at the end."""
+    """Serve a model and chat with it, or answer standard input. The server stops at the end."""
     with _served([model, *(settings or ())]) as url:
         chat(system=system, parameter=parameter, as_json=as_json, url=url)
 
