@@ -44,7 +44,7 @@ def build_document(surfaces: Sequence[Surface]) -> dict[str, Any]:
         "info": {
             "title": "sluice",
             "version": installed_version(),
-            "summary": "LLM inference in eight dialects over one core.",
+            "summary": "LLM inference in the dialects of many vendors over one core.",
             "description": ABOUT,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

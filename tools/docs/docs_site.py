@@ -192,7 +192,7 @@ def _config(sections: Mapping[str, Sequence[str]], folder: Path) -> str:
     nav = [{section: [{title(name): f"{name}.md"} for name in names]} for section, names in sections.items()]
     project = {
         "site_name": "sluice",
-        "site_description": "An LLM inference microservice: REST in seven dialects and gRPC over one core.",
+        "site_description": "An LLM inference server: REST in the dialects of many vendors, and gRPC.",
         "use_directory_urls": False,  # the pages are files, which any web server can serve
         "nav": nav,
         "theme": {"font": False, "features": _FEATURES, "palette": list(_PALETTES)},
