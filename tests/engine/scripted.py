@@ -71,11 +71,11 @@ class Script:
 
     def stop_after(self, num_steps: int) -> None:
         """Close the gate after `num_steps` steps."""
-        (self.folder / "num_steps").write_text(str(num_steps))
+        self._write("num_steps", str(num_steps))
 
     def fail(self, text: str, *, panics: bool = False) -> None:
         """Let the next step raise an exception."""
-        (self.folder / ("panic" if panics else "fail")).write_text(text)
+        self._write("panic" if panics else "fail", text)
 
     def stop_failing(self) -> None:
         """Let steps succeed again."""
@@ -83,7 +83,7 @@ class Script:
 
     def fail_to_load(self, text: str) -> None:
         """Let the next load raise a ModelLoadError."""
-        (self.folder / "no_load").write_text(text)
+        self._write("no_load", text)
 
     def load_again(self) -> None:
         """Let loads succeed again."""
@@ -91,7 +91,7 @@ class Script:
 
     def change(self, text: str) -> None:
         """Let the next load describe another model."""
-        (self.folder / "description").write_text(text)
+        self._write("description", text)
 
     def description(self, usual: Any) -> Any:
         """Return the description of the core, by default `usual`."""
@@ -100,7 +100,7 @@ class Script:
 
     def fail_sequence(self, serial: int, choice_index: int = 0) -> None:
         """Let a sequence end with a SequenceError."""
-        (self.folder / "failing_sequence").write_text(json.dumps([serial, choice_index]))
+        self._write("failing_sequence", json.dumps([serial, choice_index]))
 
     def pause_compiling(self) -> None:
         """Let compilations wait until `resume_compiling`."""
@@ -120,14 +120,20 @@ class Script:
             return [json.loads(line) for line in (self.folder / "steps").read_text().splitlines()]
         return []
 
+    def _write(self, name: str, text: str) -> None:
+        """Write a file at once, so that the core never reads a part of it."""
+        part = self.folder / f"{name}.part"
+        part.write_text(text)
+        part.replace(self.folder / name)
+
     # The methods below are called by the core.
 
     def begin_step(self, what: Any) -> None:
         """Wait at the gate, fail if the script demands it, and record the step."""
         limit = self._read("num_steps")
         if limit and len(self.steps()) >= int(limit):
-            (self.folder / "num_steps").unlink()
-            (self.folder / "closed").touch()
+            with suppress(FileNotFoundError):  # the gate was opened meanwhile
+                (self.folder / "num_steps").rename(self.folder / "closed")
         self._wait_for("closed", note="at_gate")
         if text := self._read("fail"):
             raise MemoryError(text)
