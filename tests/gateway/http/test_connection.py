@@ -7,23 +7,27 @@ import contextlib
 
 import pytest
 
-from tests.gateway.conftest import Gateway
+from tests.gateway.conftest import Gateway, until
 from tests.waiting import GUARD_S
 
 MAX_BYTES = 4096
 PIECE = b"a" * 2048
+SHORT = [f"--max-header-bytes={MAX_BYTES}", "--headers-timeout-s=0.5"]
 TOO_LARGE = b"the headers exceed the limit of 4096 bytes\n"
 
 
 @pytest.fixture
 def flags() -> list[str]:
-    """Limits that tests reach soon."""
-    return [f"--max-header-bytes={MAX_BYTES}", "--headers-timeout-s=0.5"]
+    """A size that tests reach soon, and a time that they never reach."""
+    return [f"--max-header-bytes={MAX_BYTES}", f"--headers-timeout-s={GUARD_S}"]
 
 
 async def exchange(gateway: Gateway, *pieces: bytes) -> bytes:
     """Send pieces on a connection, of which the last is the first that is too much, and return all that is received."""
+    opened = gateway.server.server_state.connections
+    before = len(opened)
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+    await until(lambda: len(opened) > before)  # the gateway reads from now on
     answer = b""
     async with asyncio.timeout(GUARD_S):
         try:
@@ -77,8 +81,9 @@ async def test_headers_up_to_the_limit_are_accepted(gateway: Gateway) -> None:
     assert (await gateway.http.post("/v1/chat/completions", json=body, headers={"x": value})).status_code == 400
 
 
+@pytest.mark.parametrize("flags", [SHORT])
 @pytest.mark.parametrize("before", [b"", b"GET /version HTTP/1.1\r\nhost: a\r\n\r\n"], ids=["first", "second"])
-async def test_slow_headers_are_rejected(gateway: Gateway, before: bytes) -> None:
+async def test_slow_headers_are_rejected(gateway: Gateway, flags: list[str], before: bytes) -> None:
     """Headers that don't arrive in time get 408 and the end of the connection, also after another request."""
     answer = await exchange(gateway, before, b"GET /version HTTP/1.1\r\nhost: a\r\n")
     assert answer.startswith(b"HTTP/1.1 200 " if before else b"HTTP/1.1 408 ")
@@ -86,7 +91,8 @@ async def test_slow_headers_are_rejected(gateway: Gateway, before: bytes) -> Non
 
 
 @pytest.mark.slow
-async def test_slow_body_is_not_limited_by_the_header_timeout(gateway: Gateway) -> None:
+@pytest.mark.parametrize("flags", [SHORT])
+async def test_slow_body_is_not_limited_by_the_header_timeout(gateway: Gateway, flags: list[str]) -> None:
     """The time of the headers ends with them."""
     head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 2\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
