@@ -40,7 +40,7 @@ def test_a_client_that_stops_reading_is_disconnected(stack: Stack) -> None:
     with SlowUpstream("/v1/slow") as upstream, EnvoyProcess(upstream.port, stack.ports["service"], change) as envoy:
         request = b"GET /v1/large HTTP/1.1\r\nhost: localhost\r\n\r\n"
         with connections(envoy, 1, request) as (connection,):
-            envoy.until(lambda: envoy.stat("http.front_door.downstream_cx_total") > 0)
+            envoy.until(lambda: envoy.stat("http.front_door.downstream_rq_total") > 0)
             envoy.until(lambda: envoy.stat("http.front_door.downstream_rq_active") == 0)
             assert is_closed(connection)
 
