@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from process.files.replacement import replace_file
 from service.observability.telemetry import Telemetry
 from service.server.listener import StartError
 from service.server.server import Server
@@ -59,8 +60,8 @@ def stale(run: Running) -> list[float]:
 
 
 def spoil(path: Path) -> None:
-    """Replace the file by invalid YAML."""
-    path.write_text("keys: [nonsense")
+    """Replace the file by invalid YAML, at once: the service must not read a part of it."""
+    replace_file(path, "keys: [nonsense")
 
 
 def test_unusable_keys_file_fails_the_start(path: Path) -> None:
