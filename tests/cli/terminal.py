@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import select
@@ -30,6 +31,7 @@ class Terminal:
     def __init__(self, *arguments: str, env: Mapping[str, str]) -> None:
         self._master, slave = pty.openpty()
         self.shown = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")  # of reads that end anywhere
         # In a new session the pseudo-terminal is the controlling terminal, so that Ctrl-C sends a signal.
         self.process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, *arguments],
@@ -85,5 +87,5 @@ class Terminal:
             data = os.read(self._master, 1 << 16)
         except OSError:  # the other side is closed
             return False
-        self.shown += data.decode(errors="replace").replace("\r\n", "\n")
+        self.shown = (self.shown + self._decoder.decode(data)).replace("\r\n", "\n")
         return bool(data)
