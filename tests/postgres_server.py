@@ -122,7 +122,8 @@ class PostgresServer:
 
     def pause(self) -> None:
         """Suspend the server: it keeps its connections and answers nothing."""
-        for pid in self.pids():
+        suspend(self._process.pid)  # from now on it starts no other process, and those that end keep their ids
+        for pid in child_pids(self._process.pid):
             suspend(pid)
 
     def resume(self) -> None:

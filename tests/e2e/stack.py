@@ -67,12 +67,12 @@ def command_line(pid: int) -> list[str]:
 
 
 def suspend(pid: int) -> None:
-    """Stop a process, and return when all of its threads have stopped.
+    """Stop a process, and return when all of its threads have stopped or ended.
 
     The signal alone takes effect only when the process is scheduled.
     """
     os.kill(pid, signal.SIGSTOP)
-    wait_until(lambda: _thread_states(pid) <= {"T"})
+    wait_until(lambda: _thread_states(pid) <= {"T", "Z"})
 
 
 def _thread_states(pid: int) -> set[str]:
