@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sluice.v1 import adapter_pb2, model_pb2
 
+from process.files.replacement import replace_file
 from service.deployment.changes import Changes, LoadedAdapter, LoadedModel
 from service.engine.client.generator import GeneratorClient
 from service.generation.adapter import AdapterLoaded
@@ -71,8 +72,8 @@ def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def write(settings: dict[str, Any], changes: Changes) -> None:
-    """Write changes as another replica would."""
-    settings["loaded_models_file"].write_text(changes.to_text())
+    """Write changes as another replica would, at once."""
+    replace_file(settings["loaded_models_file"], changes.to_text())
 
 
 def with_adapter(path: str = "french") -> ModelSettings:
