@@ -23,6 +23,7 @@ from tests.engine.folders import peft_adapters
 from tests.waiting import GUARD_S, wait_until
 
 DEMO = Path("demo/model").resolve()
+WEIGHTS = "model/model.safetensors"
 PROMPT = "<|im_start|>user\nTell me about rivers.<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -47,12 +48,16 @@ class Run(NamedTuple):
         answer = self.ask(model).json()
         return answer["system_fingerprint"], answer["choices"][0]["text"]
 
-    def change(self, file: str) -> None:
-        """Write other weights to a file."""
+    def changed(self, file: str) -> Path:
+        """Return the path of a copy of a file with other weights."""
         path = self.folder / file
         tensors = {name: each * 1.5 for name, each in load_file(path).items()}
         save_file(tensors, path.with_suffix(".new"), metadata={"format": "pt"})
-        path.with_suffix(".new").replace(path)
+        return path.with_suffix(".new")
+
+    def change(self, file: str) -> None:
+        """Write other weights to a file."""
+        self.changed(file).replace(self.folder / file)
 
 
 @pytest.fixture
@@ -74,12 +79,13 @@ def run(tmp_path: Path) -> Iterator[Run]:
 def test_restarted_engine_with_changed_files_has_a_new_fingerprint(run: Run) -> None:
     """The answers' fingerprint changes with the weights, and a stream is not continued with other weights."""
     before = run.answer()
+    changed = run.changed(WEIGHTS)
+    (worker,) = run.stack.workers()
     body = {"model": "demo", "prompt": PROMPT, "max_tokens": 1900, "ignore_eos": True, "stream": True}
     with httpx.stream("POST", f"{run.stack.url}/v1/completions", json=body, timeout=GUARD_S) as answer:
         lines = (line for line in answer.iter_lines() if line.startswith("data: "))
         seen = [json.loads(next(lines).removeprefix("data: "))]
-        run.change("model/model.safetensors")
-        (worker,) = run.stack.workers()
+        changed.replace(run.folder / WEIGHTS)
         os.kill(worker, signal.SIGKILL)
         rest = [line.removeprefix("data: ") for line in lines]
     assert "error" in json.loads(next(line for line in reversed(rest) if line != "[DONE]"))
@@ -103,7 +109,7 @@ def test_woken_model_with_changed_files_has_a_new_fingerprint(run: Run) -> None:
     assert run.answer() == before
     assert run.answer("demo:french") == adapted
     run.models.SleepModel(model_pb2.SleepModelRequest(model="demo"))
-    run.change("model/model.safetensors")
+    run.change(WEIGHTS)
     run.models.WakeModel(model_pb2.WakeModelRequest(model="demo"))
     after = run.answer()
     assert after[0] != before[0]
