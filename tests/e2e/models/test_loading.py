@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -169,8 +169,11 @@ def test_a_load_continues_without_its_client(run: Run) -> None:
 
 def cache_files(run: Run) -> int:
     """Return the number of caches in memory that the service has open."""
-    links = Path(f"/proc/{run.stack.children()['service']}/fd").iterdir()
-    return sum("sluice-cache" in str(each.readlink()) for each in links)
+    found = 0
+    for each in Path(f"/proc/{run.stack.children()['service']}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            found += "sluice-cache" in str(each.readlink())
+    return found
 
 
 def cancel(run: Run, begin: Callable[[], operation_pb2.Operation], undo: Callable[[], None]) -> None:
