@@ -198,7 +198,7 @@ async def test_stream_resumes_after_any_event(stack: Stack, name: str) -> None:
 
         events = await read()
         assert len({event["id"] for event in events}) == len(events)
-        for cut in [1, *draw.choices(range(1, len(events)), k=NUM_CUTS)]:  # a fast stream may have two events
+        for cut in [1, *draw.choices(range(1, max(len(events), 2)), k=NUM_CUTS)]:  # a fast stream may have one event
             joined = events[:cut] + await read(**{"last-event-id": events[cut - 1]["id"]})
             assert fold(joined) == fold(events), cut
 
