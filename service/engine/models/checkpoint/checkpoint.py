@@ -96,6 +96,11 @@ class Checkpoint:
         """The inputs of the columns of `take_blocks`, by the names of matrices whose columns are in another order."""
         return {}
 
+    def is_packed(self, name: str) -> bool:
+        """Return whether a tensor is packed."""
+        del name
+        return False
+
     def stores_rows(self, name: str) -> bool:
         """Return whether the rows of a matrix of latents or of a recurrent layer are stored in blocks, in any order."""
         del name

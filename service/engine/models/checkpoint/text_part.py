@@ -19,29 +19,32 @@ class _Decoder:
     kind: str | None = None  # its type; None: the type in `text_config`
     kinds: tuple[str, ...] = ()  # types in `text_config` that were tested, in addition to the common ones
     fields: Mapping[str, Any] = field(default_factory=dict)  # values that the whole model computes with
+    is_tied: bool | None = None  # what the whole model is unless its file says so; None: only transformers knows
 
 
 _COMMON: Final = ("llama", "mistral", "qwen2", "qwen3")
-_UNSCALED: Final = _Decoder(kinds=("cohere2",), fields={"logit_scale": 1.0})  # the whole models don't scale logits
+_UNSCALED: Final = _Decoder(
+    kinds=("cohere2",), fields={"logit_scale": 1.0}, is_tied=True
+)  # the whole models don't scale logits
 # For pure text, rotary positions of several axes equal the usual ones.
 _DECODERS: Final[dict[str, _Decoder]] = {
     "aya_vision": _UNSCALED,
     "cohere2_vision": _UNSCALED,
-    "exaone4_5": _Decoder(kinds=("exaone4",)),
-    "gemma3": _Decoder(kinds=("gemma3_text",), fields={"final_logit_softcapping": None}),
-    "gemma3n": _Decoder(kinds=("gemma3n_text",)),
-    "gemma4": _Decoder(kinds=("gemma4_text",)),
+    "exaone4_5": _Decoder(kinds=("exaone4",), is_tied=False),
+    "gemma3": _Decoder(kinds=("gemma3_text",), fields={"final_logit_softcapping": None}, is_tied=True),
+    "gemma3n": _Decoder(kinds=("gemma3n_text",), is_tied=True),
+    "gemma4": _Decoder(kinds=("gemma4_text",), is_tied=True),
     "got_ocr2": _Decoder(),
     "idefics2": _Decoder(),
     "idefics3": _Decoder(),
     "internvl": _Decoder(),
-    "lfm2_vl": _Decoder(kinds=("lfm2",)),
+    "lfm2_vl": _Decoder(kinds=("lfm2",), is_tied=True),
     "lighton_ocr": _Decoder(),
     "llava": _Decoder(),
     "llava_next": _Decoder(),
     "llava_next_video": _Decoder(),
     "llava_onevision": _Decoder(),
-    "mistral3": _Decoder(kinds=("ministral3",)),
+    "mistral3": _Decoder(kinds=("ministral3",), is_tied=True),
     "ovis2": _Decoder(),
     "qwen2_5_vl": _Decoder(kind="qwen2"),
     "qwen2_vl": _Decoder(kind="qwen2"),
@@ -74,6 +77,8 @@ def text_part(raw: dict[str, Any]) -> dict[str, Any] | None:
     elif text.get("model_type") not in (*_COMMON, *decoder.kinds):
         return None
     text.pop("tie_word_embeddings", None)  # the value of the whole model is used
+    if decoder.is_tied is not None:
+        text["tie_word_embeddings"] = decoder.is_tied
     text |= {name: raw[name] for name in _FROM_WHOLE if raw.get(name) is not None}
     if "eos_token_id" in raw:
         text.setdefault("eos_token_id", None)

@@ -27,6 +27,7 @@ from service.engine.models.plans.expert_sources import is_expert_tensor
 from service.engine.models.plans.families.table import FAMILIES, plan_of
 from service.engine.models.plans.plan import DecoderPlan, LatentPlan, PlanUnsupportedError
 from service.engine.models.plans.sources import Tensors, read_tensors
+from service.engine.models.plans.stored_head import with_stored_head
 from service.generation.errors import ModelLoadError
 
 if TYPE_CHECKING:
@@ -244,6 +245,7 @@ def load_native(
 
     plan = plan_of(config)
     tensors = FAMILIES[config.model_type].tensors_in(checkpoint.__contains__, plan)
+    plan = with_stored_head(plan, tensors, checkpoint)
     takes_blocks = quantization is None and has_blocks(checkpoint, plan, tensors)
     blocks = BlockSources(checkpoint, plan, tensors)
     weight_type = _PACKED if takes_blocks else quantization or dtype

@@ -20,6 +20,7 @@ from service.engine.models.plans.families.table import FAMILIES, plan_of
 from service.engine.models.plans.plan import Activation as ActivationName
 from service.engine.models.plans.plan import DecoderPlan, DensePlan, ExpertsPlan
 from service.engine.models.plans.sources import Shape, Tensors, read_tensors
+from service.engine.models.plans.stored_head import with_stored_head
 from service.engine.models.torch.decoder import Decoder, DecoderWeights
 from service.engine.models.torch.fused_adapter import in_pairs
 from service.engine.models.torch.layers.activation import Activation, Inner, activation_named, gated_by, limited_swiglu
@@ -54,6 +55,7 @@ def load_decoder(
     """
     plan = plan_of(config)
     tensors = FAMILIES[config.model_type].tensors_in(checkpoint.__contains__, plan)
+    plan = with_stored_head(plan, tensors, checkpoint)
 
     def read(shapes: dict[str, Shape]) -> dict[str, Tensor]:
         """Return the rank's parts of the step's tensors, in their stored types."""
