@@ -126,7 +126,7 @@ def exact_plan(config: Any) -> DecoderPlan:
     Those of the product differ in their last bits.
     """
     plan = plan_of(config)
-    rope = config.rope_parameters
+    rope = getattr(config, "rope_parameters", {})
     if len(plan.rotary) != 1 or rope.get("partial_rotary_factor", 1.0) != 1 or "alpha" in rope:
         return plan
     head_dim = head_dim_of(config)
