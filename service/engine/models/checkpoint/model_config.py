@@ -124,10 +124,12 @@ def read_model_config(folder: Path, *, keeps_images: bool = False) -> Any:
 
 def _check_sizes(folder: Path, raw: Any) -> None:
     """Raise ModelLoadError for a size, of the model or of its decoder, that no model has."""
-    for part in (raw, raw.get("text_config")) if isinstance(raw, dict) else ():
+    parts: list[Any] = [raw, raw.get("text_config")] if isinstance(raw, dict) else []
+    for part in parts:
         for name, most in _MOST.items() if isinstance(part, dict) else ():
-            if isinstance(part.get(name), int | float) and part[name] > most:
-                raise ModelLoadError(f"{folder / 'config.json'}: {name} must be at most {most}, not {part[name]}")
+            value = part.get(name)
+            if isinstance(value, int | float) and value > most:
+                raise ModelLoadError(f"{folder / 'config.json'}: {name} must be at most {most}, not {value}")
 
 
 def read_transformers_config(folder: Path) -> Any:
