@@ -121,10 +121,10 @@ class GeneratorClient(EngineClient[OpenGeneration]):
         num_begun = sum(isinstance(each, OpenGeneration) and not each.request.is_batch for each in begun)
         if num_begun:
             self._admission.queue_wait.record_start(self._clock(), num_begun)
+        in_flight = [each for each in self._others() if not each.is_complete]
         super().on_report(report)
         if report.stats:
-            num_open = sum(not each.is_complete for each in self._others())
-            self._admission.record_steps(self._clock(), num_open, report.stats, self._stats.last)
+            self._admission.record_steps(self._clock(), len(in_flight), report.stats, self._stats.last)
 
     def in_flight_limit(self) -> InFlightLimit | None:
         """Return the number of requests that may be in flight, or None if no answer was measured yet."""

@@ -49,7 +49,7 @@ class Admission:
     def record_steps(self, now: float, num_open: int, steps: abc.Iterable[EngineStats], last: EngineStats) -> None:
         """Record the engine's state after each of some steps, the `last` with all counters since the start.
 
-        `num_open` is the number of open requests.
+        `num_open` is the number of requests that were incomplete before the steps.
         """
         for stats in steps:
             self._wait_limit.record_step(stats)
