@@ -210,7 +210,8 @@ class GeneratorClient(EngineClient[OpenGeneration]):
     ) -> list[int]:
         now = self._clock()
         if not requests[0].is_batch:
-            self._admission.queue_wait.record_arrival(now, sum(each.is_waiting for each in self._others()))
+            num_waiting = sum(each.is_waiting for each in self._others())
+            self._admission.record_arrivals(now, num_waiting, len(requests))
         serials = []
         try:
             for index, (request, constraint_serial) in enumerate(zip(requests, constraint_serials, strict=True)):

@@ -68,6 +68,11 @@ class Admission:
         weight = last.prompt_token_s / last.decode_step_s if last.decode_step_s else 0.0
         return num_tokens + weight * num_prompt_tokens
 
+    def record_arrivals(self, now: float, num_waiting: int, num_requests: int) -> None:
+        """Record admitted requests of one call behind `num_waiting` queued ones."""
+        self.queue_wait.record_arrival(now, num_waiting)
+        self._growth.record_arrivals(num_requests)
+
     def is_overloaded(self, now: float) -> bool:
         """Return whether a request was rejected in the last two seconds."""
         return now < self._overloaded_until
@@ -107,7 +112,7 @@ class Admission:
         wait_s = self.queue_wait.wait_s(caller_id, loads, max_running, ages_s)
         num_waiting = sum(load.num_waiting for load in loads.values())
         num_open = sum(load.num_open for load in loads.values())
-        is_standing = self._growth.record_arrival(now, num_waiting, num_open, usual_wait_s)
+        is_standing = self._growth.is_standing(now, num_waiting, num_open, usual_wait_s)
         if wait_s > max_wait_s or (is_standing and wait_s > _MAX_OVERLOAD_WAIT_S):
             self._overloaded_until = now + _OVERLOAD_S
         # Clients that bypass Envoy can claim any `waited_s`: their own request may be rejected for it, but it does not

@@ -23,15 +23,18 @@ class QueueGrowth:
         self._num_before = 0  # the largest number of requests that waited at its beginning
         self._num_arrived = 0  # since then
 
-    def record_arrival(self, now: float, num_waiting: int, num_open: int, max_wait_s: float) -> bool:
-        """Record a request that arrived behind `num_waiting` queued ones. Return True if the queue hasn't shrunk.
+    def record_arrivals(self, num_requests: int) -> None:
+        """Record requests that were queued."""
+        self._num_arrived += num_requests
+
+    def is_standing(self, now: float, num_waiting: int, num_open: int, max_wait_s: float) -> bool:
+        """Return whether the queue, of `num_waiting` requests, hasn't shrunk. It must be called before each arrival.
 
         `num_open` counts the queued and the running ones, `max_wait_s` is the maximal queue wait: a burst that was
         admitted with it has left the queue by then.
         """
         interval_s = min(_INTERVAL_S, max_wait_s)
         elapsed_s = now - self._began
-        self._num_arrived += 1
         if num_waiting == 0 or num_open < self._num_slots:
             self._restart(now, 0)
         elif elapsed_s < _BURST_SHARE * interval_s:

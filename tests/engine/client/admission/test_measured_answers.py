@@ -146,3 +146,22 @@ async def test_an_overload_lowers_the_reported_max_running() -> None:
     driven.clock.now += 2.0
     assert driven.client.stats().max_running == 8
     await driven.leave()
+
+
+async def test_a_request_that_is_checked_early_arrives_once() -> None:
+    """A queue for which 0.86 requests arrive for each one that begins is no overload, however often each is checked."""
+    driven = Driven(max_batch_sequences=4, max_queue_wait_s=30.0)
+    await driven.answer(1, 1.0)
+    await driven.leave()
+    running = await driven.open(4)
+    driven.step(running, 0.1, is_first=True)
+    waiting = await driven.open(60)
+    for tick in range(60):
+        if tick % 7:
+            driven.client.reject_if_overloaded("", 1.0)
+            waiting += await driven.open(1)
+        driven.step([running.pop(0)], 0.05, is_last=True)
+        running.append(waiting.pop(0))
+        driven.step(running[-1:], 0.05, is_first=True)
+        assert not driven.limit.is_overloaded
+    await driven.leave()

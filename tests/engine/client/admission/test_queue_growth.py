@@ -12,6 +12,13 @@ MAX_WAIT_S = 2.0
 SLOTS = 4
 
 
+def arrive(growth: QueueGrowth, now: float, num_waiting: int, num_open: int, max_wait_s: float = MAX_WAIT_S) -> bool:
+    """Record an arrival. Return whether the queue before it was standing."""
+    is_standing = growth.is_standing(now, num_waiting, num_open, max_wait_s)
+    growth.record_arrivals(1)
+    return is_standing
+
+
 def first_overload_s(arrivals: list[float], starts_per_s: float, max_wait_s: float = MAX_WAIT_S) -> float | None:
     """Return the time at which a standing queue was detected, with requests that start at a fixed rate."""
     growth = QueueGrowth(SLOTS)
@@ -19,7 +26,7 @@ def first_overload_s(arrivals: list[float], starts_per_s: float, max_wait_s: flo
     for now in arrivals:
         num_waiting = max(num_waiting - (now - started) * starts_per_s, 0.0)
         started = now
-        if growth.record_arrival(now, int(num_waiting), int(num_waiting) + SLOTS, max_wait_s):
+        if arrive(growth, now, int(num_waiting), int(num_waiting) + SLOTS, max_wait_s):
             return now
         num_waiting += 1
     return None
@@ -54,14 +61,14 @@ def test_a_queue_of_an_overload_is_detected(seed: int, load: float) -> None:
 def test_a_standing_queue_is_an_overload() -> None:
     """Closed-loop callers keep the queue at its length."""
     growth = QueueGrowth(SLOTS)
-    found = [growth.record_arrival(0.1 * index, 100 if index else 0, 100 + SLOTS, MAX_WAIT_S) for index in range(60)]
+    found = [arrive(growth, 0.1 * index, 100 if index else 0, 100 + SLOTS) for index in range(60)]
     assert found.index(True) * 0.1 == pytest.approx(MAX_WAIT_S, abs=0.2)
 
 
 def test_callers_that_come_back_at_once_are_no_overload_within_the_slots() -> None:
     """As many callers as there are slots wait only for the step of their prompts, however long they go on."""
     growth = QueueGrowth(SLOTS)
-    assert not any(growth.record_arrival(0.1 * index, 2, SLOTS - 1, MAX_WAIT_S) for index in range(1000))
+    assert not any(arrive(growth, 0.1 * index, 2, SLOTS - 1) for index in range(1000))
 
 
 def test_the_interval_is_no_longer_than_the_maximal_wait() -> None:
@@ -70,8 +77,7 @@ def test_the_interval_is_no_longer_than_the_maximal_wait() -> None:
         growth = QueueGrowth(SLOTS)
         times = [0.0, 0.1, *(0.3 + 0.05 * index for index in range(13)), 0.99, 1.01]
         found = [
-            growth.record_arrival(time * interval_s, min(index, 1), SLOTS + 1, max_wait_s)
-            for index, time in enumerate(times)
+            arrive(growth, time * interval_s, min(index, 1), SLOTS + 1, max_wait_s) for index, time in enumerate(times)
         ]
         assert found.index(True) == len(times) - 1
 
@@ -79,5 +85,5 @@ def test_the_interval_is_no_longer_than_the_maximal_wait() -> None:
 def test_a_few_starts_do_not_show_a_standing_queue() -> None:
     """A slow engine, of which only some requests began within the interval, is observed for longer."""
     growth = QueueGrowth(SLOTS)
-    found = [growth.record_arrival(float(index), min(index, 1), SLOTS + 1, MAX_WAIT_S) for index in range(12)]
+    found = [arrive(growth, float(index), min(index, 1), SLOTS + 1) for index in range(12)]
     assert found.index(True) == 9
