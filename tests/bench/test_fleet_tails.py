@@ -9,7 +9,7 @@ import pytest
 
 from bench.fleet.simulated.admitted_replica import AdmittedReplica, Chat
 from bench.fleet.simulated.step_model import CPU_EXAMPLE, StepModel, StepTable
-from bench.fleet.tails import MIXES, capacity, tail_rows
+from bench.fleet.tails import MIXES, arrivals, capacity, closed_loop, figures, tail_rows
 
 # A step of n sequences takes 10 + n ms, a prompt of n tokens 10 ms and 0.1 ms each.
 MODEL = StepModel(StepTable("hand", ((1, 0.011), (101, 0.111)), ((1, 0.0101), (2001, 0.2101)), num_blocks=4000))
@@ -37,6 +37,26 @@ def test_the_service_holds_an_overload_without_envoy(load: float) -> None:
     (row,) = tail_rows(model, 1, [load], [mix], 30.0)
     assert float(row["whole"]) >= 0.9 * asyncio.run(capacity(model, mix, 1))
     assert float(row["longest wait, s"]) <= 3.0
+
+
+@pytest.mark.slow
+def test_many_keys_are_limited_like_one() -> None:
+    """An overload by keys with one or two requests each neither makes requests wait for seconds nor fills all slots."""
+
+    async def serve() -> list[Chat]:
+        replica = AdmittedReplica(StepModel(CPU_EXAMPLE))
+        await replica.run([Chat(0.0, 40, 100)])
+        await closed_loop(replica, MIXES[0], 32, 5.0, 1)
+        chats = arrivals(MIXES[0], 24.0, 26.0, 1)
+        for index, chat in enumerate(chats):
+            chat.key = f"{index % 400}"
+        await replica.run(chats)
+        return chats
+
+    chats = asyncio.run(serve())
+    row = figures(StepModel(CPU_EXAMPLE), chats, chats[0].arrived + 6.0, 20.0)
+    assert float(row["longest wait, s"]) <= 2.0
+    assert float(row["whole"]) >= 4.0
 
 
 @pytest.mark.slow

@@ -66,15 +66,15 @@ class QueueWaitEstimator:
         """
         own = loads[caller_id]
         num_waiting = sum(load.num_waiting for load in loads.values())
-        is_full = len(ages_s) >= max_running
-        if not (num_waiting or is_full) or _has_share(caller_id, loads, max_running, is_full=is_full):
+        num_free = max_running - len(ages_s)
+        if (num_free > 0 and not num_waiting) or _has_share(caller_id, loads, max_running, num_free):
             return 0.0
         num_before = 1.0 + own.num_waiting  # requests that start before it, and itself
         for name, load in loads.items():
             if name != caller_id:
                 num_before += min(load.num_waiting, (own.num_waiting + 1) * load.weight / own.weight)
         by_rate = num_before * self._start_s / self._num_started if self._num_starts >= _MIN_STARTS else math.inf
-        num_slots = math.ceil(num_before) - (max_running - len(ages_s))
+        num_slots = math.ceil(num_before) - num_free
         by_slots = self._until_free(num_slots, max_running, ages_s) if num_slots > 0 else 0.0
         return by_rate if by_slots == 0.0 and by_rate < math.inf else min(by_rate, by_slots)
 
@@ -93,18 +93,27 @@ class QueueWaitEstimator:
 
 
 def has_small_load(caller_id: str, loads: abc.Mapping[str, KeyLoad]) -> bool:
-    """Return whether a key has, by weight, less than half the load of the busiest key, and so causes no overload."""
+    """Return whether a key has, by weight, less than half the load of the busiest key."""
     most = max(load.num_open / load.weight for load in loads.values())
     return loads[caller_id].num_open / loads[caller_id].weight < most / 2
 
 
-def _has_share(caller_id: str, loads: abc.Mapping[str, KeyLoad], max_running: int, *, is_full: bool) -> bool:
+def load_of_peers(caller_id: str, loads: abc.Mapping[str, KeyLoad]) -> int:
+    """Return the open requests of all keys with at most the load, by weight, that a key has with one more request."""
+    own = loads[caller_id]
+    most = (own.num_open + 1) / own.weight
+    return sum(load.num_open for load in loads.values() if load.num_open / load.weight <= most)
+
+
+def _has_share(caller_id: str, loads: abc.Mapping[str, KeyLoad], max_running: int, num_free: int) -> bool:
     """Return whether a key is next in the queue and below its share of slots, so that it need not wait."""
     total_weight = sum(load.weight for load in loads.values())
     excess = {
         name: load.num_running - max(1.0, max_running * load.weight / total_weight) for name, load in loads.items()
     }
-    others = [each for name, each in excess.items() if name != caller_id]
-    if loads[caller_id].num_waiting or excess[caller_id] + 1 > 0 or not others:
+    own = excess.pop(caller_id)
+    if loads[caller_id].num_waiting or own + 1 > 0 or not excess:
         return False
-    return not is_full or max(others) > 0
+    # Others below their share that wait already are before it.
+    num_before = sum(loads[name].num_waiting > 0 and each + 1 <= 0 for name, each in excess.items())
+    return max(num_free, 0) + sum(each for each in excess.values() if each > 0) > num_before

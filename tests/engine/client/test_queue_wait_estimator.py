@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from service.engine.client.queue_wait import KeyLoad, QueueWaitEstimator, has_small_load
+from service.engine.client.queue_wait import KeyLoad, QueueWaitEstimator, has_small_load, load_of_peers
 
 SLOTS = 4
 
@@ -120,6 +120,18 @@ def test_a_key_below_its_share_does_not_wait() -> None:
     assert wait_s(queue_wait, {"a": KeyLoad(1, 0, 2), "b": KeyLoad(1, 0, 2)}) == pytest.approx(0.5)
 
 
+def test_keys_below_their_share_wait_for_each_other() -> None:
+    """Of many such keys only as many need not wait as there are sequences above a share, and free slots."""
+    queue_wait = settled()
+    queue_wait.record_arrival(0.0, 0)
+    loads = {"b": KeyLoad(1, 0, 3), **{f"c{index}": KeyLoad(1, 0, 1) for index in range(1)}, "a": KeyLoad(1, 0, 0)}
+    waiting = {f"d{index}": KeyLoad(1, 1, 0) for index in range(2)}
+    assert wait_s(queue_wait, {**loads, "d0": waiting["d0"]}) == 0.0, "two sequences of b are above its share"
+    assert wait_s(queue_wait, {**loads, **waiting}) > 0.0
+    ages_s = [1.5, 1.0, 0.5]  # a slot is free
+    assert wait_s(queue_wait, {**loads, "c0": KeyLoad(1, 0, 0), **waiting}, ages_s=ages_s) == 0.0
+
+
 def test_excess_sequences_must_end_before_a_request_starts() -> None:
     """If six sequences run in four slots, three must end first, one every third of a second."""
     ages_s = [5 / 3, 4 / 3, 1.0, 2 / 3, 1 / 3, 0.0]
@@ -140,3 +152,15 @@ def test_a_key_below_half_of_the_largest_load_has_small_load(mine: KeyLoad, most
     """The load is relative to the largest of all keys, so a single key never has a small load."""
     assert has_small_load("mine", {"mine": mine, "most": most, "one": KeyLoad(1.0, 0, 1)}) is little
     assert not has_small_load("mine", {"mine": mine})
+
+
+def test_peers_are_keys_with_as_much_load_as_a_key_with_one_more_request() -> None:
+    """A flood's requests are not among them, and loads are divided by weight."""
+    loads = {
+        "mine": KeyLoad(1.0, 0, 0),
+        "flood": KeyLoad(1.0, 9, 4),
+        "one": KeyLoad(1.0, 1, 0),
+        "two": KeyLoad(2.0, 1, 1),
+    }
+    assert load_of_peers("mine", loads) == 3
+    assert load_of_peers("flood", loads) == 16

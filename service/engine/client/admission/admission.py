@@ -17,7 +17,7 @@ from service.engine.client.admission.queue_growth import QueueGrowth
 from service.engine.client.admission.queue_share import QueuedRequest, QueueShare
 from service.engine.client.admission.queue_wait_limit import QueueWaitLimit
 from service.engine.client.open_generation import OpenGeneration
-from service.engine.client.queue_wait import KeyLoad, QueueWaitEstimator, has_small_load
+from service.engine.client.queue_wait import KeyLoad, QueueWaitEstimator, has_small_load, load_of_peers
 from service.engine.interface.config import EngineConfig
 from service.engine.interface.in_flight_limit import InFlightLimit
 from service.engine.interface.retry import retry_after_s
@@ -29,6 +29,8 @@ _OVERLOAD_S = 2.0  # after the last rejection
 _MAX_OVERLOAD_WAIT_S = 0.1  # expected queue wait of an admitted request during an overload,
 _MAX_OVERLOAD_SHARE = 0.02  # or this share of the maximal queue wait, if that is longer: steps of slow models are long
 _MAX_WAIT_SHARE = 0.5  # of the time until a request's deadline that it may wait in the queue
+_MIN_RESERVE = 4  # requests of small keys that may be open during an overload beyond the choices that may run,
+_RESERVE_SHARE = 0.125  # or this share of those choices
 _LATE_S = 1.0  # during which all requests must arrive late before any is rejected for it
 
 
@@ -101,19 +103,22 @@ class Admission:
         `requests` are open ones, `waited_s` the time that the new one has waited before it reached the service.
         """
         caller_id, weight = key
-        loads, ages_s = _loads(caller_id, weight, requests, now)
+        loads, ages_s, longest_wait_s = _loads(caller_id, weight, requests, now)
         usual_wait_s = self._wait_limit.seconds
         short_wait_s = min(usual_wait_s, max(_MAX_OVERLOAD_WAIT_S, _MAX_OVERLOAD_SHARE * usual_wait_s))
         overload_wait_s = short_wait_s if self.is_overloaded(now) else usual_wait_s
-        max_wait_s = limit_s = usual_wait_s if has_small_load(caller_id, loads) else overload_wait_s
+        max_running = self.max_running(now, stats.max_running or self._config.max_batch_sequences)
+        # Many keys with small loads cause an overload together.
+        most_of_peers = max_running + max(_MIN_RESERVE, _RESERVE_SHARE * max_running)
+        causes_none = has_small_load(caller_id, loads) and load_of_peers(caller_id, loads) < most_of_peers
+        max_wait_s = limit_s = usual_wait_s if causes_none else overload_wait_s
         if deadline is not None:
             limit_s = min(limit_s, max(_MAX_WAIT_SHARE * (deadline - now), 0.0))
-        max_running = self.max_running(now, stats.max_running or self._config.max_batch_sequences)
         wait_s = self.queue_wait.wait_s(caller_id, loads, max_running, ages_s)
         num_waiting = sum(load.num_waiting for load in loads.values())
         num_open = sum(load.num_open for load in loads.values())
         is_standing = self._growth.is_standing(now, num_waiting, num_open, usual_wait_s)
-        if wait_s > max_wait_s or (is_standing and wait_s > _MAX_OVERLOAD_WAIT_S):
+        if wait_s > max_wait_s or (is_standing and max(wait_s, longest_wait_s) > _MAX_OVERLOAD_WAIT_S):
             self._overloaded_until = now + _OVERLOAD_S
         # Clients that bypass Envoy can claim any `waited_s`: their own request may be rejected for it, but it does not
         # start an overload.
@@ -221,10 +226,11 @@ def _promise(request: GenerationRequest, arrived: float, cached: float, *, has_b
 
 def _loads(
     caller_id: str, weight: float, requests: abc.Iterable[OpenGeneration], now: float
-) -> tuple[dict[str, KeyLoad], list[float]]:
-    """Return the load of each key, including `caller_id`, and how long each running sequence has run."""
+) -> tuple[dict[str, KeyLoad], list[float], float]:
+    """Return each key's load, including `caller_id`, how long each sequence has run, and the longest wait so far."""
     loads = {caller_id: KeyLoad(weight, 0, 0)}
     ages_s: list[float] = []
+    longest_wait_s = 0.0
     for each in requests:
         name = each.request.caller_id
         before = loads.get(name, KeyLoad(each.request.weight, 0, 0))
@@ -232,4 +238,6 @@ def _loads(
             before.weight, before.num_waiting + each.is_waiting, before.num_running + each.num_running
         )
         ages_s += [now - each.began] * each.num_running
-    return loads, ages_s
+        if each.is_waiting:
+            longest_wait_s = max(longest_wait_s, now - each.arrived)
+    return loads, ages_s, longest_wait_s
