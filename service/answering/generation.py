@@ -11,6 +11,7 @@ import zlib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from grpc import aio
@@ -216,10 +217,20 @@ async def _event_groups(
 
 
 def _send_limit(model: ServedGenerator) -> None:
-    """Send the limit of requests in flight with the call's metadata. Envoy adds up those of all models and replicas."""
-    if (call := current_call()) is not None and (limit := model.engine.in_flight_limit()) is not None:
-        source = zlib.crc32(model.name.encode()) ^ _REPLICA
-        call.in_flight_limit = f"{source};{limit.sustained};{limit.burst};{limit.is_overloaded:d}"
+    """Send the limit of requests in flight with the call's metadata. Envoy adds up those of all models and replicas.
+
+    It is that of the time at which the metadata are sent: a whole answer's are sent at its end.
+    """
+    if (call := current_call()) is not None:
+        call.in_flight_limit = partial(_limit_of, model)
+
+
+def _limit_of(model: ServedGenerator) -> str:
+    """Return the limit of requests in flight of a model as text; empty if it is unknown."""
+    if (limit := model.engine.in_flight_limit()) is None:
+        return ""
+    source = zlib.crc32(model.name.encode()) ^ _REPLICA
+    return f"{source};{limit.sustained};{limit.burst};{limit.is_overloaded:d}"
 
 
 async def _render(renderer: Renderer[Message], events: Sequence[Event]) -> Sequence[Message]:

@@ -35,13 +35,13 @@ class Call:
     wants_cost: bool = False  # whether the client requests the cost
     cost: str = ""  # as text, once known
     report_load: Callable[[], tuple[tuple[str, str | bytes], ...]] = tuple  # returns trailers with the load
-    in_flight_limit: str = ""  # as text, for Envoy
+    in_flight_limit: Callable[[], str] = str  # returns the present limit as text, for Envoy
     waited_s: float | None = None  # between its arrival and its first interceptor; None if unknown
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """The response metadata: initial with the first message, or trailing with an error."""
-        limit = ((IN_FLIGHT_LIMIT, self.in_flight_limit),) if self.in_flight_limit else ()
+        limit = ((IN_FLIGHT_LIMIT, text),) if (text := self.in_flight_limit()) else ()
         return (("x-request-id", self.request_id), *self.rate_limits, *limit, *self._reported_cost)
 
     @property

@@ -51,3 +51,24 @@ async def test_disconnect_before_the_answer_cancels_the_call(*, is_stream: bool,
         enter_call(Call(METHOD, "id"))
     with pytest.raises(asyncio.CancelledError):
         await (handler.unary_stream if is_stream else handler.unary_unary)(None, Gone())
+
+
+async def test_the_limit_in_flight_is_that_of_the_time_of_sending() -> None:
+    """A whole answer's metadata are sent at its end, when an overload of its beginning may be over."""
+    limits = ["1;2;3;1"]
+    sent: dict[str, str] = {}
+
+    async def answer(request: object, context: object) -> str:
+        limits.append("1;2;3;0")
+        return "answer"
+
+    async def continuation(details: object) -> Any:
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+    async def send(metadata: Any) -> None:
+        sent.update(metadata)
+
+    enter_call(Call(METHOD, "id", in_flight_limit=lambda: limits[-1]))
+    handler: Any = await Sending(stall_timeout_s=60).intercept_service(continuation, SimpleNamespace(method=METHOD))
+    await handler.unary_unary(None, SimpleNamespace(send_initial_metadata=send, set_trailing_metadata=lambda _: None))
+    assert sent["x-sluice-limit"] == "1;2;3;0"
