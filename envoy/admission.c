@@ -221,9 +221,9 @@ EXPORT(proxy_on_request_headers) uint32_t on_request_headers(uint32_t context, u
     return CONTINUE;
 }
 
-EXPORT(proxy_on_request_body) uint32_t on_request_body(uint32_t context, uint32_t size, uint32_t is_end) {
+static uint32_t on_request_end(uint32_t context) {
     struct Stream *stream = find_stream(context);
-    if (!is_end || stream->context == 0 || stream->is_delayed || stream->is_in_flight) return CONTINUE;
+    if (stream->context == 0 || stream->is_delayed || stream->is_in_flight) return CONTINUE;
     uint64_t now = now_ms();
     if (!may_pass(&callers[stream->caller], now)) {  // others' bodies were complete before this one
         num_admitted--;
@@ -233,6 +233,14 @@ EXPORT(proxy_on_request_body) uint32_t on_request_body(uint32_t context, uint32_
     }
     add_in_flight(stream, now);
     return CONTINUE;
+}
+
+EXPORT(proxy_on_request_body) uint32_t on_request_body(uint32_t context, uint32_t size, uint32_t is_end) {
+    return is_end ? on_request_end(context) : CONTINUE;
+}
+
+EXPORT(proxy_on_request_trailers) uint32_t on_request_trailers(uint32_t context, uint32_t count) {
+    return on_request_end(context);
 }
 
 EXPORT(proxy_on_response_headers) uint32_t on_response_headers(uint32_t context, uint32_t count, uint32_t is_end) {

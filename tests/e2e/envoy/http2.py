@@ -28,6 +28,16 @@ def begun_calls(count: int, path: str, message: bytes, *, reset: bool = False) -
     return content
 
 
+def requests_with_trailers(count: int, path: str, body: bytes) -> bytes:
+    """Return the bytes of a new connection with complete REST requests that end with trailers."""
+    headers = _headers(path, {"content-type": "application/json", "content-length": str(len(body))})
+    content = PREFACE
+    for stream in range(1, 2 * count, 2):
+        content += _frame(_HEADERS, _END_HEADERS, stream, headers) + _frame(_DATA, 0, stream, body)
+        content += _frame(_HEADERS, _END_HEADERS | _END_STREAM, stream, _literal("x-end", "1"))
+    return content
+
+
 def resets(count: int) -> bytes:
     """Return the bytes that cancel these calls."""
     return b"".join(_frame(_RESET, 0, stream, _CANCEL) for stream in range(1, 2 * count, 2))
@@ -84,8 +94,11 @@ def _read_frame(connection: socket.socket, left: dict[int, int], windows: dict[i
 
 
 def _call_headers(path: str) -> bytes:
-    names = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "a"}
-    names |= {"content-type": "application/grpc", "te": "trailers", "authorization": "Bearer wrong"}
+    return _headers(path, {"content-type": "application/grpc", "te": "trailers", "authorization": "Bearer wrong"})
+
+
+def _headers(path: str, further: dict[str, str]) -> bytes:
+    names = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "a", **further}
     return b"".join(_literal(*each) for each in names.items())
 
 

@@ -20,7 +20,7 @@ from sluice.v1 import chat_pb2_grpc
 from gateway.dialects.seam.failure import Failure, Reason
 from tests.e2e.answers.test_chat import grpc_request
 from tests.e2e.connections import connections
-from tests.e2e.envoy.http2 import CHAT, begun_calls
+from tests.e2e.envoy.http2 import CHAT, begun_calls, requests_with_trailers
 from tests.e2e.envoy.limited_upstream import FOREVER, Calls, calls
 from tests.e2e.envoy.test_envoy_errors import gateway_response, with_id
 from tests.e2e.stack import GENERATOR, HOLDABLE, Stack, started
@@ -100,6 +100,15 @@ def test_uploads_that_end_at_once_are_limited(stack: Stack) -> None:
                 statuses = Counter(each.recv(12)[9:] for each in opened)
             assert statuses == {b"200": num_passed, b"429": 12 - num_passed}
             made.envoy.until(lambda: made.num_in_flight() == 0)
+
+
+def test_requests_that_end_with_trailers_are_in_flight(stack: Stack) -> None:
+    """A request over HTTP/2 is complete with its trailers, too."""
+    with calls(stack) as made:
+        made.post(limit=LIMIT)
+        with connections(made.envoy, 1, requests_with_trailers(8, "/", b'{"held": 1}')):
+            made.envoy.until(partial(has_rejected, made, 4))
+            made.envoy.until(lambda: made.num_in_flight() == 4)
 
 
 def test_burst_is_forwarded_again_after_an_overload(stack: Stack) -> None:
