@@ -1,4 +1,4 @@
-"""`sluice serve` in a terminal, and its errors about invalid arguments."""
+"""`sluice serve` in a terminal, its errors about invalid arguments, and the help of `sluice`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_group
+from typer.testing import CliRunner
 
+from cli.app import APP
 from tests.cli.terminal import Terminal
 from tests.e2e.stack import ROOT, free_ports
 from tests.waiting import GUARD_S
@@ -56,3 +59,12 @@ def test_invalid_arguments_are_reported_in_one_line(arguments: list[str], code: 
     assert done.returncode == code, done.stdout + done.stderr
     assert text in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_every_command_has_a_whole_line_in_the_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 80 columns shows each description without `...`."""
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = CliRunner().invoke(APP, ["--help"]).stdout.partition("Commands:\n")[2]
+    lines = [line for line in shown.splitlines() if line.strip()]
+    assert {line.split()[0] for line in lines} == set(get_group(APP).commands)
+    assert [line for line in lines if not line.endswith(".") or line.endswith("...")] == []
