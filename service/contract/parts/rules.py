@@ -108,8 +108,8 @@ def _has_lists(message_type: Descriptor) -> bool:
     )
 
 
-def _violation(found: protovalidate.Violation, kind: Descriptor) -> Violation:
-    """Convert a violation found by protovalidate in a message of the type `kind`."""
+def _violation(found: protovalidate.Violation, kind: Any) -> Violation:
+    """Convert a violation found by protovalidate; `kind` is the descriptor of the message."""
     path, rule = _path(found), found.proto.rule_id
     if found.proto.rule is None and "." in rule:
         # A rule of a whole message: its id begins with the field that the client has to change.
@@ -118,7 +118,7 @@ def _violation(found: protovalidate.Violation, kind: Descriptor) -> Violation:
     return Violation(path, _message(found, kind), rule, _value_text(found.field_value))
 
 
-def _message(found: protovalidate.Violation, kind: Descriptor) -> str:
+def _message(found: protovalidate.Violation, kind: Any) -> str:
     """Return the text of a violation; patterns are replaced by descriptions, lists by the names of their values."""
     text, rule = found.proto.message, found.proto.rule_id
     if rule in _LISTS:
@@ -129,12 +129,13 @@ def _message(found: protovalidate.Violation, kind: Descriptor) -> str:
     return next((description for pattern, description in PATTERNS.items() if f"`{pattern}`" in text), text)
 
 
-def _names(found: protovalidate.Violation, kind: Descriptor) -> list[str]:
+def _names(found: protovalidate.Violation, kind: Any) -> list[str]:
     """Return the names of the values in the list of a rule, without the empty text, which is a missing one."""
-    *parents, last = [element.field_name for element in found.proto.field.elements]
-    for name in parents:
-        kind = kind.fields_by_name[name].message_type
-    enum = kind.fields_by_name[last].enum_type
+    field = None
+    for element in found.proto.field.elements if found.proto.field else ():
+        field = kind.fields_by_name[element.field_name]
+        kind = field.message_type
+    enum = None if field is None else field.enum_type
     return [each if enum is None else enum.values_by_number[each].name for each in found.rule_value if each != ""]
 
 
