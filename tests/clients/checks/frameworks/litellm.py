@@ -1,4 +1,4 @@
-"""litellm, with four of its providers."""
+"""litellm, with five of its providers."""
 
 import gc
 import os
@@ -88,6 +88,21 @@ def check_second_turns_anthropic(url: str, _: str) -> None:
     second_turns(f"anthropic/{MODEL}", api_base=url, api_key="unused")
 
 
+def check_second_turns_ollama(url: str, _: str) -> None:
+    """Second turns in Ollama's dialect, whose calls the model need not make."""
+    options: Any = {"model": f"ollama_chat/{MODEL}", "api_base": url, "temperature": 0, "max_tokens": 60}
+    message = litellm.completion(messages=MESSAGES, num_retries=0, **options).choices[0].message
+    again = litellm.completion(messages=[*MESSAGES, message, MESSAGES[0]], num_retries=0, **options)
+    assert again.choices[0].message.content
+    options["_skip_mcp_handler"] = True  # tools would import `mcp`, which isn't installed
+    function = {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
+    call = {"id": "call_1", "type": "function", "function": function}
+    asked = {"role": "assistant", "content": None, "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "call_1", "content": "sunny"}
+    answer = litellm.completion(messages=[*MESSAGES, asked, result], tools=[WEATHER], num_retries=0, **options)
+    assert answer.choices[0].message.content or answer.choices[0].message.tool_calls
+
+
 def check_openai_provider(url: str, _: str) -> None:
     """Chat and embeddings in the OpenAI style."""
     both_ways(f"openai/{MODEL}", api_base=f"{url}/v1", api_key="unused")
@@ -106,6 +121,20 @@ def check_databricks_provider(url: str, _: str) -> None:
     both_ways(f"databricks/{MODEL}", api_base=base, api_key="unused")
     answer = litellm.embedding(f"databricks/{EMBEDDER}", input=["a cat"], api_base=base, api_key="unused")
     assert len(answer.data[0]["embedding"]) == 384
+
+
+def check_ollama_provider(url: str, _: str) -> None:
+    """Chats, generations and embeddings in Ollama's dialect, and its error."""
+    both_ways(f"ollama_chat/{MODEL}", api_base=url)
+    both_ways(f"ollama/{MODEL}", api_base=url)
+    answer = litellm.embedding(f"ollama/{EMBEDDER}", input=["a cat"], api_base=url)
+    assert len(answer.data[0]["embedding"]) == 384
+    try:
+        litellm.completion("ollama_chat/nobody", messages=MESSAGES, api_base=url, num_retries=0)
+    except litellm.NotFoundError as error:
+        assert "nobody" in str(error), error
+    else:
+        raise AssertionError
 
 
 def check_triton_provider(url: str, _: str) -> None:
