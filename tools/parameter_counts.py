@@ -2,8 +2,8 @@
 
 Run as `python -m tools.parameter_counts`. A parameter that needs only its declaration, its value and its effect is
 cheap to add and to change, so the number of files that name it is limited. The request bodies of the dialects, which
-document parameters by their own names, types and ranges, vLLM's engine protocol and the chat page are counted
-separately: one per dialect. The protocol's own `.proto` is not counted, since it is not ours to change.
+document parameters by their own names, types and ranges, vLLM's engine protocol, GGUF's metadata and the chat page are
+counted separately: one per dialect. The protocol's own `.proto` is not counted, since it is not ours to change.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ def count_of(name: str, limit: int) -> Count:
             apart["page"] += 1
         elif parts[:3] == ("service", "contract", "vllm"):
             apart["vllm"] += 1
+        elif parts[:4] == ("service", "engine", "loading", "gguf"):
+            apart["gguf"] += 1
     return Count(name, limit, len(files) - apart.total(), apart)
 
 

@@ -20,6 +20,7 @@ from service.engine.models.checkpoint.gguf.header import GgufHeader, read_header
 from service.generation.errors import ModelLoadError
 
 _REJECTED: Final = 3  # the exit code of settings_files for a ModelLoadError
+_FORM: Final = "2"  # of folders; another one if files are read in another way
 _SPLIT: Final = re.compile(r"(.+-)\d{5}(-of-(\d{5})\.gguf)", re.IGNORECASE)
 
 
@@ -96,8 +97,8 @@ def _cache() -> Path:
 
 
 def _identity(files: list[Path]) -> str:
-    """Return a short hash of the files' paths, sizes and times, and of the version that writes the folder."""
-    described = [installed_version()]
+    """Return a short hash of the files' paths, sizes and times, and of the version and form of the folder."""
+    described = [installed_version(), _FORM]
     for file in files:
         status = file.stat()
         described += [str(file), str(status.st_size), str(status.st_mtime_ns)]
