@@ -82,7 +82,7 @@ async def patient(http: httpx.AsyncClient, method: str, path: str, **options: An
             with contextlib.suppress(httpx.TransportError):
                 answer = await http.request(method, path, **options)
                 if answer.status_code not in LOST:
-                    assert answer.status_code == 200, answer.text
+                    assert answer.status_code == 200, (method, path, answer.status_code, answer.text)
                     return answer
             await asyncio.sleep(0.05)
 
