@@ -6,10 +6,10 @@
 // rejection; meanwhile only SUSTAINED requests may be in flight. A caller that uses less than half of the mean of all
 // callers, and has no more than its share of SUSTAINED in flight, is admitted up to BURST. While there are at most
 // SUSTAINED callers, each may always have one request in flight. Callers are distinguished by credential, or else by
-// address. A request is in flight from the end of its body to the end of its answer, and is decided upon when its headers
-// have arrived and, if its body ends later, once more then. A caller that is rejected more often in a second than all callers are admitted, and more
-// than twenty times, ignores `retry-after`: it gets all further rejections a second late, until it had none for ten
-// seconds. docs/security/fairness.md describes the rules.
+// address. A request is in flight from the end of its body to the end of its answer. It is decided upon when its headers
+// have arrived and, if its body ends later, once more then. A caller that is rejected more often in a second than all
+// callers are admitted, and more than twenty times, ignores `retry-after`: it gets all further rejections a second late,
+// until it had none for ten seconds. docs/security/fairness.md describes the rules.
 //
 // Each of Envoy's threads has a machine of its own, whose one thread calls the exported functions. For proxy-wasm's ABI
 // 0.2.1, without a library; make envoy-filters puts it into envoy.yaml.
@@ -199,7 +199,7 @@ static void add_in_flight(struct Stream *stream, uint64_t now) {
     num_in_flight++;
 }
 
-static uint32_t reject_in_time(struct Stream *stream, uint32_t context, uint32_t index, uint64_t now) {
+static uint32_t reject_or_delay(struct Stream *stream, uint32_t context, uint32_t index, uint64_t now) {
     if (must_wait(&callers[index], now)) {
         *stream = (struct Stream){context, index, .is_delayed = 1};
         delayed[(first_delayed + num_delayed++) % NUM_DELAYED] = (struct Delayed){now + delay_ms, context};
@@ -214,7 +214,7 @@ EXPORT(proxy_on_request_headers) uint32_t on_request_headers(uint32_t context, u
     uint32_t index = find_caller();
     struct Stream *stream = find_stream(context);
     if (num_admitted >= NUM_STREAMS / 2 || !may_pass(&callers[index], now))
-        return reject_in_time(stream, context, index, now);
+        return reject_or_delay(stream, context, index, now);
     *stream = (struct Stream){context, index};
     num_admitted++;
     if (is_end) add_in_flight(stream, now);
@@ -229,7 +229,7 @@ static uint32_t on_request_end(uint32_t context) {
         num_admitted--;
         uint32_t index = stream->caller;
         remove_stream(stream);
-        return reject_in_time(find_stream(context), context, index, now);
+        return reject_or_delay(find_stream(context), context, index, now);
     }
     add_in_flight(stream, now);
     return CONTINUE;

@@ -23,7 +23,7 @@ from pathlib import Path
 from runner.processes.lifeline import die_with_parent
 from runner.proxy.admin import EnvoyAdmin
 from runner.proxy.closing import listeners_of, num_waiting, reject_new_connections
-from runner.proxy.fleet import read_fleet
+from runner.proxy.fleet import FleetError, read_fleet
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _POLL_S = 0.1
@@ -106,15 +106,19 @@ def main(arguments: Sequence[str]) -> int:
     """Run Envoy until it exits or is stopped. Return its exit code, 0 after a drain."""
     parser = argparse.ArgumentParser(prog="front_door", description="Run Envoy, and drain it at SIGTERM.")
     parser.add_argument("admin", help="Envoy's admin interface: host:port, or the absolute path of a Unix socket")
-    parser.add_argument("--fleet", type=Path, help="the file of the fleet, whose `threads` Envoy gets")
+    parser.add_argument("--fleet", type=Path, help="the fleet's file, whose `threads` Envoy gets; one without it")
     parser.add_argument("--drain-time-s", type=int, default=3, help="seconds to accept connections after SIGTERM")
     parser.add_argument("--drain-timeout-s", type=float, default=22, help="seconds for running requests to end")
     parser.add_argument("command", nargs="+", help="Envoy and its arguments")
     chosen = parser.parse_args(arguments)
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     added = ["--drain-time-s", str(max(chosen.drain_time_s, 1)), "--drain-strategy", "immediate"]
-    if chosen.fleet is not None:
-        added += ["--concurrency", str(read_fleet(chosen.fleet).threads)]
+    # Envoy's default, a thread for each processor, would multiply the limits of requests in flight.
+    if not any(each.startswith("--concurrency") for each in chosen.command):
+        try:
+            added += ["--concurrency", str(1 if chosen.fleet is None else read_fleet(chosen.fleet).threads)]
+        except FleetError as error:
+            parser.error(str(error))
     envoy = EnvoyProcess([*chosen.command, *added], EnvoyAdmin(chosen.admin))
     signal_number = envoy.wait_for_stop()
     if signal_number is not None:
