@@ -3,11 +3,12 @@ PY := .venv/bin/python
 BUF := .cache/npm/node_modules/.bin/buf
 BASE ?= main
 MINUTES ?= 30
+CHECK_PARTS := dev npm validate shell
 TEST_PARTS := dev native npm validate clients examples browser redis postgres docs
 # Without stored bytecode, each of the hundreds of processes of a test run would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test test-fast test-slow test-hostile test-deploy test-cluster test-ray test-kernels test-clients test-languages test-examples models soak fuzz check docs sanitize generate pictures pins audit envoy-filters release-contract bench bench-gpu dist clean
+.PHONY: help run test test-fast test-slow test-hostile test-deploy test-cluster test-ray test-kernels test-clients test-languages test-examples models soak fuzz check install-checks install-tests docs sanitize generate pictures pins audit envoy-filters release-contract bench bench-gpu dist clean
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 run:  ## start service, gateway and Envoy on the bundled model; TLS=server or TLS=mutual: with TLS
@@ -49,7 +50,11 @@ fuzz:  ## send random bodies and messages to the whole product, random histories
 	@CLOCK_JUMPS=$(or $(KILLS),200) $(PY) -m pytest tests/service/storage/faults/test_random_clock_jumps.py
 	@FUZZ_FILES=100000 $(PY) -m pytest tests/engine/models/checkpoint/test_gguf_header.py
 check:  ## run the static checks: lint, types, imports, protobuf, generated code, Envoy, word list, scripts
-	@tools/install.sh dev npm validate shell && BASE=$(BASE) tools/check.sh
+	@tools/install.sh $(CHECK_PARTS) && BASE=$(BASE) tools/check.sh
+install-checks:  ## install what `make check` needs
+	@tools/install.sh $(CHECK_PARTS)
+install-tests:  ## install what `make test` needs; after that, it can run beside `make check`
+	@tools/install.sh $(TEST_PARTS)
 docs:  ## build the documentation, which the gateway then serves at /docs/
 	@tools/install.sh docs && $(PY) -m tools.docs.docs_site
 sanitize:  ## run the C++ backend's fuzzer with sanitizers for memory, undefined behaviour and threads
