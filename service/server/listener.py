@@ -13,6 +13,7 @@ from process.network.tls import CertificateFiles, TlsError, server_files
 from service.settings.config import Settings
 
 MAX_UNREQUESTED_S = 5  # calls that the event loop has not taken up by then are ended instead of served late
+MIN_PING_INTERVAL_S = 1.0  # a client that pings more often without receiving data is disconnected
 
 _MAX_METADATA_BYTES = 24 << 10
 
@@ -61,7 +62,7 @@ def connection_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.keepalive_timeout_ms", round(settings.keepalive_timeout_s * 1000)),
         ("grpc.keepalive_permit_without_calls", 1),
         # A long prefill sends nothing: without this, clients that ping meanwhile would be disconnected.
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", round(MIN_PING_INTERVAL_S * 1000)),
     ]
 
 
