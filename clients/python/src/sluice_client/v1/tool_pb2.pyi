@@ -84,7 +84,7 @@ class FunctionDefinition(_message.Message):
     name: _builtins.str
     """The name: 1 to 64 letters, digits, underscores and dashes; unique within a request. Required."""
     description: _builtins.str
-    """What the function does and when to call it, at most 16,384 characters. Default: empty."""
+    """What the function does and when to call it, at most 131,072 characters. Default: empty."""
     parameters: _builtins.str
     """The parameters: a JSON Schema of type object, as JSON text of at most 65,536 characters. It is text because a
     structured form would turn integers into doubles. Default: empty, a function without parameters.
