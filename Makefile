@@ -53,7 +53,7 @@ check:  ## run the static checks: lint, types, imports, protobuf, generated code
 	@tools/install.sh $(CHECK_PARTS) && BASE=$(BASE) tools/check.sh
 install-checks:  ## install what `make check` needs
 	@tools/install.sh $(CHECK_PARTS)
-install-tests:  ## install what `make test` needs; after that, it can run beside `make check`
+install-tests:  ## install what `make test` needs; while `make check` runs, if install-checks has ended
 	@tools/install.sh $(TEST_PARTS)
 docs:  ## build the documentation, which the gateway then serves at /docs/
 	@tools/install.sh docs && $(PY) -m tools.docs.docs_site

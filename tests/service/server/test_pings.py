@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from pathlib import Path
 
 import grpc._cython.cygrpc
 import pytest
@@ -33,7 +34,7 @@ async def _until(reader: asyncio.StreamReader, wanted: tuple[int, int]) -> bool:
 
 
 @pytest.mark.parametrize(("interval_s", "stays"), [(MIN_PING_INTERVAL_S * 1.1, True), (0.0, False)])
-async def test_a_connection_without_data_may_be_pinged(interval_s: float, stays: bool) -> None:
+async def test_a_connection_without_data_may_be_pinged(*, interval_s: float, stays: bool) -> None:
     """A proxy pings while a long prompt is computed; only a client that floods the server loses its connection."""
     async with running() as run, asyncio.timeout(GUARD_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", run.port)
@@ -52,6 +53,5 @@ async def test_a_connection_without_data_may_be_pinged(interval_s: float, stays:
 
 def test_grpc_knows_all_options_of_the_server() -> None:
     """GRPC ignores an option whose name it doesn't know."""
-    with open(grpc._cython.cygrpc.__file__, "rb") as library:  # noqa: SLF001
-        content = library.read()
+    content = Path(grpc._cython.cygrpc.__file__).read_bytes()  # noqa: SLF001
     assert [name for name, _ in connection_options(settings_of()) if name.encode() not in content] == []
