@@ -33,10 +33,10 @@ class DatabricksResponseTranslator(DatabricksErrors, ResponseReader):
             raise Failure.of_field("conversation", "not supported in this API", Reason.UNSUPPORTED_FIELD)
         check_tools(
             [
-                (f"tools.{i}.parameters", tool.parameters)
+                (f"{path}.parameters", tool.parameters)
                 if tool.function is None
-                else (f"tools.{i}.function.parameters", tool.function.parameters)
-                for i, tool in enumerate(body.tools or ())
+                else (f"{path}.function.parameters", tool.function.parameters)
+                for path, tool, _ in body.offered_functions()
             ]
         )
 

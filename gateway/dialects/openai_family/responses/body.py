@@ -19,16 +19,21 @@ from gateway.dialects.openai_family.responses.item import Input, item_name, to_i
 from gateway.dialects.openai_family.responses.response_id import to_conversation_id, to_id
 from gateway.dialects.openai_family.responses.tool import (
     Format,
-    NamedTool,
-    ResponseTool,
     SchemaFormat,
     ToolChoice,
     format_answer,
     to_constraint,
     to_tool,
     to_tool_choice,
-    tool_answer,
     tool_choice_answer,
+    tools_answer,
+)
+from gateway.dialects.openai_family.responses.tool_kind import (
+    NamedTool,
+    NamespaceTool,
+    Offered,
+    ResponseTool,
+    offered_functions,
 )
 from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_limit import check_length, put
@@ -111,6 +116,7 @@ class ResponseBody(DrawingBody, kw_only=True):
     top_logprobs: int | None = None
     truncation: Literal["auto", "disabled"] | None = None
     metadata: dict[str, str] | None = None
+    client_metadata: dict[str, msgspec.Raw] | None = None  # an agent's own data about its call
     chat_template_kwargs: dict[str, msgspec.Raw] | None = None
     prompt_cache_key: str | None = None
     stream_options: StreamOptions | None = None
@@ -146,18 +152,28 @@ class ResponseBody(DrawingBody, kw_only=True):
         """Whether the response is to be stored; by default, only in the background."""
         return bool(self.background if self.store is None else self.store)
 
+    @property
+    def has_namespaces(self) -> bool:
+        """Whether some functions are in namespaces."""
+        return any(isinstance(tool, NamespaceTool) for tool in self.tools or ())
+
+    def offered_functions(self) -> list[Offered]:
+        """Return the functions that the model is offered. Raise Failure if there are only tools of other kinds."""
+        return offered_functions(self.tools or ())
+
     def to_request(self, model: str) -> response_pb2.CreateResponseRequest:
         """Return the contract's request to `model`. Raise Failure if it can't be served or represented."""
         self.check()
         if not isinstance(self.input, str):
             check_length(response_pb2.CreateResponseRequest, "input", self.input, "input")
-        check_length(response_pb2.CreateResponseRequest, "tools", self.tools or (), "tools")
+        functions = self.offered_functions()
+        check_length(response_pb2.CreateResponseRequest, "tools", functions, "tools")
         check_length(response_pb2.CreateResponseRequest, "metadata", self.metadata or (), "metadata")
         request = response_pb2.CreateResponseRequest(
             model=model,
             input=to_items(self.input),
             instructions=self.instructions,
-            tools=[to_tool(tool, f"tools.{i}") for i, tool in enumerate(self.tools or ())],
+            tools=[to_tool(each) for each in functions],
             parallel_tool_calls=self.parallel_tool_calls,
             metadata=self.metadata,
             store=self.is_stored,
@@ -193,8 +209,10 @@ class ResponseBody(DrawingBody, kw_only=True):
                 return earlier  # one of its items
         if (name := item_name(self.input, path)) is not None:
             return name
-        if (tool := _TOOL.match(path)) and self.tools and self.tools[int(tool[1])].function is None:
-            return ".".join(part for part in (f"tools.{tool[1]}", tool[2]) if part)
+        if (tool := _TOOL.match(path)) and self.tools:
+            offered = self.offered_functions()[int(tool[1])]
+            inner = None if offered.function.function is None else "function"
+            return ".".join(part for part in (offered.path, inner, tool[2]) if part)
         if path == "tool_choice.function_name" and self._names_tool_inside():
             return "tool_choice.function.name"
         if path.startswith("output_constraint.json_schema") and self._has_schema_inside():
@@ -219,7 +237,7 @@ class ResponseBody(DrawingBody, kw_only=True):
             # A verbosity may be left out, but not be null: Open Responses.
             "text": {"format": format_answer(text.format), **({"verbosity": text.verbosity} if text.verbosity else {})},
             "tool_choice": tool_choice_answer(self.tool_choice),
-            "tools": [tool_answer(tool) for tool in self.tools or ()],
+            "tools": tools_answer(self.tools or ()),
             "top_logprobs": self.top_logprobs or 0,
             "truncation": self.truncation or "disabled",
             "user": self.user,

@@ -16,7 +16,7 @@ from sluice.v1.response_event_pb2 import OutputTextDelta, StreamResponseResponse
 from sluice.v1.response_pb2 import CreateResponseResponse
 
 from gateway.dialects.openai_family.answers.token_list import to_token_list
-from gateway.dialects.openai_family.responses.response_object import ResponseObject, to_item, to_part, to_usage
+from gateway.dialects.openai_family.responses.response_object import ResponseObject, to_part, to_usage
 from gateway.dialects.seam.encoder import COMMENT
 from gateway.dialects.seam.failure import Failure, Reason
 
@@ -39,7 +39,7 @@ _KINDS: Final = {  # the contract's events → the caller's event types
     "failed": "response.failed",
     "cancelled": "response.cancelled",
 }
-_WRITERS: Final[dict[str, Callable[[Any], Any]]] = {"item": to_item, "part": to_part, "logprobs": to_token_list}
+_WRITERS: Final[dict[str, Callable[[Any], Any]]] = {"part": to_part, "logprobs": to_token_list}
 _RESPONSES: Final = frozenset({"created", "queued", "in_progress", "completed", "incomplete", "failed", "cancelled"})
 _REASONING: Final = frozenset({"reasoning_text_delta", "reasoning_text_done"})
 _TEXT_DELTA: Final = _KINDS["output_text_delta"]
@@ -93,12 +93,13 @@ class ResponseEncoder:
         if kind in _RESPONSES:
             self._response_so_far = self._response.write(inner.response)
             return {"response": self._response_so_far}
+        writers = {"item": self._response.item, **_WRITERS}
         fields = {
-            field.name: _WRITERS.get(field.name, _unchanged)(getattr(inner, field.name))
+            field.name: writers.get(field.name, _unchanged)(getattr(inner, field.name))
             for field in inner.DESCRIPTOR.fields
         }
         if kind == "output_item_added":
-            self._call_name = inner.item.function_call.name
+            self._call_name = fields["item"].get("name", "")
         elif kind == "output_item_done":
             self._response_so_far.setdefault("output", []).append(fields["item"])  # a stream may begin late
         elif kind == "function_call_arguments_done":

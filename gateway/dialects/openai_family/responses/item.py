@@ -23,6 +23,7 @@ from gateway.dialects.openai_family.responses.part import (
     text_of,
     to_part,
 )
+from gateway.dialects.openai_family.responses.tool_kind import name_prefix
 from gateway.dialects.seam.contract_limit import check_length
 from gateway.dialects.seam.failure import Failure, Reason
 
@@ -50,6 +51,7 @@ class ResponseItem(msgspec.Struct, kw_only=True):
     content: str | list[Part] | None = None
     call_id: str | None = None
     name: str | None = None
+    namespace: str | None = None
     arguments: str | JsonObject | None = None
     output: str | list[Part] | JsonObject | None = None
     summary: list[SummaryTextPart] | None = None
@@ -98,7 +100,9 @@ def _to_item(item: ResponseItem, path: str) -> response_item_pb2.InputItem:
             )
         case "function_call":
             call = response_item_pb2.FunctionCallItem(
-                call_id=item.call_id, name=item.name, arguments=json_text(item.arguments)
+                call_id=item.call_id,
+                name=name_prefix(item.namespace) + (item.name or ""),
+                arguments=json_text(item.arguments),
             )
             return response_item_pb2.InputItem(function_call=call)
         case "function_call_output":

@@ -15,6 +15,7 @@ from gateway.dialects.openai_family.chat.body import EFFORT_NAMES
 from gateway.dialects.openai_family.parameters.sampling import OpenAINumbers
 from gateway.dialects.openai_family.responses.body import ResponseBody
 from gateway.dialects.openai_family.responses.response_id import written_conversation_id, written_id
+from gateway.dialects.openai_family.responses.tool import namespaces_of
 
 _STATUSES: Final = {
     response_item_pb2.RESPONSE_STATUS_IN_PROGRESS: "in_progress",
@@ -62,11 +63,14 @@ class ResponseObject:
 
     given: dict[str, float | None]
     echo: dict[str, Any]
+    namespaces: dict[str, tuple[str, str]]  # and names of functions, by their names in the contract
 
     @classmethod
     def from_body(cls, body: ResponseBody) -> ResponseObject:
         """Return the writer for a request."""
-        return cls({name: getattr(body, name) for name in OpenAINumbers.__struct_fields__}, body.echo())
+        echo = body.echo()
+        namespaces = namespaces_of(orjson.dumps(echo["tools"])) if body.has_namespaces else {}
+        return cls({name: getattr(body, name) for name in OpenAINumbers.__struct_fields__}, echo, namespaces)
 
     @classmethod
     def from_client_data(cls, data: bytes) -> ResponseObject:
@@ -79,7 +83,8 @@ class ResponseObject:
             return default
         given = {name: kept.given.get(name) for name in default.given}
         echo = {name: orjson.Fragment(bytes(kept.echo.get(name, b"null"))) for name in default.echo}
-        return cls(given, echo | {"reasoning": default.echo["reasoning"] | reasoning})
+        namespaces = namespaces_of(bytes(kept.echo.get("tools", b"[]")))
+        return cls(given, echo | {"reasoning": default.echo["reasoning"] | reasoning}, namespaces)
 
     def client_data(self) -> bytes:
         """Return the data to store with a response, from which `from_client_data` returns the same writer."""
@@ -104,7 +109,7 @@ class ResponseObject:
             "incomplete_details": None if reason is None else {"reason": reason},
             "model": response.model,
             "system_fingerprint": response.system_fingerprint,
-            "output": [to_item(item) for item in response.output],
+            "output": [self.item(item) for item in response.output],
             "usage": to_usage(response.usage) if response.HasField("usage") else None,
             "metadata": dict(response.metadata),
             **numbers,
@@ -119,6 +124,21 @@ class ResponseObject:
             **({"receipt": response.receipt} if response.receipt else {}),
         }
 
+    def item(self, item: response_item_pb2.OutputItem) -> dict[str, Any]:
+        """Return an item of `output`."""
+        shared = {"id": item.id, "type": item.WhichOneof("item"), "status": _STATUSES[item.status]}
+        match item.WhichOneof("item"):
+            case "message":
+                return {**shared, "role": "assistant", "content": [to_part(part) for part in item.message.content]}
+            case "function_call":
+                call = item.function_call
+                namespace, name = self.namespaces.get(call.name, ("", call.name))
+                named = {"name": name, **({"namespace": namespace} if namespace else {})}
+                return {**shared, "call_id": call.call_id, **named, "arguments": call.arguments}
+            case _:
+                reasoning = {"type": "reasoning_text", "text": item.reasoning.text}
+                return {**shared, "summary": [], "content": [reasoning] if item.reasoning.text else []}
+
 
 def _error(error: response_item_pb2.ResponseError) -> dict[str, str]:
     """Return the error of a failed response, with one of the codes that clients know."""
@@ -128,20 +148,6 @@ def _error(error: response_item_pb2.ResponseError) -> dict[str, str]:
 def _decimal(number: float) -> float:
     """Round a 32-bit float of the contract to its seven significant digits: 0.3, not 0.30000001192092896."""
     return float(f"{number:.7g}")
-
-
-def to_item(item: response_item_pb2.OutputItem) -> dict[str, Any]:
-    """Return an item of `output`."""
-    shared = {"id": item.id, "type": item.WhichOneof("item"), "status": _STATUSES[item.status]}
-    match item.WhichOneof("item"):
-        case "message":
-            return {**shared, "role": "assistant", "content": [to_part(part) for part in item.message.content]}
-        case "function_call":
-            call = item.function_call
-            return {**shared, "call_id": call.call_id, "name": call.name, "arguments": call.arguments}
-        case _:
-            reasoning = {"type": "reasoning_text", "text": item.reasoning.text}
-            return {**shared, "summary": [], "content": [reasoning] if item.reasoning.text else []}
 
 
 def to_part(part: response_item_pb2.OutputText) -> dict[str, Any]:

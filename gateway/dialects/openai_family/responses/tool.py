@@ -6,6 +6,7 @@ answer echoes them in the form of the request.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -21,30 +22,19 @@ from gateway.dialects.openai_family.parameters.response_format import (
     TextFormat,
 )
 from gateway.dialects.openai_family.parameters.tool import ChosenFunction, ChosenTool, OfferedFunction, OfferedTool
+from gateway.dialects.openai_family.responses.tool_kind import (
+    FunctionTool,
+    NamedTool,
+    NamespaceTool,
+    Offered,
+    ResponseTool,
+    name_prefix,
+)
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
 _ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
 _DUPLICATE_TEXT: Final = "give its fields inside {0} or next to type, not both"
-
-
-class ResponseTool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A function that the model may call."""
-
-    type: Literal["function"]
-    function: OfferedFunction | None = None
-    name: str | None = None
-    description: str | None = None
-    parameters: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-    strict: bool | None = None
-
-
-class NamedTool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A tool choice that requires a function."""
-
-    type: Literal["function"]
-    function: ChosenFunction | None = None
-    name: str | None = None
 
 
 class SchemaFormat(msgspec.Struct, tag_field="type", tag="json_schema", forbid_unknown_fields=True, kw_only=True):
@@ -61,14 +51,17 @@ ToolChoice: TypeAlias = Literal["none", "auto", "required"] | NamedTool
 Format: TypeAlias = TextFormat | JsonObjectFormat | SchemaFormat
 
 
-def to_tool(tool: ResponseTool, path: str) -> tool_pb2.Tool:
-    """Return the contract's tool. Raise Failure naming `path`."""
+def to_tool(offered: Offered) -> tool_pb2.Tool:
+    """Return the contract's tool. Raise Failure naming its path."""
+    path, tool, prefix = offered
     function = tool.function
     if function is None:
         name = _required(tool.name, f"{path}.name")
         function = OfferedFunction(name, tool.description, tool.parameters, tool.strict)
     elif (tool.name, tool.description, tool.strict) != (None, None, None) or is_given(tool.parameters):
         raise Failure.of_field(path, _DUPLICATE_TEXT.format("function"))
+    if prefix:
+        function = msgspec.structs.replace(function, name=prefix + function.name)
     return chat_tool.to_tool(OfferedTool("function", function))
 
 
@@ -103,11 +96,49 @@ def to_constraint(text_format: Format) -> sampling_pb2.OutputConstraint | None:
     return chat_format.to_constraint(JsonSchemaFormat(named))
 
 
-def tool_answer(tool: ResponseTool) -> dict[str, Any]:
-    """Return the tool for the answer: in the form of the request, with all of that form's fields."""
-    if tool.function is not None:
-        return {"type": "function", "function": _function_answer(tool.function)}
-    return {"type": "function", **_function_answer(tool)}
+def tools_answer(tools: Iterable[ResponseTool]) -> list[dict[str, Any]]:
+    """Return the offered tools for the answer: in the form of the request, with all of that form's fields."""
+    answer = []
+    for tool in tools:
+        match tool:
+            case FunctionTool():
+                answer.append(_tool_answer(tool))
+            case NamespaceTool():
+                functions = [_tool_answer(each) for each in tool.tools]
+                named = {"name": tool.name, "description": tool.description}
+                answer.append({"type": "namespace", **named, "tools": functions})
+    return answer
+
+
+class _AnswerFunction(msgspec.Struct):
+    """The name of a function in an answer."""
+
+    name: str
+
+
+class _AnswerTool(msgspec.Struct):
+    """The part of an answer's tool that names functions."""
+
+    name: str | None = None
+    function: _AnswerFunction | None = None
+    tools: list[_AnswerTool] = []
+
+
+_ANSWER_TOOLS: Final = msgspec.json.Decoder(list[_AnswerTool])
+
+
+def namespaces_of(tools_answer: bytes) -> dict[str, tuple[str, str]]:
+    """Return namespace and name of each function of a namespace by its name in the contract. Read from an answer."""
+    try:
+        tools = _ANSWER_TOOLS.decode(tools_answer)
+    except msgspec.MsgspecError:  # another client has stored the response
+        return {}
+    found = {}
+    for tool in tools:
+        for each in tool.tools:
+            name = (each.function.name if each.function else each.name) or ""
+            found[name_prefix(tool.name) + name] = tool.name or "", name
+    return found
 
 
 def tool_choice_answer(choice: ToolChoice | None) -> Any:
@@ -132,7 +163,13 @@ def format_answer(text_format: Format | None) -> dict[str, Any]:
             return {"type": "text"}
 
 
-def _function_answer(function: OfferedFunction | ResponseTool) -> dict[str, Any]:
+def _tool_answer(tool: FunctionTool) -> dict[str, Any]:
+    if tool.function is not None:
+        return {"type": "function", "function": _function_answer(tool.function)}
+    return {"type": "function", **_function_answer(tool)}
+
+
+def _function_answer(function: OfferedFunction | FunctionTool) -> dict[str, Any]:
     return {
         "name": function.name,
         "description": function.description,

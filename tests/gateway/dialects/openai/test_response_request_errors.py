@@ -60,7 +60,7 @@ def rejection(**fields: Any) -> Failure:
          Reason.INVALID_FIELD),
         ({"tools": [TOOL] * 129}, "tools", Reason.INVALID_FIELD),
         ({"metadata": {str(i): "" for i in range(17)}}, "metadata", Reason.INVALID_FIELD),
-        ({"tools": [{"type": "web_search"}]}, "tools.0.type", Reason.INVALID_FIELD),
+        ({"tools": [{"type": "web_search"}]}, "tools.0.type", Reason.UNSUPPORTED_FIELD),
         ({"tools": [{"type": "function"}]}, "tools.0.name", Reason.MISSING_FIELD),
         ({"tools": [NESTED_TOOL | {"name": "g"}]}, "tools.0", Reason.INVALID_FIELD),
         ({"tool_choice": "any"}, "tool_choice", Reason.INVALID_FIELD),
