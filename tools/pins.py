@@ -27,7 +27,7 @@ from urllib.parse import unquote, urlparse
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "constraints.txt"
-NPM_LOCKS = (ROOT / "tools" / "package-lock.json", ROOT / "examples" / "package-lock.json")
+NPM_LOCKS = tuple(ROOT / folder / "package-lock.json" for folder in ("tools", "examples", "tests/clients/agents"))
 HEADER = """\
 # The version of everything that is installed, tried together, with its files' hashes. Made by `make pins`, which keeps
 # the chosen versions, for pyproject.toml; every installation uses them (tools/install.sh).

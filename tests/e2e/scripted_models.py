@@ -105,14 +105,14 @@ class Clients:
 
 
 @asynccontextmanager
-async def scripted_product(scripts: dict[str, Script]) -> AsyncIterator[Clients]:
+async def scripted_product(scripts: dict[str, Script], max_model_len: int = 4096) -> AsyncIterator[Clients]:
     """Run the service and the gateway with a model for each script, by name."""
     telemetry = Telemetry(None, [])
     chosen = settings_of(model=dict.fromkeys(scripts, "nowhere"))
     server = Server(chosen, telemetry)
 
     async def load(model: ModelSettings, observer: StepObserver) -> ServedGenerator:
-        return _served(model.name, scripts[model.name], observer)
+        return _served(model.name, scripts[model.name], observer, max_model_len)
 
     port = await server.start()
     await server.load(chosen.served_models(), load)
@@ -141,10 +141,10 @@ async def scripted_product(scripts: dict[str, Script]) -> AsyncIterator[Clients]
         gateway_telemetry.shutdown()
 
 
-def _served(name: str, script: Script, observer: StepObserver) -> ServedGenerator:
+def _served(name: str, script: Script, observer: StepObserver, max_model_len: int) -> ServedGenerator:
     tokenizer = script.tokenizer
     eos_token_ids = [token_id(tokenizer, end) for end in script.ends]
-    config = config_of(max_model_len=4096, num_blocks=2048)
+    config = config_of(max_model_len=max_model_len, num_blocks=8 * max_model_len // 16)
     core = GeneratorCore(
         ScriptedRunner(script),
         tokenizer,
@@ -156,7 +156,7 @@ def _served(name: str, script: Script, observer: StepObserver) -> ServedGenerato
     chat = ChatModel(template_of(script.template), tokenizer)
     preparation = Preparation(name, tokenizer, engine.max_model_len, chat, Workers(WorkerLimits()))
     description = ModelDescription(
-        name, tasks=(Task.CHAT, Task.COMPLETION), architecture="Scripted", fingerprint="fp", max_model_len=4096
+        name, tasks=(Task.CHAT, Task.COMPLETION), architecture="Scripted", fingerprint="fp", max_model_len=max_model_len
     )
     return ServedGenerator(
         description, engine, preparation, WatermarkDetector(tokenizer, Watermark()), tokenizer, WEIGHTS, FILES

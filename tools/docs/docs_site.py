@@ -41,7 +41,8 @@ NAVIGATION: Final[Navigation] = {
     "Start": ["index", "getting_started", "command", "faq", "asked"],
     "REST": [
         "api", "api/openai", "api/responses", "api/extensions", "api/databricks", "api/azure", "api/anthropic",
-        "api/cohere", "api/ollama", "api/rank", "api/mindie", "api/kserve", "api/clients", "errors", "conformance",
+        "api/cohere", "api/ollama", "api/rank", "api/mindie", "api/kserve", "api/clients", "api/agents", "errors",
+        "conformance",
     ],
     "gRPC": ["grpc", "grpc_reference", "clients/python", "clients/typescript", "examples"],
     "Features": [

@@ -6,9 +6,10 @@ clients_part() {
     for pins in tests/clients/requirements/*.txt; do client "$pins"; done
 }
 
-large_clients_part() {  # 2 GB; torch is the product's own, and of vLLM only what is Python, for its benchmark
+large_clients_part() {  # 3 GB; torch is the product's own, and of vLLM only what is Python, for its benchmark
     local pins folder=.venvs/benchmarks version=0.33.0 hash=f4c33c2503d52bb411146afa9618a4f48bed68912f617e6803ac8d76e4c74112
     for pins in tests/clients/requirements/large/*.txt; do client "$pins" large; done
+    agents_part
     [ -f "$folder/.installed-vllm-$version" ] && return
     say "building vLLM's benchmark into $folder"
     echo "vllm==$version --hash=sha256:$hash" >"$folder/vllm.txt"
@@ -29,6 +30,16 @@ client() {  # client PINS [large]: an environment of that name, which finds the 
         .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
             >"$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/product.pth"
     fi
+    touch "$folder/.installed"
+}
+
+agents_part() {  # coding agents, 1 GB
+    local pins=tests/clients/agents folder=.cache/agents
+    [ "$folder/.installed" -nt "$pins/package-lock.json" ] && return
+    command -v npm >/dev/null || apt nodejs npm
+    say "installing coding agents into $folder"
+    mkdir -p "$folder" && cp $pins/package{,-lock}.json "$folder/"
+    npm ci --prefix "$folder" --silent --no-audit --no-fund
     touch "$folder/.installed"
 }
 
