@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import abc
+from functools import lru_cache
 from typing import Any
 
 import llguidance
@@ -11,6 +12,7 @@ import numpy as np
 from service.engine.tokens.tokenizer import Vocabulary
 
 _NUM_BYTES = 256
+_NUM_MASKS = 1024  # whose ids are kept
 _CLOSING = b'}]"0:,-1tfn'  # in JSON
 
 
@@ -37,7 +39,7 @@ class ByteVocabulary:
         self._tokenizer = tokenizer
         self._full_tokenizer = full_tokenizer
         self._excluded = frozenset(excluded)
-        self.num_words = (full_tokenizer.vocab_size + 31) // 32
+        self._num_words = (full_tokenizer.vocab_size + 31) // 32
         self.eos_token_ids = frozenset(eos_token_ids)
         self.eos_token_id = min(eos_token_ids)
         # The attributes that llguidance requires of a vocabulary.
@@ -58,12 +60,24 @@ class ByteVocabulary:
         self.quote_id = self._id_of_byte[ord('"')]
         preferred = [*(self._id_of_byte[byte] for byte in closing), *sorted(excluded)]
         self._preferred = np.array([each for each in preferred if each < full_tokenizer.vocab_size], np.int64)
+        # A mask differs only in the words of these ids, which are few.
+        self._words = np.unique(self._preferred // 32)
+        self._bits = np.searchsorted(self._words, self._preferred // 32) * 32 + self._preferred % 32
+        self._allowed_by = lru_cache(_NUM_MASKS)(self._allowed)
 
-    def allowed(self, mask: Any) -> list[int]:
-        """Return the ids that a mask allows; those that tend to close open JSON come first."""
-        bits = np.unpackbits(mask.view(np.uint8), bitorder="little")
-        allowed: list[int] = self._preferred[bits[self._preferred] > 0].tolist()
-        return allowed
+    def mask_of(self, matcher: Any) -> bytes:
+        """Return the mask of the ids that a matcher allows next, in those words that can differ."""
+        mask = np.zeros(self._num_words, np.int32)
+        matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
+        return mask[self._words].tobytes()
+
+    def allowed(self, mask: bytes) -> tuple[int, ...]:
+        """Return the ids that a mask of `mask_of` allows; those that tend to close open JSON come first."""
+        return self._allowed_by(mask)
+
+    def _allowed(self, mask: bytes) -> tuple[int, ...]:
+        bits = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little")
+        return tuple(self._preferred[bits[self._bits] > 0].tolist())
 
     def __call__(self, text: str | bytes) -> list[int]:
         return self.path_of(text if isinstance(text, bytes) else text.encode())

@@ -10,8 +10,9 @@ from typing import Any
 from service.engine.constraints.byte_vocabulary import ByteVocabulary
 from service.engine.constraints.shortest_path import Effort, PathSearch, is_complete
 
-# The search effort in states: for a compilation, first with some of the bytes and then with all of them,
-_FIRST_EFFORTS = {False: 30_000, True: 1_000}
+# The search effort in states: for a compilation, in turns with some of the bytes and with all of them. With some bytes
+# an end that none of them leads to is never found; with all of them few tokens are looked ahead.
+_FIRST_EFFORTS = ((False, 3_000), (True, 5_000), (False, 27_000))
 _EFFORT_TO_COMPARE = 300  # after the first path was found,
 _EFFORT = 1_000  # for one token,
 _EFFORT_OF_ALL = 30_000  # and for all tokens of a choice
@@ -64,13 +65,16 @@ class Ending:
             matching = [path for path in paths if is_complete(vocabulary, matcher, path)]
             return cls._shortest(vocabulary, matcher, matching)
         until = time.thread_time() + _FIRST_S
-        for tries_all_bytes, limit in _FIRST_EFFORTS.items():
-            effort = Effort(limit, until - time.thread_time())
+        searches = {
+            tries_all_bytes: PathSearch(vocabulary, matcher, Effort(0, 0.0), [], tries_all_bytes=tries_all_bytes)
+            for tries_all_bytes in (False, True)
+        }
+        for tries_all_bytes, limit in _FIRST_EFFORTS:
+            search = searches[tries_all_bytes]
+            search.effort.num_left, search.effort.seconds_left = limit, until - time.thread_time()
             found = []
-            for path in islice(
-                PathSearch(vocabulary, matcher, effort, [], tries_all_bytes=tries_all_bytes), _NUM_COMPARED
-            ):
-                effort.num_left = min(effort.num_left, _EFFORT_TO_COMPARE)
+            for path in islice(search, _NUM_COMPARED):
+                search.effort.num_left = min(search.effort.num_left, _EFFORT_TO_COMPARE)
                 found.append(path)
             if (ending := cls._shortest(vocabulary, matcher, found)) is not None:
                 return ending

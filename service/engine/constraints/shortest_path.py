@@ -7,8 +7,6 @@ from collections import abc
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
-
 from service.engine.constraints.byte_vocabulary import ByteVocabulary
 
 _WIDTH = 8  # states that are explored for each path cost
@@ -46,6 +44,7 @@ class _SearchState(NamedTuple):
     trail: _Trail | None
     cost: int  # the length of the path, and penalties
     mask_before: bytes
+    mask: bytes | None = None  # of the ids that may follow; None: not computed yet
 
     def path(self) -> list[int]:
         """Return the path to the state."""
@@ -61,7 +60,7 @@ class PathSearch:
 
     A path continues with `hint` as soon as that completes it. Unless `tries_all_bytes`, only some of many possible
     bytes are tried. Of states that allow the same many bytes only one is explored, and one of those that are reached
-    by digits.
+    by digits. Once its effort is spent, a search with more effort continues where it was.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class PathSearch:
         tries_all_bytes: bool = False,
     ) -> None:
         self._vocabulary = vocabulary
-        self._effort = effort
+        self.effort = effort
         self._hint = hint
         self._tries_all_bytes = tries_all_bytes
         self._waiting = {0: [_SearchState(0, matcher, None, 0, b"")]}  # by cost
@@ -82,8 +81,8 @@ class PathSearch:
 
     def __iter__(self) -> abc.Iterator[list[int]]:
         """Yield paths, usually the shortest first; none if the effort is spent before one is found."""
-        self._until = time.thread_time() + self._effort.seconds_left
-        while self._waiting and self._effort.num_left > 0 and not self._is_late():
+        self._until = time.thread_time() + self.effort.seconds_left
+        while self._waiting and self.effort.num_left > 0 and not self._is_late():
             states = self._waiting.pop(min(self._waiting))
             seen: set[_Key] = set()
             for state in sorted(states, key=attrgetter("rank")):
@@ -98,27 +97,25 @@ class PathSearch:
 
     def _branch(self, state: _SearchState, seen: set[_Key]) -> None:
         """Queue the successors of a state, unless an equivalent one was expanded. A loop is queued at a higher cost."""
-        mask = np.zeros(self._vocabulary.num_words, np.int32)
-        state.matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
-        mask_bytes = mask.tobytes()
+        mask = self._vocabulary.mask_of(state.matcher) if state.mask is None else state.mask
         allowed = self._vocabulary.allowed(mask)
-        if mask_bytes == state.mask_before:
+        if mask == state.mask_before:
             loop_cost = _LOOP_COST if len(allowed) > _MANY else _SHORT_LOOP_COST
-            self._put(state._replace(cost=state.cost + loop_cost, mask_before=b""))
+            self._put(state._replace(cost=state.cost + loop_cost, mask_before=b"", mask=mask))
             return
         step = state.trail[1] if state.trail is not None and len(allowed) <= _MANY else []
         before: list[bytes | int] = [0 if each in self._vocabulary.digit_ids else each for each in step]
-        if (key := (mask_bytes, *before)) in seen:
+        if (key := (mask, *before)) in seen:
             return
         seen.add(key)
         if len(allowed) > _MANY:
-            allowed.sort(key=self._vocabulary.quote_id.__ne__)  # a quote closes a string
+            allowed = tuple(sorted(allowed, key=self._vocabulary.quote_id.__ne__))  # a quote closes a string
             if not self._tries_all_bytes:
                 allowed = _some(allowed)
         for index, token_id in enumerate(allowed):
-            if self._effort.num_left % _STATES_PER_CHECK == 0 and self._is_late():
+            if self.effort.num_left % _STATES_PER_CHECK == 0 and self._is_late():
                 return
-            self._effort.num_left -= 1
+            self.effort.num_left -= 1
             matcher = state.matcher.deep_copy()
             if matcher.consume_token(token_id):
                 forced = self._vocabulary.path_of(matcher.compute_ff_bytes().partition(_CONTROL)[0])
@@ -126,9 +123,7 @@ class PathSearch:
                     continue
                 # With a hint any path to the known one is good enough; without one, the shortest is searched.
                 cost = state.cost + (1 + _CHOICE_COST * index if self._hint else 1 + len(forced))
-                self._put(
-                    _SearchState(state.rank + index, matcher, (state.trail, [token_id, *forced]), cost, mask_bytes)
-                )
+                self._put(_SearchState(state.rank + index, matcher, (state.trail, [token_id, *forced]), cost, mask))
 
     def _is_late(self) -> bool:
         return time.thread_time() >= self._until
@@ -142,7 +137,7 @@ def is_complete(vocabulary: ByteVocabulary, matcher: Any, path: list[int]) -> bo
     return bool(matcher.validate_tokens([*path, vocabulary.eos_token_id]) == len(path) + 1)
 
 
-def _some(allowed: list[int]) -> list[int]:
+def _some(allowed: tuple[int, ...]) -> tuple[int, ...]:
     """Return the first id of each block, in the same order."""
     of_blocks = {each // _BLOCK: each for each in reversed(allowed)}
-    return [each for each in allowed if of_blocks[each // _BLOCK] == each]
+    return tuple(each for each in allowed if of_blocks[each // _BLOCK] == each)

@@ -198,6 +198,15 @@ def test_copies_end_in_their_own_time() -> None:
         assert len(json.loads(text_of(said))) >= 2
 
 
+@pytest.mark.parametrize("pattern", [r"[^\n]*Z", "[^a]{3,}~", r"(\w| )*\?"])
+def test_end_that_only_one_of_many_bytes_leads_to_is_found_early(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is found by the first two rounds of a search, so that it is found on slow machines, too."""
+    monkeypatch.setattr(ending, "_FIRST_EFFORTS", ((False, 3_000), (True, 5_000)))
+    state = COMPILE(Constraint(regex_grammar(pattern)))
+    said, _ = draw(state, shortest(state), random.Random(0))
+    assert re.fullmatch(pattern, text_of(said))
+
+
 @pytest.mark.slow
 def test_end_that_is_too_far_to_find_leaves_the_answer_to_its_limit() -> None:
     """The search is bounded; without a result nothing is replaced."""
