@@ -163,10 +163,10 @@ def test_unsupported_architectures_and_tokenizers_are_rejected_by_name(tmp_path:
     write_gguf(model_of("qwen3"), tmp_path / "tiny.gguf", words="bloom")
     with pytest.raises(ModelLoadError, match="unsupported pre-tokenizer 'bloom'"):
         find_folder(str(tmp_path / "tiny.gguf"))
-    writer = gguf.GGUFWriter(tmp_path / "other.gguf", "mamba")
+    writer = gguf.GGUFWriter(tmp_path / "other.gguf", "rwkv7")
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    with pytest.raises(ModelLoadError, match=r"general\.architecture is mamba; supported are apertus, arcee, "):
+    with pytest.raises(ModelLoadError, match=r"general\.architecture is rwkv7; supported are apertus, arcee, "):
         find_folder(str(tmp_path / "other.gguf"))

@@ -5,48 +5,42 @@ The names of tensors are those of llama.cpp's package, and the keys those of its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import gguf
-import numpy as np
 from gguf import MODEL_ARCH
 from gguf import GGMLQuantizationType as Kind
-from numpy.typing import NDArray
 
 from tests.engine.folders import gguf_metadata as metadata
+from tests.engine.folders import gguf_recurrent_metadata as recurrent
 from tests.engine.folders import gguf_tensors as tensors
+from tests.engine.folders.gguf_writer import GgufFamily, write_file
 from tests.models import families
 from tests.models.shapes import small
 
-Array = NDArray[Any]
 _WINDOW = ("sliding_window",)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GgufFamily:
-    """What the converter does for one of the models of `tests.models.families`."""
-
-    arch: MODEL_ARCH
-    keys: tuple[str, ...] = ()  # fields of the configuration that are written beyond the usual ones
-    permutes: bool = False
-    norm_addend: float = 0.0
-    more: Callable[[gguf.GGUFWriter, Any], None] = lambda _, __: None
-    write_model: Callable[[gguf.GGUFWriter, Any], None] = lambda _, __: None  # what the weights say beyond tensors
-    written_by_more: tuple[str, ...] = ()  # keys with another meaning than usual
-    convert: Callable[[str, Array, Any], Iterator[tuple[str, Array]]] | None = None  # a tensor to those of the file
-    plain_norms: tuple[str, ...] = ()  # the ends of names of norms without `norm_addend`
-    options: dict[str, Any] = field(default_factory=dict)  # of the small model, where files imply other ones
-
-
 _SHARED = ("moe_intermediate_size", "shared_expert_intermediate_size")
 _GRANITE = ("attention_multiplier", "embedding_multiplier", "residual_multiplier", "logits_scaling")
 _SCALED = {"query_pre_attn_scalar": 16}  # the width of a head
 _WHOLE = {"sliding_window": None}
 _DELTA_NET: dict[str, Any] = {"norm_addend": 1.0, "plain_norms": ("linear_attn.norm.weight",)}
+_MAMBA: dict[str, Any] = {
+    "more": recurrent.mamba,
+    "convert": tensors.of_mamba,
+    "written_by_more": ("context_length", "feed_forward_length", "head_count", "head_count_kv", "key_length"),
+}
+_NEMOTRON_H: dict[str, Any] = {
+    "more": recurrent.nemotron_h,
+    "convert": tensors.of_mamba,
+    "written_by_more": ("head_count_kv", "feed_forward_length", "expert_count"),
+}
+_GEMMA4: dict[str, Any] = {
+    "more": metadata.gemma4,
+    "convert": tensors.of_gemma4,
+    "keys": ("sliding_window", "final_logit_softcapping"),
+    "written_by_more": ("head_count_kv", "feed_forward_length", "key_length", "expert_count"),
+}
 FAMILIES = {
     "apertus": GgufFamily(
         arch=MODEL_ARCH.APERTUS,
@@ -78,6 +72,9 @@ FAMILIES = {
         written_by_more=("head_count_kv", "key_length"),
         options={"rope_parameters": families.VARIANTS["deepseek_v3, yarn"]["rope_parameters"] | {"mscale": 0.7}},
     ),
+    "dots1": GgufFamily(
+        arch=MODEL_ARCH.DOTS1, more=metadata.dots1, convert=tensors.of_latents, options=_WHOLE | {"n_shared_experts": 1}
+    ),
     "ernie4_5_moe": GgufFamily(
         arch=MODEL_ARCH.ERNIE4_5_MOE,
         more=metadata.ernie_moe,
@@ -85,9 +82,12 @@ FAMILIES = {
         written_by_more=("expert_count", "expert_used_count"),
     ),
     "ernie4_5": GgufFamily(arch=MODEL_ARCH.ERNIE4_5),
+    "exaone_moe": GgufFamily(
+        arch=MODEL_ARCH.EXAONE_MOE, keys=_WINDOW, more=metadata.exaone_moe, convert=tensors.of_exaone_moe
+    ),
     "exaone4": GgufFamily(arch=MODEL_ARCH.EXAONE4, keys=_WINDOW, more=metadata.pattern),
     "falcon_h1, multipliers": GgufFamily(
-        arch=MODEL_ARCH.FALCON_H1, more=metadata.falcon_h1, convert=tensors.multiplied
+        arch=MODEL_ARCH.FALCON_H1, more=recurrent.falcon_h1, convert=tensors.multiplied
     ),
     "gemma": GgufFamily(arch=MODEL_ARCH.GEMMA, norm_addend=1.0),
     "gemma2": GgufFamily(
@@ -106,6 +106,22 @@ FAMILIES = {
         more=metadata.gemma3,
         options=_SCALED | {"final_logit_softcapping": 5.0},
     ),
+    "gemma3n_text": GgufFamily(
+        arch=MODEL_ARCH.GEMMA3N,
+        keys=_WINDOW,
+        more=metadata.gemma3n,
+        convert=tensors.of_gemma3n,
+        options={"vocab_size_per_layer_input": 101},
+    ),
+    "gemma4_text": GgufFamily(arch=MODEL_ARCH.GEMMA4, **_GEMMA4),
+    "gemma4_text, no inputs": GgufFamily(arch=MODEL_ARCH.GEMMA4, **_GEMMA4),
+    "gemma4_text, experts": GgufFamily(arch=MODEL_ARCH.GEMMA4, **_GEMMA4),
+    "gemma4_text, experts without inputs": GgufFamily(
+        arch=MODEL_ARCH.GEMMA4,
+        **_GEMMA4,
+        options=families.VARIANTS["gemma4_text, experts"]
+        | {"hidden_size_per_layer_input": 0, "moe_intermediate_size": 64, "attention_k_eq_v": True},
+    ),
     "glm4": GgufFamily(arch=MODEL_ARCH.GLM4, more=metadata.rotated),
     "glm4_moe": GgufFamily(
         arch=MODEL_ARCH.GLM4_MOE, more=metadata.glm_moe, convert=tensors.of_latents, written_by_more=("block_count",)
@@ -123,13 +139,19 @@ FAMILIES = {
         keys=_WINDOW,
         options={"rope_parameters": {"rope_type": "default", "rope_theta": 150_000.0}},
     ),
+    "glm4_moe_lite": GgufFamily(
+        arch=MODEL_ARCH.DEEPSEEK2,
+        more=metadata.deepseek,
+        convert=tensors.of_latents,
+        written_by_more=("head_count_kv", "key_length"),
+    ),
     "granite": GgufFamily(arch=MODEL_ARCH.GRANITE, permutes=True, keys=_GRANITE),
     "granite, multipliers": GgufFamily(arch=MODEL_ARCH.GRANITE, permutes=True, keys=_GRANITE),
     "granitemoehybrid": GgufFamily(
         arch=MODEL_ARCH.GRANITE_HYBRID,
         permutes=True,
         keys=_GRANITE,
-        more=metadata.granite_hybrid,
+        more=recurrent.granite_hybrid,
         convert=tensors.of_mamba2,
         written_by_more=("head_count_kv",),
     ),
@@ -137,7 +159,7 @@ FAMILIES = {
         arch=MODEL_ARCH.GRANITE_HYBRID,
         permutes=True,
         keys=_GRANITE,
-        more=metadata.granite_hybrid,
+        more=recurrent.granite_hybrid,
         convert=tensors.of_mamba2,
         written_by_more=("head_count_kv", "expert_count"),
     ),
@@ -145,16 +167,28 @@ FAMILIES = {
     "granitemoeshared": GgufFamily(arch=MODEL_ARCH.GRANITE_MOE, permutes=True, keys=_GRANITE),
     "hunyuan_v1_dense": GgufFamily(arch=MODEL_ARCH.HUNYUAN_DENSE),
     "hunyuan_v1_dense, stretched": GgufFamily(arch=MODEL_ARCH.HUNYUAN_DENSE, more=metadata.stretched),
+    "hunyuan_v1_moe": GgufFamily(arch=MODEL_ARCH.HUNYUAN_MOE, more=metadata.hunyuan_moe),
+    "jamba": GgufFamily(
+        arch=MODEL_ARCH.JAMBA, more=recurrent.jamba, convert=tensors.of_mamba, written_by_more=("head_count_kv",)
+    ),
     "lfm2": GgufFamily(
         arch=MODEL_ARCH.LFM2,
-        more=metadata.lfm2,
+        more=recurrent.lfm2,
         written_by_more=("layer_norm_eps", "head_count_kv", "feed_forward_length"),
     ),
     "lfm2_moe": GgufFamily(
         arch=MODEL_ARCH.LFM2MOE,
-        more=metadata.lfm2_moe,
+        more=recurrent.lfm2_moe,
         convert=tensors.with_expert_bias,
         written_by_more=("layer_norm_eps", "head_count_kv"),
+    ),
+    "mamba": GgufFamily(arch=MODEL_ARCH.MAMBA, **_MAMBA),
+    "mamba, biases": GgufFamily(arch=MODEL_ARCH.MAMBA, **_MAMBA),
+    "falcon_mamba": GgufFamily(arch=MODEL_ARCH.MAMBA, **_MAMBA),
+    "mamba2": GgufFamily(arch=MODEL_ARCH.MAMBA2, **_MAMBA),
+    "minimax_m2": GgufFamily(arch=MODEL_ARCH.MINIMAXM2, more=metadata.minimax_m2, convert=tensors.of_minimax_m2),
+    "minimax_m2, partly rotated": GgufFamily(
+        arch=MODEL_ARCH.MINIMAXM2, more=metadata.minimax_m2, convert=tensors.of_minimax_m2
     ),
     "ministral3, long": GgufFamily(
         arch=MODEL_ARCH.MISTRAL3,
@@ -163,22 +197,25 @@ FAMILIES = {
         options=families.VARIANTS["ministral3, long"] | _WHOLE,
     ),
     "mixtral": GgufFamily(arch=MODEL_ARCH.LLAMA, permutes=True, options=_WHOLE),
+    "nemotron_h": GgufFamily(arch=MODEL_ARCH.NEMOTRON_H, **_NEMOTRON_H),
+    "nemotron_h, experts": GgufFamily(arch=MODEL_ARCH.NEMOTRON_H_MOE, **_NEMOTRON_H),
     "nemotron, biases": GgufFamily(arch=MODEL_ARCH.NEMOTRON, norm_addend=1.0, more=metadata.rotated),
     "olmo2": GgufFamily(arch=MODEL_ARCH.OLMO2),
     "olmo3": GgufFamily(arch=MODEL_ARCH.OLMO2, keys=_WINDOW, more=metadata.pattern),
     "olmoe": GgufFamily(arch=MODEL_ARCH.OLMOE),
+    "phi": GgufFamily(arch=MODEL_ARCH.PHI2, more=metadata.rotated),
     "phi3": GgufFamily(arch=MODEL_ARCH.PHI3, keys=_WINDOW, more=metadata.phi3),
     "qwen2_moe": GgufFamily(arch=MODEL_ARCH.QWEN2MOE, keys=_SHARED),
     "qwen3_5_text": GgufFamily(
         arch=MODEL_ARCH.QWEN35,
         **_DELTA_NET,
-        more=metadata.delta_net,
+        more=recurrent.delta_net,
         convert=tensors.tiled,
     ),
     "qwen3_5_text, a layer that predicts": GgufFamily(
         arch=MODEL_ARCH.QWEN35,
         **_DELTA_NET,
-        more=metadata.delta_net_with_predictor,
+        more=recurrent.delta_net_with_predictor,
         convert=tensors.tiled,
         written_by_more=("block_count",),
         options={"layer_types": ["full_attention", "linear_attention", "linear_attention", "full_attention"]},
@@ -186,20 +223,25 @@ FAMILIES = {
     "qwen3_5_moe_text": GgufFamily(
         arch=MODEL_ARCH.QWEN35MOE,
         **_DELTA_NET,
-        more=metadata.delta_net,
+        more=recurrent.delta_net,
         convert=tensors.tiled,
         keys=_SHARED,
     ),
     "qwen3_next": GgufFamily(
         arch=MODEL_ARCH.QWEN3NEXT,
         **_DELTA_NET,
-        more=metadata.delta_net,
+        more=recurrent.delta_net,
         convert=tensors.of_delta_net,
         keys=_SHARED,
         options={"norm_topk_prob": True},
     ),
     "qwen3_moe": GgufFamily(
         arch=MODEL_ARCH.QWEN3MOE, keys=("moe_intermediate_size",), options={"norm_topk_prob": True}
+    ),
+    "qwen2": GgufFamily(arch=MODEL_ARCH.QWEN2VL, options=_WHOLE),
+    "qwen3": GgufFamily(arch=MODEL_ARCH.QWEN3VL, options=_WHOLE),
+    "qwen3_moe, of images": GgufFamily(
+        arch=MODEL_ARCH.QWEN3VLMOE, keys=("moe_intermediate_size",), options={"norm_topk_prob": True}
     ),
     "seed_oss, biases": GgufFamily(arch=MODEL_ARCH.SEED_OSS),
     "smollm3": GgufFamily(arch=MODEL_ARCH.SMOLLM3, permutes=True),
@@ -221,73 +263,3 @@ def model_of(name: str) -> Any:
 def write_family(name: str, model: Any, file: Path, quantized: Kind | None = None, **options: bool) -> None:
     """Write a model as `write_file` does."""
     write_file(FAMILIES[name], model, file, quantized, **options)
-
-
-def write_file(
-    family: GgufFamily, model: Any, file: Path, quantized: Kind | None = None, *, fuses_experts: bool = False
-) -> None:
-    """Write a model; `quantized` is a type of fewer bits for the matrices of layers.
-
-    With `fuses_experts`, the file has gate and up of experts in one tensor.
-    """
-    config = model.config
-    writer = gguf.GGUFWriter(file, gguf.MODEL_ARCH_NAMES[family.arch])
-    written = set()
-    for name_of, key in [*metadata.USUAL.items(), *((own, metadata.OWN[own]) for own in family.keys)]:
-        value = getattr(config, name_of, None)
-        if value is None or key in written or key in family.written_by_more:
-            continue
-        written.add(key)
-        getattr(writer, f"add_{key}")(value)
-    ropes = config.rope_parameters
-    writer.add_rope_freq_base(ropes.get("full_attention", ropes)["rope_theta"])
-    family.more(writer, config)
-    family.write_model(writer, model)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_token_list(["t", "0", *(f"t{index}" for index in range(config.vocab_size - 2))])
-    writer.add_token_merges(["t 0"])
-    writer.add_tokenizer_pre("gpt-2")
-    named = _named_tensors(model, family)
-    for found, array in tensors.with_fused_experts(named) if fuses_experts else named:
-        if quantized is not None and array.ndim > 1 and found.startswith("blk.") and array.shape[-1] % 32 == 0:
-            blocks = gguf.quantize(array, quantized)
-            writer.add_tensor(found, blocks, raw_dtype=quantized)
-        else:
-            writer.add_tensor(found, np.ascontiguousarray(array))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-def _named_tensors(model: Any, family: GgufFamily) -> Iterator[tuple[str, Array]]:
-    """Yield the tensors of a file, by its names."""
-    names = gguf.get_tensor_name_map(family.arch, model.config.num_hidden_layers)
-    for stored, array in _tensors(model, family):
-        found = names.get_name(stored, try_suffixes=(".weight", ".bias"))
-        assert found is not None, stored
-        yield found, array
-
-
-def _tensors(model: Any, family: GgufFamily) -> Iterator[tuple[str, Array]]:
-    """Yield the tensors that the converter writes, by names that llama.cpp's package knows."""
-    config = model.config
-    for name, tensor in model.state_dict().items():
-        array = tensor.float().numpy()
-        if name == "lm_head.weight" and config.tie_word_embeddings:
-            continue
-        if ".experts." in name or "shared_mlp.input_linear" in name:
-            yield from tensors.of_experts(name, array, config)
-            continue
-        if name.endswith("norm.weight") and family.norm_addend and not name.endswith(family.plain_norms or "-"):
-            array = array + np.float32(family.norm_addend)
-        if family.permutes and "self_attn.q_proj" in name:
-            array = tensors.in_pairs(array, config.num_attention_heads)
-        if family.permutes and "self_attn.k_proj" in name:
-            array = tensors.in_pairs(array, config.num_key_value_heads)
-        stored = name.replace("block_sparse_moe.router.weight", "block_sparse_moe.router.layer.weight")
-        stored = f"{stored}.weight" if "sinks" in name else stored
-        if family.convert is None:
-            yield stored, array.squeeze()
-        else:
-            yield from family.convert(stored, array, config)

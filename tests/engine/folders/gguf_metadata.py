@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from statistics import NormalDist
 from typing import Any
 
 import gguf
@@ -75,36 +77,10 @@ def stretched(writer: gguf.GGUFWriter, config: Any) -> None:
     writer.add_rope_scaling_alpha(config.rope_parameters["alpha"])
 
 
-def lfm2(writer: gguf.GGUFWriter, config: Any) -> None:
-    kinds, width = config.layer_types, int(2 * config.intermediate_size / 3)
-    writer.add_layer_norm_rms_eps(config.norm_eps)
-    multiple = config.block_multiple_of
-    writer.add_feed_forward_length(-(-int(config.block_ffn_dim_multiplier * width) // multiple) * multiple)
-    writer.add_head_count_kv([config.num_key_value_heads if kind == "full_attention" else 0 for kind in kinds])
-    writer.add_shortconv_l_cache(config.conv_L_cache)
-
-
-def lfm2_moe(writer: gguf.GGUFWriter, config: Any) -> None:
-    writer.add_layer_norm_rms_eps(config.norm_eps)
-    writer.add_head_count_kv(_kv_heads(config))
-    writer.add_shortconv_l_cache(config.conv_L_cache)
-    writer.add_leading_dense_block_count(config.num_dense_layers)
-    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
-    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
-
-
-def _kv_heads(config: Any) -> list[int]:
+def kv_heads(config: Any) -> list[int]:
     """Return the number of each layer's heads of keys, 0 for layers without attention."""
     kinds = {"attention", "full_attention"}
     return [config.num_key_value_heads if kind in kinds else 0 for kind in config.layer_types]
-
-
-def granite_hybrid(writer: gguf.GGUFWriter, config: Any) -> None:
-    inner = config.mamba_n_heads * config.mamba_d_head
-    ssm(writer, config.mamba_d_conv, config.mamba_d_state, config.mamba_n_groups, config.mamba_n_heads, inner)
-    writer.add_head_count_kv(_kv_heads(config))
-    writer.add_rope_scaling_finetuned(config.position_embedding_type == "rope")
-    writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
 
 
 def parallel(writer: gguf.GGUFWriter, config: Any) -> None:
@@ -115,7 +91,8 @@ def parallel(writer: gguf.GGUFWriter, config: Any) -> None:
 def routed(writer: gguf.GGUFWriter, config: Any) -> None:
     writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     writer.add_expert_shared_count(config.n_shared_experts)
-    writer.add_leading_dense_block_count(config.first_k_dense_replace)
+    kinds = getattr(config, "mlp_layer_types", None)
+    writer.add_leading_dense_block_count(kinds.count("dense") if kinds else config.first_k_dense_replace)
     writer.add_expert_weights_scale(config.routed_scaling_factor)
     writer.add_expert_weights_norm(getattr(config, "norm_topk_prob", False))
     if config.n_group is not None:
@@ -147,8 +124,7 @@ def add_predictor(writer: gguf.GGUFWriter, config: Any) -> None:
 
 def deepseek(writer: gguf.GGUFWriter, config: Any) -> None:
     routed(writer, config)
-    is_v3 = config.model_type == "deepseek_v3"
-    if is_v3:
+    if config.model_type != "deepseek_v2":
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     if config.q_lora_rank is not None:
         writer.add_q_lora_rank(config.q_lora_rank)
@@ -200,37 +176,68 @@ def write_curves(writer: gguf.GGUFWriter, model: Any) -> None:
         getattr(writer, f"add_xielu_{own}")(numbers)
 
 
-def ssm(writer: gguf.GGUFWriter, *sizes: int) -> None:
-    taps, state, groups, heads, inner = sizes
-    writer.add_ssm_conv_kernel(taps)
-    writer.add_ssm_state_size(state)
-    writer.add_ssm_group_count(groups)
-    writer.add_ssm_time_step_rank(heads)
-    writer.add_ssm_inner_size(inner)
+def gemma3n(writer: gguf.GGUFWriter, config: Any) -> None:
+    pattern(writer, config)
+    writer.add_altup_active_idx(config.altup_active_idx)
+    writer.add_altup_num_inputs(config.altup_num_inputs)
+    writer.add_embedding_length_per_layer_input(config.hidden_size_per_layer_input)
+    writer.add_shared_kv_layers(config.num_kv_shared_layers)
+    shares = [NormalDist().inv_cdf(share) if share else -math.inf for share in config.activation_sparsity_pattern]
+    writer.add_activation_sparsity_scale(shares)
 
 
-def falcon_h1(writer: gguf.GGUFWriter, config: Any) -> None:
-    ssm(
-        writer,
-        *(config.mamba_d_conv, config.mamba_d_state, config.mamba_n_groups, config.mamba_n_heads, config.mamba_d_ssm),
-    )
+def gemma4(writer: gguf.GGUFWriter, config: Any) -> None:
+    layers = list(config.per_layer_config)
+    full, sliding = (config.layer_types.index(f"{kind}_attention") for kind in ("full", "sliding"))
+    pattern(writer, config)
+    writer.add_shared_kv_layers(config.num_kv_shared_layers)
+    writer.add_embedding_length_per_layer_input(config.hidden_size_per_layer_input)
+    for width, end in ((layers[full].head_dim, ""), (layers[sliding].head_dim, "_swa")):
+        getattr(writer, f"add_key_length{end}")(width)
+        getattr(writer, f"add_value_length{end}")(width)
+        getattr(writer, f"add_rope_dimension_count{end}")(width)
+    own, first_shared = config.intermediate_size, config.num_hidden_layers - config.num_kv_shared_layers
+    if config.use_double_wide_mlp:
+        writer.add_feed_forward_length([own if layer < first_shared else 2 * own for layer in range(len(layers))])
+    else:
+        writer.add_feed_forward_length(own)
+    writer.add_head_count_kv([layer.num_key_value_heads for layer in layers])
+    writer.add_rope_freq_base_swa(config.rope_parameters["sliding_attention"]["rope_theta"])
+    half = layers[full].head_dim // 2
+    num_rotated = int(half * config.rope_parameters["full_attention"]["partial_rotary_factor"])
+    factors = np.array([1.0] * num_rotated + [1e30] * (half - num_rotated), np.float32)
+    writer.add_tensor("rope_freqs.weight", factors)
+    if config.enable_moe_block:
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.top_k_experts)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
 
 
-def _delta_net(writer: gguf.GGUFWriter, config: Any) -> None:
-    heads = config.linear_num_value_heads
-    inner = config.linear_value_head_dim * heads
-    ssm(writer, config.linear_conv_kernel_dim, config.linear_key_head_dim, config.linear_num_key_heads, heads, inner)
-    rotated(writer, config)
+def dots1(writer: gguf.GGUFWriter, config: Any) -> None:
+    routed(writer, config)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
 
 
-def delta_net(writer: gguf.GGUFWriter, config: Any) -> None:
-    _delta_net(writer, config)
-    writer.add_full_attention_interval(config.layer_types.index("full_attention") + 1)
+def exaone_moe(writer: gguf.GGUFWriter, config: Any) -> None:
+    pattern(writer, config)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    writer.add_expert_shared_count(config.num_shared_experts)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    writer.add_expert_weights_norm(config.norm_topk_prob)
+    writer.add_expert_group_count(config.n_group)
+    writer.add_expert_group_used_count(config.topk_group)
 
 
-def delta_net_with_predictor(writer: gguf.GGUFWriter, config: Any) -> None:
-    """Write the kinds of layers as a list, and a layer that isn't computed."""
-    _delta_net(writer, config)
-    recurs = [kind == "linear_attention" for kind in config.layer_types]
-    writer.add_array(f"{writer.arch}.attention.recurrent_layers", [*recurs, False])
-    add_predictor(writer, config)
+def hunyuan_moe(writer: gguf.GGUFWriter, config: Any) -> None:
+    writer.add_expert_shared_feed_forward_length(config.intermediate_size)
+    writer.add_expert_feed_forward_length(config.intermediate_size)
+    writer.add_expert_used_count(config.moe_topk)
+    writer.add_expert_shared_count(1)
+
+
+def minimax_m2(writer: gguf.GGUFWriter, config: Any) -> None:
+    head_dim, rope = config.head_dim, config.rope_parameters
+    writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1.0)))
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    writer.add_expert_feed_forward_length(config.intermediate_size)

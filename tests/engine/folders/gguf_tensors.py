@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+_PROJECTIONS: dict[str, list[Array]] = {"model.altup": [], "model.altup_unembed": []}  # of the model being written
 
 
 def of_latents(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
@@ -77,6 +78,56 @@ def of_mamba2(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array
     yield name.replace(".dt_bias", ".dt_proj.bias"), array[:, None] if name.endswith(("A_log", ".D")) else array
 
 
+def of_mamba(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
+    """Yield a tensor of Mamba, Mamba-2, Jamba or Nemotron-H."""
+    is_second = config.model_type in {"mamba2", "nemotron_h"}
+    if name.endswith("A_log"):
+        array = -np.exp(array)
+    array = array.squeeze()
+    if is_second and name.endswith(("A_log", ".D")):
+        array = array[:, None]
+    if is_second and name.endswith("mixer.norm.weight"):
+        array = array.reshape(config.n_groups, -1)
+    name = name.replace(".dt_bias", ".dt_proj.bias").replace("e_score_correction_bias", "e_score_correction.bias")
+    if config.model_type == "nemotron_h":
+        name = name.replace("model.", "backbone.")
+    yield name, array
+
+
+def of_gemma3n(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
+    """Yield a tensor of Gemma 3n, whose projections between residuals are one tensor in files."""
+    stem, _, end = name.partition("_projections.")
+    if end and stem in _PROJECTIONS:
+        _PROJECTIONS[stem].append(array)
+        if len(_PROJECTIONS[stem]) == config.altup_num_inputs - 1:
+            yield f"{stem}_projections.weight", np.stack(_PROJECTIONS[stem])
+            _PROJECTIONS[stem].clear()
+        return
+    yield f"{name}.weight" if name.endswith("_scale") else name, array
+
+
+def of_gemma4(name: str, array: Array, _: Any) -> Iterator[tuple[str, Array]]:
+    """Yield a tensor of Gemma 4."""
+    layer = name.split(".")[2]
+    if name.endswith("router.scale"):
+        yield f"blk.{layer}.ffn_gate_inp.scale", array
+    elif name.endswith("per_expert_scale"):
+        yield f"blk.{layer}.ffn_down_exps.scale", array
+    else:
+        yield f"{name}.weight" if name.endswith("layer_scalar") else name, array
+
+
+def of_exaone_moe(name: str, array: Array, _: Any) -> Iterator[tuple[str, Array]]:
+    """Yield a tensor of EXAONE with experts."""
+    yield name.replace("gate.e_score_correction_bias", "e_score_correction.bias"), array.squeeze()
+
+
+def of_minimax_m2(name: str, array: Array, _: Any) -> Iterator[tuple[str, Array]]:
+    """Yield a tensor of MiniMax-M2, whose experts' modules have other names in current versions of transformers."""
+    name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+    yield name.replace("mlp.", "block_sparse_moe."), array.squeeze()
+
+
 def with_expert_bias(name: str, array: Array, _: Any) -> Iterator[tuple[str, Array]]:
     """Yield a tensor of LFM2 with experts, whose scores have a correction."""
     yield name.replace(".expert_bias", ".expert_bias.bias"), array.squeeze()
@@ -121,7 +172,10 @@ def tiled(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
 def of_experts(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
     """Yield gate and up separately, with the rows of outputs first."""
     stem, is_bias = name.removesuffix(".weight").removesuffix("_bias"), name.endswith("_bias")
-    end = ".bias" if is_bias else ".weight"
+    stem, end = stem.replace("mixer.experts", "mlp.experts"), ".bias" if is_bias else ".weight"
+    if config.model_type == "gemma4_text":
+        yield stem + end, array
+        return
     if config.model_type == "gpt_oss" and not is_bias:
         array = array.swapaxes(-1, -2)
     if "gate_up_proj" not in stem and "input_linear" not in stem:

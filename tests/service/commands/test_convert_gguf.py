@@ -53,6 +53,8 @@ def test_converted_folder_computes_the_same_as_the_file(model: Any, tmp_path: Pa
     "name",
     [
         *("apertus", "deepseek_v3, groups", "qwen3_next", "lfm2_moe", "granitemoehybrid", "granitemoehybrid, dense"),
+        *("gemma3n_text", "gemma4_text", "gemma4_text, experts", "hunyuan_v1_moe", "jamba", "mamba", "mamba2"),
+        *("minimax_m2", "nemotron_h", "nemotron_h, experts"),
         *("ernie4_5_moe", "glm4_moe", "gpt_oss", "granitemoe", "granitemoeshared", "mixtral", "olmoe", "qwen2_moe"),
     ],
 )
@@ -154,7 +156,7 @@ def test_unknown_pre_tokenizers_are_rejected(
 def test_unsupported_files_are_rejected_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The error has the file and the problem; no folder is left."""
     (tmp_path / "text.gguf").write_text("no model")
-    writer = gguf.GGUFWriter(tmp_path / "other.gguf", "mamba")
+    writer = gguf.GGUFWriter(tmp_path / "other.gguf", "rwkv7")
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -163,7 +165,7 @@ def test_unsupported_files_are_rejected_in_one_line(tmp_path: Path, capsys: pyte
     for words, message in (
         (["nowhere.gguf", "new"], "nowhere.gguf is not a file"),
         (["text.gguf", "new"], "text.gguf can't be read as GGUF"),
-        (["other.gguf", "new"], "general.architecture is mamba; supported are apertus, arcee, "),
+        (["other.gguf", "new"], "general.architecture is rwkv7; supported are apertus, arcee, "),
         (["other.gguf", "there"], "there exists already"),
     ):
         assert main([str(tmp_path / word) for word in words]) == 1

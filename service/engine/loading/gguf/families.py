@@ -6,31 +6,39 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from service.engine.loading.gguf.gemma_families import gelu, gemma2, gemma3, gemma3n, gemma4
 from service.engine.loading.gguf.metadata import GgufMetadata, head_dim_of
 from service.engine.loading.gguf.mixed_families import (
     apertus,
     deepseek,
+    dots1,
     ernie_moe,
-    falcon_h1,
+    exaone_moe,
     glm_moe,
-    lfm2,
-    lfm2_moe,
-    mamba2_layers,
     mistral3,
     qwen3_next,
     qwen35,
 )
+from service.engine.loading.gguf.recurrent_families import (
+    falcon_h1,
+    jamba,
+    lfm2,
+    lfm2_moe,
+    mamba,
+    mamba2,
+    mamba2_layers,
+    nemotron_h,
+)
 from service.engine.loading.gguf.rotary import rope_scaling, rotated_share
+from service.engine.loading.gguf.windows import kinds, windows
 from service.engine.models.checkpoint.gguf.architectures import MIXTRAL
+from service.generation.errors import ModelLoadError
 
 Fields: TypeAlias = dict[str, Any]
 
-_SLIDING: Final = "sliding_attention"
-_FULL: Final = "full_attention"
 _QUERY_BIAS: Final = "blk.*.attn_q.bias"
 _OUTPUT_BIAS: Final = "blk.*.attn_output.bias"
 _UP_BIAS: Final = "blk.*.ffn_up.bias"
-_LARGEST_GEMMA2, _LARGEST_GEMMA3 = 46, 62  # layers of the models whose queries have another scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +49,8 @@ class GgufFamily:
     model_class: str
     fields: Callable[[GgufMetadata], Fields] = lambda _: {}
     rotates_parts: bool = False  # a head may be rotated in part
-
-
-def _kinds(metadata: GgufMetadata, period: int) -> list[str]:
-    """Return the kind of each layer's attention: by the file's list, or full in each `period`-th layer."""
-    slides = metadata.layers("attention.sliding_window_pattern")
-    if slides is None:
-        each = metadata.size("attention.sliding_window_pattern", period)
-        slides = [(layer + 1) % each for layer in range(metadata.size("block_count"))]
-    return [_SLIDING if each else _FULL for each in slides]
-
-
-def _windows(metadata: GgufMetadata, period: int) -> Fields:
-    """Return the fields of windows; no layer slides if the file has no window."""
-    window = metadata.optional_size("attention.sliding_window")
-    num_layers = metadata.size("block_count")
-    return {
-        "sliding_window": window,
-        "layer_types": [_FULL] * num_layers if window is None else _kinds(metadata, period),
-    }
+    has_attention: bool = True  # some layers have heads of keys
+    has_own_rotation: bool = False  # `fields` returns rope_parameters
 
 
 def _bias(metadata: GgufMetadata) -> Fields:
@@ -90,40 +81,6 @@ def _qwen3_moe(metadata: GgufMetadata) -> Fields:
     return _wide_experts(metadata) | {"norm_topk_prob": True, "attention_bias": metadata.has(_QUERY_BIAS)}
 
 
-def _gelu(_: GgufMetadata) -> Fields:
-    return {"hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh"}
-
-
-def _query_scalar(metadata: GgufMetadata, largest: int) -> int:
-    """Return the number whose root divides the scores: the width of a head, but not in the largest model."""
-    if metadata.size("block_count") == largest:
-        return metadata.size("embedding_length") // metadata.size("attention.head_count")
-    return head_dim_of(metadata)
-
-
-def _gemma2(metadata: GgufMetadata) -> Fields:
-    return _gelu(metadata) | {
-        "query_pre_attn_scalar": _query_scalar(metadata, _LARGEST_GEMMA2),
-        "sliding_window": metadata.size("attention.sliding_window", 4096),
-        "layer_types": _kinds(metadata, 2),
-        "attn_logit_softcapping": metadata.number("attn_logit_softcapping", 50.0),
-        "final_logit_softcapping": metadata.number("final_logit_softcapping", 30.0),
-    }
-
-
-def _gemma3(metadata: GgufMetadata) -> Fields:
-    has_cap = metadata.own("final_logit_softcapping", 0) != 0
-    windows = _windows(metadata, 6)
-    return _gelu(metadata) | {
-        "query_pre_attn_scalar": _query_scalar(metadata, _LARGEST_GEMMA3),
-        "rope_local_base_freq": metadata.number("rope.freq_base_swa", 10_000.0),
-        "attn_logit_softcapping": None,
-        "final_logit_softcapping": metadata.number("final_logit_softcapping") if has_cap else None,
-        **windows,
-        "sliding_window": windows["sliding_window"] or 1,  # the field must be a number
-    }
-
-
 def _phi3(metadata: GgufMetadata) -> Fields:
     trained = metadata.size("rope.scaling.original_context_length", metadata.size("context_length"))
     return {
@@ -133,13 +90,36 @@ def _phi3(metadata: GgufMetadata) -> Fields:
     }
 
 
+def _hunyuan_moe(metadata: GgufMetadata) -> Fields:
+    width = metadata.width("blk.*.ffn_down_exps.weight")
+    if metadata.width("blk.*.ffn_down_shexp.weight") != width:
+        raise ModelLoadError(f"{metadata.file}: the shared expert must have the width of the others, {width}")
+    return _bias(metadata) | {
+        "intermediate_size": width,
+        "num_experts": metadata.size("expert_count"),
+        "moe_topk": metadata.size("expert_used_count"),
+    }
+
+
+def _minimax_m2(metadata: GgufMetadata) -> Fields:
+    return _part(metadata) | {
+        "intermediate_size": metadata.width("blk.*.ffn_down_exps.weight"),
+        "num_local_experts": metadata.size("expert_count"),
+        "num_experts_per_tok": metadata.size("expert_used_count"),
+    }
+
+
+def _phi2(metadata: GgufMetadata) -> Fields:
+    return _part(metadata) | {"layer_norm_eps": _layer_norm(metadata), "hidden_act": "gelu_new"}
+
+
 def _gpt_oss(metadata: GgufMetadata) -> Fields:
     rope = rope_scaling(metadata, metadata.number("rope.freq_base"), head_dim_of(metadata))
     return _experts(metadata) | {
         "rope_scaling": rope | {"truncate": False} if rope else {"rope_type": "default"},
         "intermediate_size": metadata.width("blk.*.ffn_down_exps.weight"),
         "sliding_window": metadata.size("attention.sliding_window"),
-        "layer_types": _kinds(metadata, 2),
+        "layer_types": kinds(metadata, 2),
         "attention_bias": metadata.has(_QUERY_BIAS),
     }
 
@@ -164,7 +144,7 @@ def _olmo2(metadata: GgufMetadata) -> Fields:
         return _bias(metadata)
     return (
         _bias(metadata)
-        | _windows(metadata, 4)
+        | windows(metadata, 4)
         | {
             "model_type": "olmo3",
             "architectures": ["Olmo3ForCausalLM"],
@@ -210,7 +190,7 @@ def _cohere2(metadata: GgufMetadata) -> Fields:
     return {
         "layer_norm_eps": _layer_norm(metadata),
         "logit_scale": metadata.number("logit_scale"),
-        **_windows(metadata, 4),
+        **windows(metadata, 4),
     }
 
 
@@ -252,13 +232,17 @@ FAMILIES: Final[dict[str, GgufFamily]] = {
     "cohere2": GgufFamily("cohere2", "Cohere2ForCausalLM", _cohere2),
     "command-r": GgufFamily("cohere", "CohereForCausalLM", _cohere),
     "deepseek2": GgufFamily("deepseek_v3", "DeepseekV3ForCausalLM", deepseek, rotates_parts=True),
+    "dots1": GgufFamily("dots1", "Dots1ForCausalLM", dots1),
     "ernie4_5-moe": GgufFamily("ernie4_5_moe", "Ernie4_5_MoeForCausalLM", ernie_moe),
     "ernie4_5": GgufFamily("ernie4_5", "Ernie4_5ForCausalLM", _ernie),
-    "exaone4": GgufFamily("exaone4", "Exaone4ForCausalLM", lambda metadata: _windows(metadata, 4)),
+    "exaone-moe": GgufFamily("exaone_moe", "ExaoneMoeForCausalLM", exaone_moe),
+    "exaone4": GgufFamily("exaone4", "Exaone4ForCausalLM", lambda metadata: windows(metadata, 4)),
     "falcon-h1": GgufFamily("falcon_h1", "FalconH1ForCausalLM", falcon_h1),
-    "gemma": GgufFamily("gemma", "GemmaForCausalLM", _gelu),
-    "gemma2": GgufFamily("gemma2", "Gemma2ForCausalLM", _gemma2),
-    "gemma3": GgufFamily("gemma3_text", "Gemma3ForCausalLM", _gemma3),
+    "gemma": GgufFamily("gemma", "GemmaForCausalLM", gelu),
+    "gemma2": GgufFamily("gemma2", "Gemma2ForCausalLM", gemma2),
+    "gemma3": GgufFamily("gemma3_text", "Gemma3ForCausalLM", gemma3),
+    "gemma3n": GgufFamily("gemma3n_text", "Gemma3nForCausalLM", gemma3n),
+    "gemma4": GgufFamily("gemma4_text", "Gemma4ForCausalLM", gemma4, has_own_rotation=True),
     "glm4": GgufFamily("glm4", "Glm4ForCausalLM", _glm4, rotates_parts=True),
     "glm4moe": GgufFamily("glm4_moe", "Glm4MoeForCausalLM", glm_moe, rotates_parts=True),
     "gpt-oss": GgufFamily("gpt_oss", "GptOssForCausalLM", _gpt_oss),
@@ -266,17 +250,28 @@ FAMILIES: Final[dict[str, GgufFamily]] = {
     "granitehybrid": GgufFamily("granitemoehybrid", "GraniteMoeHybridForCausalLM", _granite_hybrid),
     "granitemoe": GgufFamily("granitemoeshared", "GraniteMoeSharedForCausalLM", _granite_moe),
     "hunyuan-dense": GgufFamily("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", _bias),
+    "hunyuan-moe": GgufFamily("hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", _hunyuan_moe),
+    "jamba": GgufFamily("jamba", "JambaForCausalLM", jamba),
     "lfm2": GgufFamily("lfm2", "Lfm2ForCausalLM", lfm2),
     "lfm2moe": GgufFamily("lfm2_moe", "Lfm2MoeForCausalLM", lfm2_moe),
     "llama": GgufFamily("llama", "LlamaForCausalLM", _bias),
     MIXTRAL: GgufFamily("mixtral", "MixtralForCausalLM", _experts),
+    "mamba": GgufFamily("mamba", "MambaForCausalLM", mamba, has_attention=False),
+    "mamba2": GgufFamily("mamba2", "Mamba2ForCausalLM", mamba2, has_attention=False),
+    "minimax-m2": GgufFamily("minimax_m2", "MiniMaxM2ForCausalLM", _minimax_m2, rotates_parts=True),
     "mistral3": GgufFamily("ministral3", "Ministral3ForCausalLM", mistral3),
+    "nemotron_h": GgufFamily("nemotron_h", "NemotronHForCausalLM", nemotron_h, rotates_parts=True),
+    "nemotron_h_moe": GgufFamily("nemotron_h", "NemotronHForCausalLM", nemotron_h, rotates_parts=True),
     "nemotron": GgufFamily("nemotron", "NemotronForCausalLM", _nemotron, rotates_parts=True),
     "olmo2": GgufFamily("olmo2", "Olmo2ForCausalLM", _olmo2),
     "olmoe": GgufFamily("olmoe", "OlmoeForCausalLM", _olmoe),
+    "phi2": GgufFamily("phi", "PhiForCausalLM", _phi2, rotates_parts=True),
     "phi3": GgufFamily("phi3", "Phi3ForCausalLM", _phi3, rotates_parts=True),
     "qwen2": GgufFamily("qwen2", "Qwen2ForCausalLM"),
     "qwen2moe": GgufFamily("qwen2_moe", "Qwen2MoeForCausalLM", _qwen2_moe),
+    "qwen2vl": GgufFamily("qwen2", "Qwen2ForCausalLM"),  # a text's positions are those of Qwen2
+    "qwen3vl": GgufFamily("qwen3", "Qwen3ForCausalLM"),
+    "qwen3vlmoe": GgufFamily("qwen3_moe", "Qwen3MoeForCausalLM", _qwen3_moe),
     "qwen3": GgufFamily("qwen3", "Qwen3ForCausalLM"),
     "qwen35": GgufFamily("qwen3_5_text", "Qwen3_5ForCausalLM", qwen35, rotates_parts=True),
     "qwen35moe": GgufFamily("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", qwen3_next, rotates_parts=True),

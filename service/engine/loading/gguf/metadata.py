@@ -66,6 +66,24 @@ class GgufMetadata:
             raise ModelLoadError(f"{self.file}: {self.kind}.{name} must be a list of {num_layers} integers")
         return [int(each) for each in value]
 
+    def each_layer(self, name: str) -> list[int]:
+        """Return a count for each layer of the architecture's own key, which has a list, or one for all layers."""
+        num_layers = self.size("block_count")
+        counts = self.layers(name)
+        if counts is None:
+            return [self.count(name)] * num_layers
+        if not all(0 <= each <= _MOST_SIZE for each in counts):
+            raise ModelLoadError(f"{self.file}: {self.kind}.{name} must be a list of integers from 0 to {_MOST_SIZE}")
+        return counts
+
+    def layer_numbers(self, name: str, default: float) -> list[float]:
+        """Return a number for each layer of the architecture's own key; -inf is allowed."""
+        num_layers = self.size("block_count")
+        value = np.asarray(self.own(name, np.full(num_layers, default)))
+        if value.shape != (num_layers,) or value.dtype.kind not in "fiu" or np.isnan(value).any():
+            raise ModelLoadError(f"{self.file}: {self.kind}.{name} must be a list of {num_layers} numbers")
+        return [float(each) for each in value]
+
     @property
     def tokens(self) -> list[str]:
         """The texts of the vocabulary."""
@@ -94,6 +112,12 @@ class GgufMetadata:
             if (tensor := self._header.tensors.get(name.replace("*", str(layer)))) is not None:
                 return tensor.shape[-1]
         raise ModelLoadError(f"{self.file}: it has no {name}")
+
+    def height(self, name: str) -> int:
+        """Return the number of a tensor's rows."""
+        if (tensor := self._header.tensors.get(name)) is None:
+            raise ModelLoadError(f"{self.file}: it has no {name}")
+        return tensor.shape[0]
 
     def numbers(self, name: str) -> np.ndarray[Any, np.dtype[np.float32]] | None:
         """Return the numbers of a tensor, or None if there is none."""

@@ -1,4 +1,4 @@
-"""The config.json fields of GGUF families with latent attention (MLA), recurrent layers or sigmoid routing."""
+"""The config.json fields of GGUF families with latent attention (MLA), gated DeltaNet or sigmoid routing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias
 
 from service.engine.loading.gguf.metadata import GgufMetadata, head_dim_of
 from service.engine.loading.gguf.rotary import rope_scaling, rotated_share
+from service.engine.loading.gguf.windows import windows
 from service.engine.models.checkpoint.gguf.names import FACTORS
 from service.generation.errors import ModelLoadError
 
@@ -39,7 +40,7 @@ def _routed(metadata: GgufMetadata) -> Fields:
     }
 
 
-def _require_sigmoid(metadata: GgufMetadata) -> None:
+def require_sigmoid(metadata: GgufMetadata) -> None:
     """Raise ModelLoadError if experts are scored in another way."""
     if metadata.own("expert_gating_func", _SIGMOID) != _SIGMOID:
         raise ModelLoadError(f"{metadata.file}: {metadata.kind}.expert_gating_func must be {_SIGMOID}")
@@ -47,12 +48,34 @@ def _require_sigmoid(metadata: GgufMetadata) -> None:
 
 def glm_moe(metadata: GgufMetadata) -> Fields:
     """Return the fields of GLM-4.5."""
-    _require_sigmoid(metadata)
+    require_sigmoid(metadata)
     return _routed(metadata) | {
         "attention_bias": metadata.has("blk.*.attn_q.bias"),
         "use_qk_norm": metadata.has("blk.*.attn_q_norm.weight"),
         "partial_rotary_factor": rotated_share(metadata, head_dim_of(metadata)),
     }
+
+
+def dots1(metadata: GgufMetadata) -> Fields:
+    """Return the fields of dots.llm1."""
+    require_sigmoid(metadata)
+    return _routed(metadata) | {"attention_bias": metadata.has("blk.*.attn_q.bias"), "sliding_window": None}
+
+
+def exaone_moe(metadata: GgufMetadata) -> Fields:
+    """Return the fields of EXAONE with experts. Layers without a router are dense."""
+    require_sigmoid(metadata)
+    fields = _routed(metadata)
+    num_layers = fields["num_hidden_layers"]
+    fields |= {
+        "num_experts": fields.pop("n_routed_experts"),
+        "num_shared_experts": fields.pop("n_shared_experts"),
+        "mlp_layer_types": [
+            "sparse" if metadata.has(f"blk.{i}.ffn_gate_inp.weight") else "dense" for i in range(num_layers)
+        ],
+    }
+    attention = windows(metadata, _INTERVAL)
+    return fields | attention | {"layer_types": attention["layer_types"][:num_layers]}
 
 
 def deepseek(metadata: GgufMetadata) -> Fields:
@@ -122,73 +145,6 @@ def mistral3(metadata: GgufMetadata) -> Fields:
             "mscale_all_dim": metadata.number(_LOG_MULTIPLIER) if weight else 0.0,
             "llama_4_scaling_beta": metadata.number(_TEMPERATURE) if growth else 0.0,
         }
-    }
-
-
-def lfm2(metadata: GgufMetadata) -> Fields:
-    """Return the fields of LFM2."""
-    num_kv_heads = metadata.layers("attention.head_count_kv") or []
-    return {
-        "num_key_value_heads": max(num_kv_heads, default=metadata.size("attention.head_count")),
-        "layer_types": ["full_attention" if each else "conv" for each in num_kv_heads],
-        "norm_eps": metadata.number("attention.layer_norm_rms_epsilon"),
-        "conv_L_cache": metadata.size("shortconv.l_cache"),
-        "conv_bias": False,
-        "block_auto_adjust_ff_dim": False,
-    }
-
-
-def lfm2_moe(metadata: GgufMetadata) -> Fields:
-    """Return the fields of LFM2 with experts."""
-    _require_sigmoid(metadata)
-    return lfm2(metadata) | {
-        "moe_intermediate_size": metadata.width(_DOWN_EXPERTS),
-        "num_dense_layers": metadata.count("leading_dense_block_count", 0),
-        "num_experts": metadata.size("expert_count"),
-        "num_experts_per_tok": metadata.size("expert_used_count"),
-        "use_expert_bias": metadata.has("blk.*.exp_probs_b.bias"),
-        "norm_topk_prob": True,
-        "routed_scaling_factor": metadata.number("expert_weights_scale", 1.0),
-    }
-
-
-def _mamba2(metadata: GgufMetadata) -> Fields:
-    """Return the fields of Mamba-2 layers."""
-    inner, num_heads = metadata.size("ssm.inner_size"), metadata.size("ssm.time_step_rank")
-    if inner % num_heads:
-        raise ModelLoadError(f"{metadata.file}: {metadata.kind}.ssm.inner_size must be a multiple of {num_heads}")
-    return {
-        "mamba_d_state": metadata.size("ssm.state_size"),
-        "mamba_d_conv": metadata.size("ssm.conv_kernel"),
-        "mamba_n_groups": metadata.size("ssm.group_count"),
-        "mamba_n_heads": num_heads,
-        "mamba_d_head": inner // num_heads,
-        "mamba_conv_bias": metadata.has("blk.*.ssm_conv1d.bias"),
-        "mamba_proj_bias": metadata.has("blk.*.ssm_in.bias"),
-    }
-
-
-def mamba2_layers(metadata: GgufMetadata) -> Fields:
-    """Return the fields of models with attention in some layers and Mamba-2 in the others."""
-    num_kv_heads = metadata.layers("attention.head_count_kv")
-    if not num_kv_heads:
-        raise ModelLoadError(f"{metadata.file}: {metadata.kind}.attention.head_count_kv must be a list")
-    return _mamba2(metadata) | {
-        "num_key_value_heads": max(num_kv_heads),
-        "layer_types": ["full_attention" if each else "linear_attention" for each in num_kv_heads],
-        "position_embedding_type": "rope" if metadata.own("rope.scaling.finetuned", False) else "nope",
-    }
-
-
-def falcon_h1(metadata: GgufMetadata) -> Fields:
-    """Return the fields of Falcon-H1. The weights in files already include its multipliers."""
-    return _mamba2(metadata) | {
-        "mamba_d_ssm": metadata.size("ssm.inner_size"),
-        "mamba_rms_norm": metadata.has("blk.*.ssm_norm.weight"),
-        "mamba_norm_before_gate": False,
-        "projectors_bias": metadata.has("blk.*.ssm_out.bias"),
-        "attention_bias": metadata.has("blk.*.attn_q.bias"),
-        "mlp_bias": metadata.has("blk.*.ffn_up.bias"),
     }
 
 

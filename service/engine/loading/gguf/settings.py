@@ -20,6 +20,7 @@ _RMS_EPSILON: Final = "attention.layer_norm_rms_epsilon"
 _ENDS: Final = frozenset(
     {
         *("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>"),
+        *("<turn|>", "<|tool_response>"),
         *(
             "<|endoftext|>",
             "<|end_of_text|>",
@@ -92,21 +93,13 @@ class GgufSettings:
     def config(self, dtype: str) -> dict[str, Any]:
         """Return the content of config.json. Raise ModelLoadError for an unsupported variant."""
         metadata = self._metadata
-        num_heads, head_dim = metadata.size("attention.head_count"), head_dim_of(metadata)
-        base = metadata.number("rope.freq_base", 10_000.0)
-        if not self._family.rotates_parts and metadata.own("rope.dimension_count", head_dim) != head_dim:
-            raise ModelLoadError(f"{metadata.file}: partial rotary positions are not supported")
         config = {
             "model_type": self._family.model_type,
             "architectures": [self._family.model_class],
             "vocab_size": metadata.vocab_size,
             "hidden_size": metadata.size("embedding_length"),
             "num_hidden_layers": metadata.size("block_count"),
-            "num_attention_heads": num_heads,
-            "head_dim": head_dim,
-            "max_position_embeddings": metadata.size("context_length"),
             "hidden_act": "silu",
-            "rope_theta": base,
             "tie_word_embeddings": metadata.is_tied,
             "eos_token_id": metadata.token_id("eos"),
             "bos_token_id": metadata.token_id("bos"),
@@ -114,15 +107,33 @@ class GgufSettings:
             "torch_dtype": dtype,
         }
         own = self._family.fields(metadata)
+        if not self._family.has_attention:
+            return config | own
         if "num_key_value_heads" not in own:
+            num_heads = metadata.size("attention.head_count")
             config["num_key_value_heads"] = metadata.size("attention.head_count_kv", num_heads)
         if "intermediate_size" not in own:
             config["intermediate_size"] = metadata.size("feed_forward_length")
         if not own.keys() & {"layer_norm_eps", "norm_eps", "norm_epsilon"}:
             config["rms_norm_eps"] = metadata.number(_RMS_EPSILON)
-        if (scaling := rope_scaling(metadata, base, head_dim)) is not None:
-            config["rope_scaling"] = scaling
-        return config | own
+        return config | self._positions() | own
+
+    def _positions(self) -> dict[str, Any]:
+        """Return the fields of heads and of positions."""
+        metadata = self._metadata
+        head_dim, base = head_dim_of(metadata), metadata.number("rope.freq_base", 10_000.0)
+        if not self._family.rotates_parts and metadata.own("rope.dimension_count", head_dim) != head_dim:
+            raise ModelLoadError(f"{metadata.file}: partial rotary positions are not supported")
+        fields = {
+            "num_attention_heads": metadata.size("attention.head_count"),
+            "head_dim": head_dim,
+            "max_position_embeddings": metadata.size("context_length"),
+            "rope_theta": base,
+        }
+        if self._family.has_own_rotation:
+            return fields
+        scaling = rope_scaling(metadata, base, head_dim)
+        return fields if scaling is None else fields | {"rope_scaling": scaling}
 
     def other_files(self) -> dict[str, str]:
         """The texts of further files by name: end tokens and sampling defaults, and the chat template."""

@@ -45,7 +45,10 @@ def _write_tokenizer(file: Path, folder: Path) -> None:
     if find_spec("gguf") is None:
         raise ModelLoadError("GGUF files are read by a package that is not installed: pip install gguf")
     from transformers import PreTrainedTokenizerFast, logging  # noqa: PLC0415  it takes seconds
+    from transformers.integrations.gguf import gguf_tokenizer_mapping  # noqa: PLC0415  likewise
 
+    builders = gguf_tokenizer_mapping.GGUF_SENTENCEPIECE_BUILDERS
+    builders.setdefault("gemma3n", builders["gemma3"])  # which transformers doesn't know as one of Gemma's
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(file.parent, gguf_file=file.name)

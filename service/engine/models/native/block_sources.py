@@ -59,13 +59,14 @@ class BlockSources:
 def has_blocks(checkpoint: Checkpoint, plan: DecoderPlan, tensors: Tensors) -> bool:
     """Return whether a model can be computed in the checkpoint's blocks, whose rows must be those of the step.
 
-    Those of decoders with inputs of layers or several residuals are not, nor those of latents and of recurrent layers
-    that a file has in parts.
+    Those of decoders with inputs of layers, several residuals, or experts in addition to dense parts are not, nor those
+    of latents and of recurrent layers that a file has in parts.
     """
     experts = tensors.experts
     is_turned = experts is not None and experts.is_fused and experts.is_transposed
     has_tables = plan.layer_input_width > 0 or plan.num_extra_streams > 0
-    has_all = checkpoint.block_type is not None and not (is_turned or has_tables)
+    has_two_parts = any(layer.experts is not None for layer in plan.layers)
+    has_all = checkpoint.block_type is not None and not (is_turned or has_tables or has_two_parts)
     return has_all and _mixers_fit(checkpoint, plan, tensors) and _orders_fit(checkpoint, plan, tensors)
 
 

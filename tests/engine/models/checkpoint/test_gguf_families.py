@@ -55,9 +55,10 @@ class Widened(GgufCheckpoint):
     block_type = None
 
 
-# Layers with short convolutions, with attention and Mamba-2, with latents, and with delta nets.
+# Layers with short convolutions, with Mamba, with Mamba-2, with latents, and with delta nets.
 MIXERS = (
     *("lfm2", "lfm2_moe", "falcon_h1, multipliers", "granitemoehybrid", "granitemoehybrid, dense"),
+    *("mamba", "falcon_mamba", "mamba2", "jamba", "nemotron_h", "nemotron_h, experts"),
     *("deepseek_v2, groups", "deepseek_v3, yarn"),
     *("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"),
 )
@@ -71,6 +72,13 @@ def test_mixers_are_multiplied_in_blocks(name: str, tmp_path: Path) -> None:
     packed, widened = (logits_of(file, kind, token_ids) for kind in (GgufCheckpoint, Widened))
     np.testing.assert_allclose(packed, widened, rtol=0, atol=2e-2 if "qwen" in name else 2e-3)
     assert (packed != widened).any(), "both are widened"
+
+
+@pytest.mark.parametrize("name", ["gemma3n_text", "gemma4_text", "gemma4_text, experts without inputs"])
+def test_weights_that_are_not_multiplied_in_blocks_are_widened(name: str, tmp_path: Path) -> None:
+    file, token_ids = tmp_path / "tiny.gguf", some_tokens(0, LENGTH)
+    write_family(name, model_of(name), file, gguf.GGMLQuantizationType.Q8_0)
+    assert logits_of(file, GgufCheckpoint, token_ids).tobytes() == logits_of(file, Widened, token_ids).tobytes()
 
 
 @pytest.mark.parametrize("quantized", [None, gguf.GGMLQuantizationType.Q8_0])
@@ -163,3 +171,10 @@ def test_every_architecture_has_settings_and_a_file() -> None:
     assert set(ARCHITECTURES) == set(SETTINGS)
     tested = {gguf.MODEL_ARCH_NAMES[family.arch] for family in FAMILIES.values()}
     assert tested | {"qwen2", "qwen3", "llama with experts"} == set(ARCHITECTURES)
+
+
+def test_documentation_lists_the_architectures() -> None:
+    page = (Path(__file__).parents[4] / "docs/models/checkpoints.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if line.startswith("| Architectures |"))
+    listed = re.findall(r"`([\w-]+)`", row.split("|")[2].partition(";")[0])
+    assert listed == sorted(SETTINGS.keys() - {"llama with experts"})

@@ -15,7 +15,8 @@ import torch
 
 from bench.engine.gguf_greedy import llama_answer, llama_server
 from bench.serving.servers import LLAMA_SERVER
-from tests.engine.folders.gguf_families import FAMILIES, write_file
+from tests.engine.folders.gguf_families import FAMILIES
+from tests.engine.folders.gguf_writer import write_file
 from tests.models.families import VARIANTS, random_model, some_tokens
 from tests.models.shapes import small
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import gguf
+import numpy as np
 import pytest
 
 from service.engine.loading.gguf.settings_files import write_settings
@@ -32,8 +33,15 @@ def settings_folder(file: Path, folder: Path) -> Path:
     return folder
 
 
-def write_pieces(file: Path, arch: str, *, adds_space: bool | None) -> None:
-    """Write a file with a SentencePiece vocabulary and without weights."""
+def write_pieces(
+    file: Path,
+    arch: str,
+    *,
+    adds_space: bool | None,
+    pieces: Sequence[str] = PIECES,
+    more: Callable[[gguf.GGUFWriter], None] = lambda _: None,
+) -> None:
+    """Write a file with a SentencePiece vocabulary and without weights; `pieces` begin with those of PIECES."""
     writer = gguf.GGUFWriter(file, arch)
     writer.add_context_length(128)
     writer.add_embedding_length(64)
@@ -41,11 +49,12 @@ def write_pieces(file: Path, arch: str, *, adds_space: bool | None) -> None:
     writer.add_feed_forward_length(96)
     writer.add_head_count(4)
     writer.add_layer_norm_rms_eps(1e-6)
+    more(writer)
     writer.add_tokenizer_model("llama")
-    writer.add_token_list(PIECES)
-    writer.add_token_scores([-float(index) for index in range(len(PIECES))])
+    writer.add_token_list(pieces)
+    writer.add_token_scores([-float(index) for index in range(len(pieces))])
     byte = {PIECES.index("<0x0A>"): gguf.TokenType.BYTE}
-    writer.add_token_types([(_KINDS | byte).get(index, gguf.TokenType.NORMAL) for index in range(len(PIECES))])
+    writer.add_token_types([(_KINDS | byte).get(index, gguf.TokenType.NORMAL) for index in range(len(pieces))])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_add_bos_token(False)
@@ -97,3 +106,20 @@ def test_white_space_after_control_tokens_of_phi3_is_ignored(tmp_path: Path) -> 
     tokenizer = FastTokenizer.from_folder(settings_folder(tmp_path / "tiny.gguf", tmp_path / "new"))
     assert tokenizer.encode("<|user|>\nthe") == [USER, SPACED_THE]
     assert tokenizer.encode("<s>\nthe")[:2] != [1, SPACED_THE]
+
+
+@pytest.mark.parametrize("arch", ["gemma3", "gemma3n"])
+def test_runs_of_spaces_are_one_token_of_gemma(arch: str, tmp_path: Path) -> None:
+    """Vocabularies in files have runs of spaces as they are, and a single space as another character."""
+    pieces = [*PIECES, "  "]
+
+    def more(writer: gguf.GGUFWriter) -> None:
+        writer.add_sliding_window(8)
+        if arch == "gemma3n":
+            writer.add_sliding_window_pattern([False])
+            writer.add_altup_num_inputs(4)
+            writer.add_tensor("blk.0.laurel_r.weight", np.zeros((64, 8), np.float32))
+
+    write_pieces(tmp_path / "tiny.gguf", arch, adds_space=False, pieces=pieces, more=more)
+    tokenizer = FastTokenizer.from_folder(settings_folder(tmp_path / "tiny.gguf", tmp_path / "new"))
+    assert tokenizer.encode("the  h") == [THE, pieces.index("  "), PIECES.index("h")]

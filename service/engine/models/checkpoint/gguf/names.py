@@ -24,13 +24,13 @@ def checkpoint_name(name: str, architecture: Architecture) -> str | None:
     """
     whole = re.fullmatch(r"blk\.(\d{1,5})\.([\w.]+)", name)
     if whole is not None and (vector := architecture.vectors.get(whole[2])) is not None:
-        return f"model.layers.{int(whole[1])}.{vector}"
+        return f"{architecture.layers.format(int(whole[1]))}{vector}"
     path, _, kind = name.rpartition(".")
     layer = re.fullmatch(r"blk\.(\d{1,5})\.([\w.]+)", path)
     module = architecture.module(path if layer is None else layer[2], is_in_layer=layer is not None)
     if module is None or not kind.isidentifier():
         return None
-    found = module if layer is None else f"model.layers.{int(layer[1])}.{module}"
+    found = module if layer is None else f"{architecture.layers.format(int(layer[1]))}{module}"
     return found if module in _BARE else f"{found}.{kind}"
 
 

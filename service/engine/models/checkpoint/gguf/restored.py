@@ -21,10 +21,11 @@ _GATE_AND_UP: Final = (
 _MOST_EXPERTS: Final = 1 << 12
 _MOST_SIZE: Final = 1 << 20
 # Suffixes of the names of tensors with another shape in a checkpoint: a file's [n] is [1, n] there, its [a, b] is
-# [a, 1, b], and its [a, b] is [a * b].
+# [a, 1, b], its [a, b] is [a * b], and its [a, 1] is [a].
 _ROWS: Final = ("shared_expert_gate.weight", "moe_statics.e_score_correction_bias")
 _CONVOLUTIONS: Final = ("conv.conv.weight", "conv1d.weight")
-_VECTORS: Final = ("A_log", "mamba.D", "mamba.norm.weight")
+_VECTORS: Final = ("mamba.norm.weight", "mixer.norm.weight")
+_COLUMNS: Final = ("A_log", "mamba.D", "mixer.D")
 _DECAY_RATES: Final = "A_log"  # log(A); a file has -A
 # The parameters of xIELU and their shapes in a checkpoint. A file has them in its metadata.
 _XIELU: Final = {"alpha_p": (1,), "alpha_n": (1,), "beta": (), "eps": ()}
@@ -74,7 +75,7 @@ def as_stored(name: str, tensor: GgufTensor, part: int = 0, num_parts: int = 1) 
         shape = (1, *shape)
     elif name.endswith(_CONVOLUTIONS) and len(shape) == 2:
         shape = (shape[0], 1, shape[1])
-    elif name.endswith(_VECTORS) and len(shape) == 2:
+    elif len(shape) == 2 and (name.endswith(_VECTORS) or (name.endswith(_COLUMNS) and shape[1] == 1)):
         shape = (shape[0] * shape[1],)
     return {name: replace(tensor, shape=shape)}
 

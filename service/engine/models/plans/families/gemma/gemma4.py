@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Any, Final
 
@@ -185,5 +186,10 @@ _GEMMA4: Final = Tensors(
 
 FAMILIES: Final = (
     Family(types=("gemma3n_text",), plan=_gemma3n, tensors=_TENSORS),
-    Family(types=("gemma4_text",), plan=_gemma4, tensors=_GEMMA4),
+    Family(
+        types=("gemma4_text",),
+        plan=_gemma4,
+        tensors=_GEMMA4,
+        alternatives=(replace(_GEMMA4, experts=ExpertTensors()),),  # of GGUF files
+    ),
 )
