@@ -92,6 +92,8 @@ def test_tokenizer_template_and_end_tokens_are_converted(tmp_path: Path) -> None
 
 WORDS = {
     "gpt-2": ["it", "'s", "Ġ2026", ",", "Ċ", "Ġthought"],
+    "falcon": ["it", "'", "s", "Ġ", "202", "6", ",", "Ċ", "Ġthought"],
+    "mpt": ["it", "'s", "Ġ2026", ",", "Ċ", "Ġthought"],
     "smollm": ["it", "'s", "Ġ", "2", "0", "2", "6", ",", "Ċ", "Ġthought"],
     "llama-bpe": ["it", "'s", "Ġ", "202", "6", ",Ċ", "Ġthought"],
     "qwen2": ["it", "'s", "Ġ", "2", "0", "2", "6", ",Ċ", "Ġthought"],

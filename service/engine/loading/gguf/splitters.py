@@ -30,6 +30,18 @@ def _single_digits() -> Any:
     return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), _plain()])
 
 
+def _falcon() -> Any:
+    """GPT-2's splitter after punctuation, with numbers of three digits."""
+    return pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Punctuation("contiguous"),
+            _plain(),
+            pre_tokenizers.Digits(individual_digits=False),
+            pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated"),
+        ]
+    )
+
+
 def _split(*patterns: str, digits: bool = False) -> Any:
     """Return a pre-tokenizer that splits by the patterns in order, and then into bytes."""
     steps: list[Any] = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
@@ -63,7 +75,9 @@ def _seed_coder() -> Any:
 
 
 _OWN: Final[dict[str, Callable[[], Any]]] = {
-    **dict.fromkeys(("gpt-2", "phi-2", "olmo", "exaone4", "gigachat", "mellum", "a.x-4.0", "trillion"), _plain),
+    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "exaone4", "gigachat", "mellum", "a.x-4.0"), _plain),
+    "trillion": _plain,
+    "falcon": _falcon,
     **dict.fromkeys(
         ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"), _single_digits
     ),
