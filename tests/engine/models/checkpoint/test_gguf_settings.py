@@ -133,6 +133,69 @@ def test_attention_over_latents_with_a_temperature_is_rejected() -> None:
         _read(GgufSettings(GgufHeader(Path("tiny.gguf"), metadata, {})))
 
 
+SSM = {"conv_kernel": 4, "state_size": 8, "group_count": 2, "time_step_rank": 4, "inner_size": 128}
+SLIDING = {"attention.sliding_window": 8, "attention.sliding_window_pattern": np.array([True, False])}
+HEADS = {"attention.key_length": 32, "attention.key_length_swa": 16}
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "message"),
+    [
+        ("gemma3n", {"attention.sliding_window": 8}, "attention.sliding_window_pattern must be a list of layers"),
+        ("gemma3n", SLIDING, "it has no gemma3n.altup.num_inputs"),
+        ("gemma3n", SLIDING | {"activation_sparsity_scale": np.array([1.0])}, "must be a list of 2 numbers"),
+        ("gemma3n", SLIDING | {"feed_forward_length": "96"}, "gemma3n.feed_forward_length must be an integer from 1"),
+        (
+            "gemma3n",
+            SLIDING | {"embedding_length_per_layer_input": 8},
+            "it has no per_layer_token_embd.weight",
+        ),
+        ("gemma4", SLIDING, "it has no gemma4.attention.key_length_swa"),
+        (
+            "gemma4",
+            SLIDING | HEADS | {"attention.sliding_window_pattern": np.array([True, True])},
+            "attention.head_count_kv must be the same in all layers of a kind",
+        ),
+        (
+            "gemma4",
+            SLIDING | HEADS | {"rope.dimension_count_swa": 8},
+            "rope.dimension_count_swa must be a head's width",
+        ),
+        (
+            "gemma4",
+            SLIDING | HEADS | {"attention.head_count_kv": np.array([1, -1])},
+            "must be a list of integers from 0",
+        ),
+        ("jamba", {"attention.head_count_kv": np.array([1, 0, 1])}, "must be a list of 2 integers"),
+        ("mamba", {"ssm.inner_size": 100}, "mamba.ssm.inner_size must be a multiple of 64"),
+        ("mamba2", {"ssm.time_step_rank": 3}, "mamba2.ssm.inner_size must be a multiple of 3"),
+        ("nemotron_h", {"feed_forward_length": np.array([0.5, 0.5])}, "must be a list of 2 integers"),
+    ],
+)
+def test_invalid_values_of_layers_are_rejected_by_their_keys(kind: str, values: dict[str, Any], message: str) -> None:
+    metadata = {key.replace("qwen2.", f"{kind}."): value for key, value in METADATA.items()}
+    own = {f"ssm.{name}": size for name, size in SSM.items()} | values
+    metadata |= {"general.architecture": kind} | {f"{kind}.{name}": value for name, value in own.items()}
+    with pytest.raises(ModelLoadError, match=message):
+        _read(GgufSettings(GgufHeader(Path("tiny.gguf"), metadata, {})))
+
+
+@pytest.mark.parametrize(
+    ("num_kv_heads", "message"), [([1, 1, 0, 1], "the layers with attention must have a period"), ([0, 1, 0, 1], "")]
+)
+def test_layers_of_jamba_with_attention_have_a_period(num_kv_heads: list[int], message: str) -> None:
+    metadata = {key.replace("qwen2.", "jamba."): value for key, value in METADATA.items()}
+    metadata |= {"general.architecture": "jamba"} | {f"jamba.ssm.{name}": size for name, size in SSM.items()}
+    metadata |= {"jamba.block_count": 4, "jamba.attention.head_count_kv": np.array(num_kv_heads)}
+    settings = GgufSettings(GgufHeader(Path("tiny.gguf"), metadata, {}))
+    if message:
+        with pytest.raises(ModelLoadError, match=message):
+            _read(settings)
+    else:
+        config = settings.config("float32")
+        assert (config["attn_layer_period"], config["attn_layer_offset"], config["num_experts"]) == (2, 1, 1)
+
+
 def _read(settings: GgufSettings) -> None:
     settings.config("bfloat16")
     settings.other_files()
