@@ -155,7 +155,7 @@ class Readers:
         return sum(not task.done() for task in self._tasks.values())
 
     async def restart(self) -> None:
-        """Start all requests without an open answer, and return when every answer has begun."""
+        """Start all requests without an open answer, and return when every answer has begun; raise a reader's error."""
         for index, body in enumerate(self._bodies):
             if self._is_ready(index):
                 self.streams.append((index, StreamedAnswer()))
@@ -165,20 +165,25 @@ class Readers:
                 self.lists.append((call, []))
                 reading = read_grpc(call[0], self._channel, call[1], self.lists[-1][1])
                 self._tasks[number] = asyncio.create_task(reading)
-        while not (  # noqa: ASYNC110  a reader's start has no event
-            all(each.names for _, each in self.streams) and all(events for _, events in self.lists)
-        ):
+        while not (all(each.names for _, each in self.streams) and all(events for _, events in self.lists)):
+            self._raise_failures()
             await asyncio.sleep(0.01)
 
     async def until_further(self, amount: int) -> None:
         """Return when the open answers have received `amount` characters or events more, or all have ended."""
         goal = self._received() + amount
-        while self._received() < goal and self.num_open:  # noqa: ASYNC110  a reader's progress has no event
+        while self._received() < goal and self.num_open:
+            self._raise_failures()
             await asyncio.sleep(0.01)
 
     async def until_done(self) -> None:
         """Return when all answers have ended; raise the first failure."""
         await asyncio.gather(*self._tasks.values())
+
+    def _raise_failures(self) -> None:
+        for task in self._tasks.values():
+            if task.done():
+                task.result()
 
     def _is_ready(self, number: int) -> bool:
         """Return whether a request has no open answer; raise the error of its last one if that failed."""
