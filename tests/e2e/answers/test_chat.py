@@ -28,6 +28,13 @@ def grpc_request() -> chat_pb2.ChatRequest:
     )
 
 
+def long_request() -> chat_pb2.ChatRequest:
+    """Return a request whose answer takes far longer than a deadline of some milliseconds."""
+    request = grpc_request()
+    request.stopping.max_tokens, request.stopping.ignore_eos = 1500, True
+    return request
+
+
 @pytest.fixture(scope="module")
 def whole(stack: Stack) -> str:
     """Return the greedy answer, unstreamed, over REST."""
