@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, TextIO
 
 from cli.calls.terminal_bar import TerminalBar
@@ -11,7 +10,7 @@ from cli.calls.terminal_bar import TerminalBar
 class LoadBar(TerminalBar):
     """Draws the progress of an operation that loads a model."""
 
-    def __init__(self, model: str, terminal: TextIO = sys.stderr) -> None:
+    def __init__(self, model: str, terminal: TextIO | None = None) -> None:
         super().__init__(terminal)
         self._model = model
 

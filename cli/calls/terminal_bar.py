@@ -10,11 +10,14 @@ _CLEAR: Final = "\r\x1b[2K"
 
 
 class TerminalBar:
-    """Draws progress on the line of the cursor. `is_shown` is False if the output is not a terminal."""
+    """Draws progress on the line of the cursor, by default of standard error.
 
-    def __init__(self, terminal: TextIO = sys.stderr) -> None:
-        self.is_shown = terminal.isatty()
-        self._terminal = terminal
+    `is_shown` is False if the output is not a terminal.
+    """
+
+    def __init__(self, terminal: TextIO | None = None) -> None:
+        self._terminal = terminal or sys.stderr
+        self.is_shown = self._terminal.isatty()
         self._is_drawn = False
 
     def clear(self) -> None:

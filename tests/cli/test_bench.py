@@ -15,8 +15,8 @@ import pytest
 from cli.bench.dialects import DialectName
 from cli.bench.record import Record
 from cli.bench.summary import summary
-from tests.cli.chat.test_chat import sluice
 from tests.cli.terminal import Terminal
+from tests.command import sluice
 from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S, wait_until
 

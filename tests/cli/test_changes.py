@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.e2e.stack import ROOT, Stack, started
+from tests.command import Done, sluice
+from tests.e2e.stack import Stack, started
 from tests.engine.folders import peft_adapters
-from tests.waiting import GUARD_S
 
 pytestmark = pytest.mark.slow
 
@@ -27,11 +24,10 @@ class Administered(NamedTuple):
     stack: Stack
     keys: dict[str, str]
 
-    def sluice(self, *words: str, who: str = "admin", urls: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    def sluice(self, *words: str, who: str = "admin", urls: tuple[str, ...] = ()) -> Done:
         """Run a command with a user's key."""
-        env = {**os.environ, "SLUICE_URL": " ".join(urls or (self.stack.url,)), "SLUICE_API_KEY": self.keys[who]}
-        command = [sys.executable, "-m", "cli", *words]
-        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=GUARD_S, check=False)
+        env = {"SLUICE_URL": " ".join(urls or (self.stack.url,)), "SLUICE_API_KEY": self.keys[who]}
+        return sluice(*words, env=env)
 
     def output(self, *words: str) -> str:
         """Run a command that succeeds, and return its output."""
@@ -56,8 +52,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Administered]:
     for name, scopes in (("admin", ("admin", "generate")), ("asker", ("generate",))):
         words = ["keys", "create", "--file", str(folder / "keys.yaml"), "--id", name, "--json"]
         words += [word for scope in scopes for word in ("--scope", scope)]
-        made = subprocess.run([sys.executable, "-m", "cli", *words], cwd=ROOT, capture_output=True, check=True)
-        keys[name] = json.loads(made.stdout)["key"]
+        keys[name] = json.loads(sluice(*words).stdout)["key"]
     with started(
         f"--model=demo={DEMO}",
         f"--keys-file={folder / 'keys.yaml'}",

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.cli.chat.test_chat import sluice
 from tests.cli.terminal import Terminal
+from tests.command import sluice
 
 pytestmark = pytest.mark.slow
 

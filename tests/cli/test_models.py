@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from process.distribution import installed_version
-from tests.cli.chat.test_chat import sluice
+from tests.command import sluice
 from tests.e2e.stack import Stack
 
 

@@ -9,7 +9,7 @@ import threading
 from openai import OpenAI
 
 from process.distribution import installed_version
-from tests.cli.chat.test_chat import sluice
+from tests.command import sluice
 from tests.e2e.stack import Stack
 from tests.waiting import wait_until
 

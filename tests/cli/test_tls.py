@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.chat.test_chat import sluice
+from tests.command import sluice
 from tests.e2e.stack import GENERATOR, Stack, started
 
 pytestmark = pytest.mark.slow  # the whole product is started

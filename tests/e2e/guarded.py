@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tests.e2e.stack import ROOT, Stack
+from tests.command import sluice
+from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S
 
 MODEL, HIDDEN, NOBODYS = "sluice-demo", "all-minilm-l6-v2", "nobodys-minilm-0"
@@ -47,8 +46,9 @@ class Guarded:
 
     def command(self, *arguments: str) -> Any:
         """Run `sluice keys` and return its JSON."""
-        command = [sys.executable, "-m", "cli", "keys", *arguments, "--file", str(self.path), "--json"]
-        return json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=GUARD_S).stdout)
+        done = sluice("keys", *arguments, "--file", str(self.path), "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
 
 def error_body(answer: httpx.Response) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 
 from cli.calls.answer import Answer
 from tests.cli.terminal import Terminal
+from tests.command import sluice
 from tests.e2e.faults.disconnects import until_call_ended
 from tests.e2e.stack import ROOT, Stack
 from tests.waiting import GUARD_S
@@ -19,15 +20,6 @@ GREEDY = ["--set", "temperature=0"]
 QUESTION = "Who are you?"
 ANSWER = "I am sluice-demo, the small demo model of the sluice service."
 ENDLESS = ["--set", "ignore_eos=true", "--set", "max_tokens=1900", "--set", "temperature=2", "--set", "top_p=1"]
-
-
-def sluice(*words: str, text: str | None = None, url: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "cli", *words, "--url", url],
-        cwd=ROOT, input=text, capture_output=True, text=True, timeout=GUARD_S, check=False,
-        stdin=subprocess.DEVNULL if text is None else None,
-    )  # fmt: skip
 
 
 def test_answer_to_one_question_is_printed_to_standard_output(stack: Stack) -> None:

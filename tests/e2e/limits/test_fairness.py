@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.stack import GENERATOR, ROOT, Stack
+from tests.command import sluice
+from tests.e2e.stack import GENERATOR, Stack
 from tests.waiting import GUARD_S
 
 MODEL = "sluice-demo"
@@ -44,9 +43,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
         ("one", "--cache-group", "friends"),
         ("other", "--cache-group", "friends"),
     ):
-        command = [sys.executable, "-m", "cli", "keys", "create", "--id", name, *options]
-        command += ["--file", str(folder / "keys.yaml"), "--json"]
-        made = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=GUARD_S)
+        made = sluice("keys", "create", "--id", name, *options, "--file", str(folder / "keys.yaml"), "--json")
         keys[name] = json.loads(made.stdout)["key"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLUICE_SERVICE_ENGINE__MAX_BATCH_SEQUENCES", "4")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import http.client
-import os
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,8 @@ import pytest
 import yaml
 from sluice.v1 import model_pb2, model_pb2_grpc
 
-from tests.e2e.stack import GENERATOR, ROOT, Stack, command_line, free_ports
+from tests.command import sluice
+from tests.e2e.stack import GENERATOR, Stack, command_line, free_ports
 from tests.waiting import GUARD_S
 
 CHAT: dict[str, Any] = {"model": "sluice-demo", "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}
@@ -159,20 +157,11 @@ def test_changes_require_the_operator_token(local: Stack) -> None:
 
 def test_commands_find_the_operator_token(local: Stack) -> None:
     """`sluice models unload` reads the token of a server on this machine; only its owner can read it."""
-    command = [sys.executable, "-m", "cli", "models", "unload", "nobody", "--url", local.url]
     for environment, text in (
         ({"SLUICE_STATE_FOLDER": str(local.state_folder)}, "no model named 'nobody'"),
         ({"SLUICE_STATE_FOLDER": "/nowhere"}, "operator token"),
     ):
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=os.environ | environment,
-            capture_output=True,
-            text=True,
-            timeout=GUARD_S,
-            check=False,
-        )
+        done = sluice("models", "unload", "nobody", url=local.url, env=environment)
         assert (done.returncode, text in done.stderr) == (1, True), done.stderr
     assert stat.S_IMODE((local.state_folder / "operator-token").stat().st_mode) == 0o600
 
