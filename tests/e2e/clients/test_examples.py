@@ -3,17 +3,21 @@
 Answers are random, so each call is repeated EXAMPLE_TRIES times.
 """
 
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from process.settings.process_settings import read_settings
 from service.settings.config import Settings
+from tests.e2e.clients.warm_python import WarmPython, imported
 from tests.e2e.stack import ROOT, Stack
 from tests.waiting import GUARD_S
 
@@ -35,12 +39,6 @@ ENDS = (
 )
 TEXT = re.compile(r'"(?:content|text|delta|text_output|response)":\s*("(?:[^"\\]|\\.)*")')
 ERROR = re.compile(r'"error\w*":\s*(?!\s|null)')  # a field, because text may contain the same characters
-AGAIN = """
-import sys
-for _ in range(int(sys.argv[2])):
-    exec(compile(sys.argv[1], "example", "exec"), {"__name__": "__main__"})
-    print("\f")
-"""
 # A status of 400 or above ends the block; a stream that fails later reports the error in its last event.
 PRELUDE = f"""
 set -eu
@@ -128,20 +126,32 @@ def test_started_example(tmp_path: Path, page: Path, code: str) -> None:
         stack.stop()
 
 
+@pytest.fixture(scope="module")
+def pythons() -> Iterator[Callable[[str], WarmPython]]:
+    """The interpreters of examples by path, each started for its first example."""
+    with contextlib.ExitStack() as started:
+
+        @cache
+        def warm(python: str) -> WarmPython:
+            paths = os.pathsep.join(str(ROOT / each) for each in ("generated", "clients/python/src"))
+            environment = {"PYTHONPATH": paths} if python == sys.executable else {}
+            return started.enter_context(WarmPython(python, {"LITELLM_LOCAL_MODEL_COST_MAP": "True"} | environment))
+
+        yield warm
+
+
 @pytest.mark.parametrize(("page", "code"), PYTHON, ids=names(PYTHON))
-def test_python_example(stack: Stack, page: Path, code: str) -> None:
+def test_python_example(stack: Stack, pythons: Callable[[str], WarmPython], page: Path, code: str) -> None:
     """Each SDK, in its own environment, prints the known answers; examples without an SDK run in the project's."""
-    sdks = re.findall(r"^(?:from|import) (\w+)", code, re.MULTILINE)
-    own = [python for sdk in sdks if (python := ROOT / ".venvs" / sdk / "bin" / "python").exists()]
-    python = own[0] if own else sys.executable
-    paths = os.pathsep.join(str(ROOT / each) for each in ("generated", "clients/python/src"))
-    environment = {} if own else {"PYTHONPATH": paths}
-    command = [str(python), "-c", AGAIN, code.replace(DOOR, stack.url), str(TRIES)]
-    *tries, rest = run(command, LITELLM_LOCAL_MODEL_COST_MAP="True", **environment).split("\f")
+    environments = [ROOT / ".venvs" / module.partition(".")[0] / "bin" / "python" for module in imported(code)]
+    python = next((str(path) for path in environments if path.exists()), sys.executable)
+    printed = pythons(python).run(code.replace(DOOR, stack.url), times=TRIES, limit_s=LONGEST_S)
+    *tries, rest = printed.split("\f")
     assert len(tries) == TRIES
     assert not rest.strip()
-    for printed in tries:
-        assert is_right(code, printed), printed
+    for each in tries:
+        assert each.strip()
+        assert is_right(code, each), each
 
 
 @pytest.mark.parametrize(("page", "code"), SETTINGS, ids=names(SETTINGS))
