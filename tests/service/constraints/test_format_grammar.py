@@ -164,7 +164,7 @@ def test_answer_markers_surround_the_constrained_text_once(expected: OutputForma
     assert accepts(grammar, TOKENIZER, f"<answer>{inner}</answer>")
     assert not accepts(grammar, TOKENIZER, inner)
     assert not accepts(grammar, TOKENIZER, f"<answer><answer>{inner}")
-    state = compiler_of(TOKENIZER).compile(grammar)
+    state = compiler_of(TOKENIZER, ends_in_time=True).compile(grammar)
     assert state.shortest() is not None
     for token in TOKENIZER.encode(f"<answer>{inner}</answer>"):
         state.accept(token)
