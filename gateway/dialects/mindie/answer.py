@@ -83,7 +83,7 @@ class ModelConfig(msgspec.Struct):
     input: list[dict[str, Any]]
     output: list[dict[str, Any]]
     parameters: dict[str, Any]
-    model_transaction_policy: dict[str, bool] | None = None
+    model_transaction_policy: dict[str, bool]
 
 
 class StatisticDuration(msgspec.Struct):
@@ -99,7 +99,11 @@ class InferStatistics(msgspec.Struct):
     success: StatisticDuration
     fail: StatisticDuration
     queue: StatisticDuration
+    compute_input: StatisticDuration
     compute_infer: StatisticDuration
+    compute_output: StatisticDuration
+    cache_hit: StatisticDuration
+    cache_miss: StatisticDuration
 
 
 class CountedModel(msgspec.Struct):

@@ -50,7 +50,14 @@ def to_model_config(response: inference_pb2.ModelConfigResponse) -> bytes:
     for name, tensors in (("input", config.input), ("output", config.output)):
         for each, tensor in zip(fields.get(name, ()), tensors, strict=True):
             each["dims"] = list(tensor.dims)  # protobuf's JSON has texts instead of integers of 64 bits
-    return orjson.dumps({"max_batch_size": config.max_batch_size, **fields})
+    fields["max_batch_size"] = config.max_batch_size  # protobuf's JSON omits zeros and false
+    fields["model_transaction_policy"] = {"decoupled": config.model_transaction_policy.decoupled}
+    return orjson.dumps(fields)
+
+
+_DURATIONS: Final = (  # clients such as perf_analyzer need all of Triton's; those that the service lacks are 0
+    "success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss",
+)  # fmt: skip
 
 
 def to_model_statistics(response: model_statistics_pb2.ModelStatisticsResponse) -> bytes:
@@ -59,12 +66,8 @@ def to_model_statistics(response: model_statistics_pb2.ModelStatisticsResponse) 
 
 
 def _statistics(model: model_statistics_pb2.ModelStatistics) -> dict[str, Any]:
-    found = model.inference_stats
     durations = {
-        "success": found.success,
-        "fail": found.fail,
-        "queue": found.queue,
-        "compute_infer": found.compute_infer,
+        name: getattr(model.inference_stats, name, model_statistics_pb2.StatisticDuration()) for name in _DURATIONS
     }
     return {
         "name": model.name,

@@ -73,9 +73,9 @@ class InferenceStatistics:
             raise
         duration = time.monotonic_ns() - began
         totals.success.add(duration)
-        totals.compute.add(duration - (inference.queue_ns or 0))
-        if inference.queue_ns is not None:
-            totals.queue.add(inference.queue_ns)
+        queue_ns = inference.queue_ns or 0  # embeddings and scores report no wait
+        totals.compute.add(duration - queue_ns)
+        totals.queue.add(queue_ns)
         totals.last_ms = time.time_ns() // 1_000_000
 
     def message(self, models: Iterable[ServedModel]) -> model_statistics_pb2.ModelStatisticsResponse:

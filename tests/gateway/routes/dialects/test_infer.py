@@ -262,10 +262,14 @@ async def test_model_is_described_as_by_the_service(gateway: Gateway, path: str)
     assert config["input"] == [{"name": "text_input", "data_type": "TYPE_STRING", "dims": [-1], "optional": True}]
     assert config["output"][0]["dims"] == [-1, 384]
     assert config["max_batch_size"] == 0
+    assert config["model_transaction_policy"] == {"decoupled": False}
     (statistics,) = (await gateway.http.get(f"{path}/stats")).json()["model_stats"]
     assert (statistics["inference_count"], statistics["last_inference"]) == (2, 0)
     assert statistics["inference_stats"]["success"] == {"count": 2, "ns": 2**60}
-    assert statistics["inference_stats"]["queue"] == {"count": 0, "ns": 0}
+    no_time = {"count": 0, "ns": 0}
+    durations = {"success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss"}
+    assert statistics["inference_stats"].keys() == durations
+    assert all(statistics["inference_stats"][name] == no_time for name in durations - {"success"})
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 from sluice.inference import model_statistics_pb2
 
+from tests.service.encoder_fakes import ENCODER, running_encoder
 from tests.service.fakes import MODEL, ScriptedRunner, rejection_of, running
 from tests.service.servicers.inference.test_infer import request_of, streamed, stub_of
 
@@ -39,3 +40,13 @@ async def test_statistics_count_inferences_and_their_times() -> None:
     assert found.queue.ns + found.compute_infer.ns == found.success.ns
     assert min(found.queue.ns, found.compute_infer.ns, found.fail.ns) > 0
     assert rejection.code is grpc.StatusCode.NOT_FOUND
+
+
+async def test_statistics_count_each_inference_as_queued() -> None:
+    """An embedding is counted, too: perf_analyzer finds a model's version by the growth of `queue`."""
+    async with running_encoder() as run:
+        await run.inference.ModelInfer(request_of(model_name=ENCODER))
+        (model,) = (await run.inference.ModelStatistics(Request(name=ENCODER))).model_stats
+    found = model.inference_stats
+    assert (found.success.count, found.queue.count, found.compute_infer.count) == (1, 1, 1)
+    assert found.queue.ns == 0
