@@ -26,6 +26,7 @@ QUERY: Final = "query"
 DOCUMENTS: Final = "documents"
 TEXT: Final = "text_output"
 TOOL_CALLS: Final = "tool_calls"
+_VECTORS: Final = ("embeddings", "scores")  # clients such as perf_analyzer request all outputs of a model
 _SUBJECTS: Final = (PROMPT, MESSAGES, QUERY, DOCUMENTS)
 
 # Parameters that request an output, by the output's name.
@@ -94,7 +95,7 @@ def _generate(request: inference_pb2.ModelInferRequest, prompt: Tensor, paramete
     excludes_prompt = parameters.flag("exclude_input_in_output")
     if not parameters.has("do_sample") and parameters.has(*DRAW_PARAMETERS):
         made.do_sample = True
-    inference = _generation(request, made, parameters, (made, ("do_sample",)), outputs=(TEXT, *RETURNS))
+    inference = _generation(request, made, parameters, (made, ("do_sample",)))
     if excludes_prompt is not False:
         return inference
     if inference.stream:
@@ -113,8 +114,7 @@ def _chat(request: inference_pb2.ModelInferRequest, messages: Tensor, parameters
     if (choice := parameters.take("tool_choice")) is not None:
         made.tool_choice.CopyFrom(to_tool_choice(choice))
         paths["tool_choice"] = choice.path
-    outputs = (TEXT, *RETURNS, TOOL_CALLS)
-    inference = _generation(request, made, parameters, (made, _CHAT_FIELDS), outputs=outputs)
+    inference = _generation(request, made, parameters, (made, _CHAT_FIELDS))
     calls = {TOOL_CALLS} if made.tools and not request.outputs else set()
     return replace(inference, outputs=inference.outputs | calls, paths={**inference.paths, **paths})
 
@@ -124,10 +124,9 @@ def _generation(
     made: text_generation_pb2.GenerateTextRequest | chat_pb2.ChatRequest,
     parameters: Parameters,
     *targets: Target,
-    outputs: Sequence[str],
 ) -> Inference:
-    """Set the parameters of a generation, and return it. `outputs` are those that it can have."""
-    requested = _requested(request, outputs) or frozenset({TEXT})
+    """Set the parameters of a generation, and return it."""
+    requested = _requested(request, (TEXT, *RETURNS, TOOL_CALLS)) or frozenset({TEXT})
     details = parameters.flag("details")
     requested |= {name for name, flag in RETURNS.items() if parameters.flag(flag) or details}
     inference = Inference(
@@ -160,8 +159,9 @@ def _encoding(
     output: str,
     target: Target,
 ) -> Inference:
-    """Set the parameters of a request without generated text, and return it."""
-    _requested(request, (output,))
+    """Set the parameters of a request without generated text, and return it. `output` is the answer's only tensor."""
+    if (requested := _requested(request, _VECTORS)) and output not in requested:
+        raise InvalidRequest("outputs", f"must have {output}")
     if parameters.flag("stream"):
         raise InvalidRequest('parameters["stream"]', "must be false: the model generates no text")
     timeout_s = parameters.timeout_s()
@@ -175,7 +175,7 @@ def _set_priority(serving: ServingOptions, parameters: Parameters) -> None:
 
 
 def _requested(request: inference_pb2.ModelInferRequest, available: Sequence[str]) -> frozenset[str]:
-    """Return the names of the requested output tensors. Raise InvalidRequest for others than those available."""
+    """Return the names of the requested output tensors. Raise InvalidRequest for others than the model's."""
     for output in request.outputs:
         path = f'outputs["{output.name}"]'
         if output.name not in available:

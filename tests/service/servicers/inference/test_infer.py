@@ -119,6 +119,17 @@ async def test_only_requested_outputs_are_returned() -> None:
         assert texts_of(await stub_of(run).ModelInfer(request)) == {"text_output": "hihello"}
 
 
+async def test_all_outputs_of_the_metadata_can_be_requested() -> None:
+    """Clients such as perf_analyzer request each output of a model: a text has no tool calls."""
+    async with running() as run:
+        metadata = await stub_of(run).ModelMetadata(inference_pb2.ModelMetadataRequest(name=MODEL))
+        outputs = [Request.InferRequestedOutputTensor(name=each.name) for each in metadata.outputs]
+        found = texts_of(await stub_of(run).ModelInfer(request_of(outputs=outputs)))
+    assert "tool_calls" in found
+    assert found.keys() == {each.name for each in metadata.outputs}
+    assert (found["text_output"], found["tool_calls"]) == ("hello", "[]")
+
+
 async def test_stream_sends_pieces_and_marks_the_last_response() -> None:
     """Pieces add up to the text; the last response has the finish reason and the numbers of tokens."""
     request = request_of(id="a", parameters={"stream": True, "return_finish_reason": True})

@@ -28,6 +28,11 @@ def texts(**tensors: list[str]) -> list[Any]:
     return found
 
 
+def outputs(*names: str) -> list[Any]:
+    """Return the requested outputs of these names."""
+    return [Request.InferRequestedOutputTensor(name=name) for name in names]
+
+
 async def test_encoders_return_tensors_of_numbers() -> None:
     """Embeddings have a row for each text, scores a number for each document; metadata describes both."""
     async with running_encoder() as run:
@@ -39,8 +44,14 @@ async def test_encoders_return_tensors_of_numbers() -> None:
         streamed = inference_pb2.InferParameter(bool_param=True)
         request = Request(model_name=ENCODER, inputs=texts(text_input=["a"]), parameters={"stream": streamed})
         rejection = await rejection_of(stub.ModelInfer(request))
+        both, other = outputs("embeddings", "scores"), outputs("scores")
+        request = Request(model_name=ENCODER, inputs=texts(text_input=["aa", "b", "cc"]), outputs=both)
+        same = await stub.ModelInfer(request)
+        wrong = await rejection_of(stub.ModelInfer(Request(model_name=ENCODER, inputs=request.inputs, outputs=other)))
         metadata = await stub.ModelMetadata(inference_pb2.ModelMetadataRequest(name=CROSS))
     (vectors,) = answer.outputs
+    assert list(same.outputs) == [vectors]
+    assert [field for field, _ in wrong.fields] == ["outputs"]
     assert (vectors.name, vectors.datatype, vectors.shape[0]) == ("embeddings", "FP32", 3)
     rows, size = list(vectors.contents.fp32_contents), vectors.shape[1]
     assert len(rows) == 3 * size
