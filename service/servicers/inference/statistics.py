@@ -84,6 +84,7 @@ class InferenceStatistics:
         for model in models:
             name, version = model.name, model.description.version
             totals = self._totals.get((name, version), _Totals())
+            counted = model_statistics_pb2.StatisticDuration(count=totals.compute.count)
             response.model_stats.add(
                 name=name,
                 version=version,
@@ -94,7 +95,9 @@ class InferenceStatistics:
                     success=totals.success.message(),
                     fail=totals.fail.message(),
                     queue=totals.queue.message(),
+                    compute_input=counted,
                     compute_infer=totals.compute.message(),
+                    compute_output=counted,
                 ),
             )
         return response

@@ -49,4 +49,5 @@ async def test_statistics_count_each_inference_as_queued() -> None:
         (model,) = (await run.inference.ModelStatistics(Request(name=ENCODER))).model_stats
     found = model.inference_stats
     assert (found.success.count, found.queue.count, found.compute_infer.count) == (1, 1, 1)
+    assert (found.compute_input.count, found.compute_output.count) == (1, 1)
     assert found.queue.ns == 0
