@@ -30,6 +30,7 @@ PACKAGES = {
     "ollama.py": ("ollama",),
     "openai.mjs": ("openai",),
     "openai.py": ("openai",),
+    "benchmarks/perf_analyzer.py": ("tritonclient",),
     "smg.py": ("smg", "smg-grpc-proto"),
     "tritonclient.py": ("tritonclient",),
     "vercel.mjs": ("ai", "@ai-sdk/openai-compatible"),

@@ -8,6 +8,7 @@ clients_part() {
 
 large_clients_part() {  # 3 GB; torch is the product's own, and of vLLM only what is Python, for its benchmark
     local pins folder=.venvs/benchmarks version=0.33.0 hash=f4c33c2503d52bb411146afa9618a4f48bed68912f617e6803ac8d76e4c74112
+    ldconfig -p | grep -q 'libb64\.so\.0d' || apt libb64-0d  # for perf_analyzer
     for pins in tests/clients/requirements/large/*.txt; do client "$pins" large; done
     agents_part
     [ -f "$folder/.installed-vllm-$version" ] && return

@@ -208,6 +208,38 @@ def check_http_client(url: str, _: str) -> None:
             raise AssertionError("no error over HTTP")
 
 
+def check_calls_of_perf_analyzer(url: str, _: str) -> None:
+    """Its calls in their order: descriptions, statistics, requests for all outputs of the model, statistics."""
+    durations = ("success", "queue", "compute_input", "compute_infer", "compute_output")
+    num_requests = 3
+    with client_of(url) as client:
+
+        def counted(model: str) -> Any:
+            (found,) = client.get_inference_statistics(model).model_stats
+            assert int(found.version) > 0  # it reads a number
+            return found.inference_stats
+
+        for model, inputs in (
+            (MODEL, [texts("text_input", PROMPT), flag("stream", True)]),
+            (ENCODER, [texts("text_input", "a")]),
+        ):
+            assert "statistics" in client.get_server_metadata().extensions
+            metadata, config = client.get_model_metadata(model), client.get_model_config(model).config
+            assert [each.name for each in metadata.inputs] == [each.name for each in config.input]
+            assert [each.name for each in metadata.outputs] == [each.name for each in config.output]
+            options: Any = {"outputs": [triton.InferRequestedOutput(each.name) for each in metadata.outputs]}
+            before = counted(model)
+            for index in range(num_requests):
+                options["request_id"] = str(index)
+                if config.model_transaction_policy.decoupled:
+                    assert len(streamed(client, inputs, **options, parameters={"max_tokens": 4})) > 1
+                else:
+                    client.infer(model, inputs, **options)
+            after = counted(model)
+            counts = {name: getattr(after, name).count - getattr(before, name).count for name in durations}
+            assert counts == dict.fromkeys(durations, num_requests)
+
+
 def check_errors(url: str, unavailable_url: str) -> None:
     """Each error has its gRPC status, and names the tensor or the parameter; a stream continues after an error."""
     with client_of(url) as client:
