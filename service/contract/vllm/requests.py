@@ -17,9 +17,12 @@ from service.generation.errors import InvalidRequest, UnsupportedFeature
 
 RULES: Final = Rules((completion_pb2.CompleteRequest, embedding_pb2.EmbedRequest))
 
-_UNSUPPORTED: Final = (  # fields of GenerateRequest that change the answer in a way that isn't supported
-    "kv_transfer_params", "kv_transfer_params_json", "mm_inputs", "extra_mm_inputs", "media_refs",
-)  # fmt: skip
+_NO_IMAGES: Final = "has images or videos, which are not supported here; ChatService and the REST API take images"
+_NO_TRANSFER: Final = "is not supported: cache blocks are not transferred between servers"
+_UNSUPPORTED: Final = {  # fields of GenerateRequest that change the answer in a way that isn't supported
+    "kv_transfer_params": _NO_TRANSFER, "kv_transfer_params_json": _NO_TRANSFER,
+    "mm_inputs": _NO_IMAGES, "extra_mm_inputs": _NO_IMAGES, "media_refs": _NO_IMAGES,
+}  # fmt: skip
 _SCHEMA_NAME: Final = "schema"
 _SEEDS: Final = 2**64  # a negative seed is one of the upper half
 _PARAMETERS: Final = "sampling_params"
@@ -30,10 +33,10 @@ def to_completion(request: engine_pb2.GenerateRequest, model: str) -> completion
 
     The errors name the client's fields.
     """
-    for name in _UNSUPPORTED:
+    for name, reason in _UNSUPPORTED.items():
         field = request.DESCRIPTOR.fields_by_name[name]
         if getattr(request, name) if field.is_repeated else request.HasField(name):
-            raise UnsupportedFeature(name, "is not supported")
+            raise UnsupportedFeature(name, reason)
     if request.data_parallel_rank:
         raise InvalidRequest("data_parallel_rank", "must be 0: there is one rank")
     given = request.sampling_params

@@ -120,6 +120,14 @@ async def test_wrong_request_is_rejected_by_the_name_of_its_field() -> None:
         assert run.runner.num_steps == 0
 
 
+async def test_rejected_images_name_the_apis_that_take_them() -> None:
+    """A router forwards the text to the client, which can send the images elsewhere."""
+    async with running() as run:
+        for fields in ({"mm_inputs": {}}, {"extra_mm_inputs": [{}]}, {"media_refs": {}}):
+            rejection = await rejection_of(stub_of(run).Generate(request_of(**fields)))
+            assert "ChatService and the REST API take images" in rejection.text, fields
+
+
 async def test_client_that_leaves_stops_its_generation() -> None:
     """Cancelling the call frees every block, streamed or whole."""
     async with running(ScriptedRunner("endless ", end=False), engine=ENDLESS) as run:
