@@ -36,3 +36,11 @@ def test_named_files_exist(page: Path) -> None:
     """Paths that start with one of the project's folders exist, except those with a placeholder such as NAME."""
     named = re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]*)`", page.read_text())
     assert [each for each in named if not (ROOT / each).exists() and not re.search(r"[A-Z]{4}", each)] == []
+
+
+def test_first_page_names_every_page() -> None:
+    """A page that the first one doesn't name is found by search only. Runbooks have an index of their own."""
+    first = ROOT / "docs" / "index.md"
+    named = {(first.parent / link.partition("#")[0]).resolve() for link in links(first)}
+    pages = {page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "runbooks"} - {first}
+    assert sorted(name(page) for page in pages - named) == []
