@@ -72,7 +72,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, and return its exit code: 0, or 1 with a one-line error."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
         if options.command == "pull":
             _write(pull(options.model))

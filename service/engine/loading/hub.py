@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from service.engine.models.checkpoint.byte_log import ByteLog
 from service.generation.errors import ModelLoadError
 
 _FILES = ["*.json", "*.safetensors", "*.jinja"]
+_CLIENTS = ("httpx", "httpx2")  # of the library, which log each request with its URL
 _WRITTEN = "Reconstructing"  # the library's progress bar that counts written bytes, for all transfer methods
 
 
@@ -20,6 +22,8 @@ def download(model: str) -> Path:
     from huggingface_hub import constants, snapshot_download  # noqa: PLC0415
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415
 
+    for name in _CLIENTS:
+        logging.getLogger(name).setLevel(logging.WARNING)
     try:
         return Path(snapshot_download(model, allow_patterns=_FILES, tqdm_class=_bars(model)))
     except LocalEntryNotFoundError as error:  # its cause is the network error

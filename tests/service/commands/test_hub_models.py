@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,7 @@ def test_a_pulled_model_is_listed_until_it_is_removed(tmp_path: Path) -> None:
     with serving_hub("org/small", DEMO_FOLDER) as url:
         done = sluice("pull", "org/small", home=tmp_path, url=url)
         assert done.returncode == 0, done.stderr
+        assert not done.stderr, "requests to the hub are not reported"
         assert (Path(done.stdout.strip()) / "config.json").read_bytes() == (DEMO_FOLDER / "config.json").read_bytes()
     (listed,) = json.loads(sluice("list", "--json", home=tmp_path).stdout)
     assert listed["name"] == "org/small"
@@ -40,6 +42,17 @@ def test_a_pulled_model_is_listed_until_it_is_removed(tmp_path: Path) -> None:
     removed = sluice("rm", "org/small", home=tmp_path)
     assert removed.stdout == f"org/small is removed: {listed['bytes'] / 1e6:.1f} MB\n"
     assert json.loads(sluice("list", "--json", home=tmp_path).stdout) == []
+
+
+def test_a_long_pull_reports_its_progress(tmp_path: Path) -> None:
+    """It has lines for bytes only."""
+    folder = tmp_path / "model"
+    shutil.copytree(DEMO_FOLDER, folder)
+    (folder / "filler.json").write_bytes(b" " * 41_000_000)  # sent slowly: the first line follows after two seconds
+    with serving_hub("org/slow", folder, pause_s=0.06) as url:
+        done = sluice("pull", "org/slow", home=tmp_path / "home", url=url)
+    assert done.returncode == 0, done.stderr
+    assert {line.partition(":")[0] for line in done.stderr.splitlines()} == {"downloading org/slow"}
 
 
 @pytest.mark.parametrize("files", [("model.Q4_K_M.gguf",), ("model.Q4_K_M.gguf", "config.json")])
