@@ -36,6 +36,7 @@ class Call:
     cost: str = ""  # as text, once known
     report_load: Callable[[], tuple[tuple[str, str | bytes], ...]] = tuple  # returns trailers with the load
     in_flight_limit: Callable[[], str] = str  # returns the present limit as text, for Envoy
+    has_sent_metadata: bool = False  # whether the initial metadata are sent already
     waited_s: float | None = None  # between its arrival and its first interceptor; None if unknown
 
     @property

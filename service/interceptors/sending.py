@@ -78,7 +78,7 @@ async def _send_metadata(context: Context) -> None:
 
     Rejected calls thus have trailers only, in which proxies look for statuses to retry.
     """
-    if (call := current_call()) is not None:
+    if (call := current_call()) is not None and not call.has_sent_metadata:
         await _send(context.send_initial_metadata(call.metadata))
 
 

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from sluice.v1 import batch_pb2, batch_pb2_grpc
 
 from service.answering.batches.batches import Batches
-from service.answering.batches.rest_of_stream import read_after_rejection
+from service.answering.batches.request_stream import complete_stream, read_after_rejection
 from service.answering.generation import Context
 
 
@@ -21,10 +21,11 @@ class BatchServicer(batch_pb2_grpc.BatchServiceServicer):
     async def CreateBatch(  # noqa: N802
         self,
         request_iterator: AsyncIterator[batch_pb2.CreateBatchRequest],
-        context: Context,  # noqa: ARG002
+        context: Context,
     ) -> batch_pb2.CreateBatchResponse:
-        async with read_after_rejection(request_iterator):
-            return batch_pb2.CreateBatchResponse(batch=await self._batches.create(request_iterator))
+        messages = complete_stream(request_iterator, context)
+        async with read_after_rejection(request_iterator), aclosing(messages):
+            return batch_pb2.CreateBatchResponse(batch=await self._batches.create(messages))
 
     async def GetBatch(self, request: batch_pb2.GetBatchRequest, context: Context) -> batch_pb2.GetBatchResponse:  # noqa: ARG002, N802
         return batch_pb2.GetBatchResponse(batch=await self._batches.get(request.id))

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from sluice.v1 import file_pb2, file_pb2_grpc
 
 from service.answering.batches.files import Files
-from service.answering.batches.rest_of_stream import read_after_rejection
+from service.answering.batches.request_stream import complete_stream, read_after_rejection
 from service.answering.generation import Context
 
 
@@ -21,10 +21,11 @@ class FileServicer(file_pb2_grpc.FileServiceServicer):
     async def UploadFile(  # noqa: N802
         self,
         request_iterator: AsyncIterator[file_pb2.UploadFileRequest],
-        context: Context,  # noqa: ARG002
+        context: Context,
     ) -> file_pb2.UploadFileResponse:
-        async with read_after_rejection(request_iterator):
-            return file_pb2.UploadFileResponse(file=await self._files.upload(request_iterator))
+        messages = complete_stream(request_iterator, context)
+        async with read_after_rejection(request_iterator), aclosing(messages):
+            return file_pb2.UploadFileResponse(file=await self._files.upload(messages))
 
     async def GetFile(self, request: file_pb2.GetFileRequest, context: Context) -> file_pb2.GetFileResponse:  # noqa: ARG002, N802
         return file_pb2.GetFileResponse(file=await self._files.get(request.id))
