@@ -125,7 +125,7 @@ class Answering:
         caller = current_caller()
         bound = self._quota.bound(caller, model.name, answer_request)
         prepared = await model.preparation.prepare(bound, current_request_id(), deadline, caller)
-        identity = replace(stream_identity(model, prepared, None), id=answer_id)
+        identity = stream_identity(model, prepared, None, answer_id)
         if bound.wants_receipt:
             await self._receipts.open(model, prepared, identity)  # raises what its generation would raise
         begin = AnswerEvents(model, prepared, identity, None).begin()
@@ -170,7 +170,7 @@ class Answering:
                 bound = charge.bound(answer_request)
                 prepared = await model.preparation.prepare(bound, current_request_id(), deadline, caller)
                 await charge.take_for(answer_request, prepared.requests)
-                identity = stream_identity(model, prepared, point)
+                identity = stream_identity(model, prepared, point, bound.answer_id)
                 num_choices = prepared.requests[0].n * len(prepared.requests)
                 receipt = await self._receipts.open(model, prepared, identity) if bound.wants_receipt else None
                 can_resume = stream and model.description.supports_resume

@@ -16,9 +16,8 @@ from sluice.v1 import response_item_pb2, response_pb2, stored_response_pb2
 from service.answering.errors import ConversationNotFound, ResponseNotFound, StoreUnavailable, StoringOff
 from service.calls.call import current_call, current_caller
 from service.contract.parts.resume import to_resume
-from service.contract.responses.conversation import addition_of, to_input
+from service.contract.responses.conversation import addition_of, to_input, to_item_records
 from service.contract.responses.stored_response import (
-    input_id,
     to_history,
     to_page,
     to_record,
@@ -30,6 +29,7 @@ from service.observability.store_metrics import StoreMetrics
 from service.storage.responses.port import (
     Addition,
     ChainTooLong,
+    ItemRecord,
     ResponseRecord,
     ResponseStore,
     StoreFailed,
@@ -96,9 +96,10 @@ class StoredResponses:
             return
         try:
             if request.store:
-                await self._store.put(to_record(owner, request, response, addition))
+                record = to_record(owner, request, response, addition)
+                await self._store.put(record, is_repeatable=bool(request.response_id))
             elif addition is not None:
-                await self._store.add(owner, addition)
+                await self._store.add(owner, addition, is_repeatable=bool(request.response_id))
         except StoreLimit as limit:
             self._metrics.on_rejected()
             reason = str(limit)
@@ -174,10 +175,8 @@ class StoredResponses:
             if request.conversation_until not in ids:
                 raise InvalidRequest(_UNTIL, "is not the id of an item of the conversation")
             found = found[: ids.index(request.conversation_until)]
-        elif (resumed := to_resume(request)) is not None:
-            # The answer may have been complete, and added, when its stream broke.
-            own = input_id(request.input[0], resumed.identity.id, 0)
-            found = list(takewhile(lambda each: each.id != own, found))
+        elif answer_id := _answer_id(request):  # it may have been complete, and added, when its first call broke
+            found = _before_own(request, answer_id, found)
         if len(found) > most:
             raise InvalidRequest(
                 _CONVERSATION, f"the conversation has more than {_MAX_ITEMS} items, which is the limit"
@@ -200,6 +199,25 @@ class StoredResponses:
             return None
         with _available():
             return await self._store.run(work)
+
+
+def _answer_id(request: response_pb2.CreateResponseRequest) -> str:
+    """Return the id of an answer that may have been generated before; empty for a new one."""
+    resumed = to_resume(request)
+    return request.response_id if resumed is None else resumed.identity.id
+
+
+def _before_own(
+    request: response_pb2.CreateResponseRequest, answer_id: str, items: Sequence[ItemRecord]
+) -> Sequence[ItemRecord]:
+    """Return the items of a conversation that precede those of an answer. Raise InvalidRequest for another's id."""
+    own = to_item_records(request.input, answer_id)
+    before = list(takewhile(lambda each: each.id != own[0].id, items))
+    added = {each.id: each for each in items[len(before) :]}
+    if any(added.get(each.id, each) != each for each in own):
+        field = "serving.request_id" if request.serving.request_id else "response_id"
+        raise InvalidRequest(field, "is the id of another request")
+    return before
 
 
 @contextmanager

@@ -19,24 +19,26 @@ _DIGEST_SIZE = 32  # bytes
 _IDENTITY_SIZE = 8  # bytes of the digest that a stream's identity has
 
 
-def stream_identity(model: ServedGenerator, prepared: PreparedAnswer, point: ResumePoint | None) -> StreamIdentity:
-    """Return the identity of a new stream, or of the stream that `point` resumes.
+def stream_identity(
+    model: ServedGenerator, prepared: PreparedAnswer, point: ResumePoint | None, answer_id: str = ""
+) -> StreamIdentity:
+    """Return the identity of a new stream, which has the `answer_id`, if any, or of the stream that `point` resumes.
 
     Raise CannotResume if the answer's tokens may differ from those of the stream.
     """
-    new = _new_identity(model, prepared)
+    new = _new_identity(model, prepared, answer_id or uuid.uuid4().hex)
     if point is None:
         return new
     _check(point.identity, new, can_resume=model.description.supports_resume)
     return point.identity
 
 
-def _new_identity(model: ServedGenerator, prepared: PreparedAnswer) -> StreamIdentity:
+def _new_identity(model: ServedGenerator, prepared: PreparedAnswer, answer_id: str) -> StreamIdentity:
     """Return the identity of the stream that generates this answer."""
     seed = prepared.sampling.seed
     assert seed is not None  # noqa: S101  preparation draws one
     return StreamIdentity(
-        id=uuid.uuid4().hex,
+        id=answer_id,
         created_ns=time.time_ns(),
         model=model.name,
         fingerprint=model.description.fingerprint,

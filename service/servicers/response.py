@@ -12,6 +12,7 @@ from service.answering.errors import ResponseNotFound
 from service.answering.generation import Answering, Context
 from service.answering.idempotent_calls import IdempotentCalls
 from service.answering.kind import continuing
+from service.answering.repeatable_response import repeatable
 from service.answering.replays import Replays
 from service.answering.stored_responses import StoredResponses
 from service.calls.call import Timed
@@ -61,6 +62,7 @@ class ResponseServicer(response_pb2_grpc.ResponseServiceServicer):
         self, request: response_pb2.CreateResponseRequest, context: Timed
     ) -> response_pb2.CreateResponseResponse:
         """Return a whole response, after it is stored."""
+        request = repeatable(request)
         kind = continuing(await self._stored.history(request))
         answer = await self._answering.whole(kind, request, context)
         await self._stored.keep(request, answer.response)
@@ -70,6 +72,7 @@ class ResponseServicer(response_pb2_grpc.ResponseServiceServicer):
         self, request: response_pb2.CreateResponseRequest, context: Timed
     ) -> AsyncGenerator[response_event_pb2.StreamResponseResponse, None]:
         """Yield the events of a response, which is stored before the last one."""
+        request = repeatable(request)
         kind = continuing(await self._stored.history(request))
         async with aclosing(self._answering.stream(kind, request, context)) as events:
             async for event in events:

@@ -18,7 +18,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CreateResponseRequest(_message.Message):
-    __slots__ = ("model", "input", "instructions", "sampling", "max_output_tokens", "logprobs", "output_constraint", "tools", "tool_choice", "parallel_tool_calls", "max_tool_calls", "reasoning_effort", "metadata", "serving", "resume", "chat_template_kwargs", "default_reasoning_effort", "store", "previous_response_id", "client_data", "background", "conversation", "conversation_until")
+    __slots__ = ("model", "input", "instructions", "sampling", "max_output_tokens", "logprobs", "output_constraint", "tools", "tool_choice", "parallel_tool_calls", "max_tool_calls", "reasoning_effort", "metadata", "serving", "resume", "chat_template_kwargs", "default_reasoning_effort", "store", "previous_response_id", "client_data", "background", "conversation", "conversation_until", "response_id")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,7 @@ class CreateResponseRequest(_message.Message):
     BACKGROUND_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_UNTIL_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_ID_FIELD_NUMBER: _ClassVar[int]
     model: str
     input: _containers.RepeatedCompositeFieldContainer[_response_item_pb2.InputItem]
     instructions: str
@@ -72,7 +73,8 @@ class CreateResponseRequest(_message.Message):
     background: bool
     conversation: str
     conversation_until: str
-    def __init__(self, model: _Optional[str] = ..., input: _Optional[_Iterable[_Union[_response_item_pb2.InputItem, _Mapping]]] = ..., instructions: _Optional[str] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., max_output_tokens: _Optional[int] = ..., logprobs: _Optional[_Union[_logprobs_pb2.LogprobsOptions, _Mapping]] = ..., output_constraint: _Optional[_Union[_sampling_pb2.OutputConstraint, _Mapping]] = ..., tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_tool_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., max_tool_calls: _Optional[int] = ..., reasoning_effort: _Optional[_Union[_chat_pb2.ReasoningEffort, str]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., serving: _Optional[_Union[_serving_pb2.ServingOptions, _Mapping]] = ..., resume: _Optional[_Union[_resume_pb2.ResumeOptions, _Mapping]] = ..., chat_template_kwargs: _Optional[str] = ..., default_reasoning_effort: _Optional[_Union[_chat_pb2.ReasoningEffort, str]] = ..., store: _Optional[bool] = ..., previous_response_id: _Optional[str] = ..., client_data: _Optional[bytes] = ..., background: _Optional[bool] = ..., conversation: _Optional[str] = ..., conversation_until: _Optional[str] = ...) -> None: ...
+    response_id: str
+    def __init__(self, model: _Optional[str] = ..., input: _Optional[_Iterable[_Union[_response_item_pb2.InputItem, _Mapping]]] = ..., instructions: _Optional[str] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingParams, _Mapping]] = ..., max_output_tokens: _Optional[int] = ..., logprobs: _Optional[_Union[_logprobs_pb2.LogprobsOptions, _Mapping]] = ..., output_constraint: _Optional[_Union[_sampling_pb2.OutputConstraint, _Mapping]] = ..., tools: _Optional[_Iterable[_Union[_tool_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_tool_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., max_tool_calls: _Optional[int] = ..., reasoning_effort: _Optional[_Union[_chat_pb2.ReasoningEffort, str]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., serving: _Optional[_Union[_serving_pb2.ServingOptions, _Mapping]] = ..., resume: _Optional[_Union[_resume_pb2.ResumeOptions, _Mapping]] = ..., chat_template_kwargs: _Optional[str] = ..., default_reasoning_effort: _Optional[_Union[_chat_pb2.ReasoningEffort, str]] = ..., store: _Optional[bool] = ..., previous_response_id: _Optional[str] = ..., client_data: _Optional[bytes] = ..., background: _Optional[bool] = ..., conversation: _Optional[str] = ..., conversation_until: _Optional[str] = ..., response_id: _Optional[str] = ...) -> None: ...
 
 class CreateResponseResponse(_message.Message):
     __slots__ = ("response",)

@@ -77,7 +77,7 @@ class BackgroundResponses:
         if request.conversation and not request.HasField("conversation_until"):
             separated.conversation_until = await self._stored.last_item(request.conversation)  # others may add more
         kind = continuing(await self._stored.history(separated))
-        answer_id = _answer_id(caller.id, request.serving.request_id)
+        answer_id = request.response_id or _answer_id(caller.id, request.serving.request_id)
         stream, begin = await self._answering.plan(kind, separated, deadline_of(context), answer_id)
         response = opening(begin[0].created.response)[0].created.response
         job = Job(to_record(caller.id, separated, response), to_bytes(caller), stream)

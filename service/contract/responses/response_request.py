@@ -52,6 +52,7 @@ def to_answer_request(
         stopping=StopParams(max_tokens=request.max_output_tokens if request.HasField("max_output_tokens") else None),
         logprobs=to_logprobs(request),
         output_format=to_output_format(request.output_constraint) if has_format else None,
+        answer_id=request.response_id,
         resume=to_resume(request),
         **serving_values(request.serving),
     )

@@ -30,7 +30,7 @@ def to_record(
     """Return the record of a response, with what it adds to its conversation."""
     kept = response_pb2.CreateResponseRequest()
     kept.CopyFrom(request)
-    for name in ("client_data", "resume"):
+    for name in ("client_data", "resume", "response_id"):
         kept.ClearField(name)
     return ResponseRecord(
         owner=owner,

@@ -39,4 +39,5 @@ class AnswerRequest:
     wants_receipt: bool = False  # whether `Completed` has a receipt; a deadline then never ends the answer
     keep_s: float | None = None  # how long the model stays in memory without requests; None: the default
     wants_prompt_texts: bool = False  # whether `Started` has the text of each prompt
+    answer_id: str = ""  # 32 hexadecimal digits; empty for a new id
     resume: ResumePoint | None = None  # the position at which a broken stream is resumed; None for a new answer

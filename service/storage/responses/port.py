@@ -236,10 +236,11 @@ class ResponseStore(Protocol):
         """Return the time by which content ages. New records are dated by it: a process's own clock may be wrong."""
 
     def put(self, record: ResponseRecord) -> None:
-        """Store a record, durably; it replaces the owner's own one of the same id.
+        """Store a record, durably; it replaces the owner's own one of the same id and request.
 
-        The owner's oldest records, except those of unfinished jobs, are deleted until all of them fit into
-        `max_bytes_per_owner`. Raise StoreLimit if they don't, or if the store would exceed `max_bytes`.
+        Raise StoreLimit if the owner has one of the same id with another request. The owner's oldest records, except
+        those of unfinished jobs, are deleted until all of them fit into `max_bytes_per_owner`. Raise StoreLimit if they
+        don't, or if the store would exceed `max_bytes`.
         """
 
     def get(self, owner: str, response_id: str) -> ResponseRecord | None:

@@ -46,11 +46,16 @@ class StoreThread:
         self._thread.start()
 
     async def run(
-        self, work: Callable[[ResponseStore], Result], undo: Callable[[ResponseStore, Result], object] | None = None
+        self,
+        work: Callable[[ResponseStore], Result],
+        undo: Callable[[ResponseStore, Result], object] | None = None,
+        *,
+        is_repeatable: bool = False,
     ) -> Result:
         """Return the result of `work`. Raise what it raises, and StoreFailed if the store does not answer in time.
 
-        A call that was given up before it began is never made. If it ends later, `undo` follows it, with its result.
+        A call that was given up before it began is never made. If it ends later, `undo` follows it, with its result. If
+        it `is_repeatable`, it is not undone when its caller was cancelled: another process may have repeated it.
         """
         if self._overdue:
             raise StoreFailed("the store of responses does not answer")
@@ -59,6 +64,8 @@ class StoreThread:
         try:
             await asyncio.wait([job.future], timeout=self._timeout_s)
         except asyncio.CancelledError:
+            if is_repeatable:
+                job.undo = None
             job.abandon()
             job.future.cancel()
             raise
@@ -69,20 +76,31 @@ class StoreThread:
         result: Result = await job.future
         return result
 
-    async def put(self, record: ResponseRecord) -> None:
-        """Store a record, dated by the store. Raise StoreLimit, or StoreFailed, after which it is not stored."""
+    async def put(self, record: ResponseRecord, *, is_repeatable: bool = False) -> None:
+        """Store a record, dated by the store. Raise StoreLimit, or StoreFailed, after which it is not stored.
+
+        `is_repeatable` is that of `run`.
+        """
 
         def undo(store: ResponseStore, _: None) -> None:
             store.delete(record.owner, record.id)
             if record.addition is not None:
                 _take_away(store, record.owner, record.addition)
 
-        await self.run(lambda store: store.put(replace(record, created_ns=store.now_ns())), undo)
+        def put(store: ResponseStore) -> None:
+            store.put(replace(record, created_ns=store.now_ns()))
 
-    async def add(self, owner: str, addition: Addition) -> bool:
-        """Add items to a conversation, like `ConversationStore.add`. If it raises, they are not added."""
+        await self.run(put, undo, is_repeatable=is_repeatable)
+
+    async def add(self, owner: str, addition: Addition, *, is_repeatable: bool = False) -> bool:
+        """Add items to a conversation, like `ConversationStore.add`. If it raises, they are not added.
+
+        `is_repeatable` is that of `run`.
+        """
         return await self.run(
-            lambda store: store.conversations.add(owner, addition), lambda store, _: _take_away(store, owner, addition)
+            lambda store: store.conversations.add(owner, addition),
+            lambda store, _: _take_away(store, owner, addition),
+            is_repeatable=is_repeatable,
         )
 
     async def purge_regularly(self) -> None:
@@ -136,7 +154,7 @@ class _Job:
 
     def __init__(self, work: _Work, undo: _Undo | None) -> None:
         self._work = work
-        self._undo = undo
+        self.undo = undo
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._is_decided = False
@@ -163,8 +181,8 @@ class _Job:
                 error = raised
             with self._lock:
                 self._is_decided = True
-            if self._is_abandoned and error is None and self._undo is not None:
-                self._take_back(self._undo, store, result)
+            if self._is_abandoned and error is None and (undo := self.undo) is not None:
+                self._take_back(undo, store, result)
         self._on_loop(lambda: self._end(result, error))
 
     def _take_back(self, undo: _Undo, store: ResponseStore, result: Any) -> None:

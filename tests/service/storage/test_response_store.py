@@ -49,7 +49,7 @@ class Opened:
     def put(self, response_id: str, owner: str = "a", *, size: int = 10, previous: str = "") -> ResponseRecord:
         """Store and return a record with `size` bytes of content, dated now."""
         content = f"<{owner}/{response_id}>".encode().ljust(size, b".")[:size]
-        record = ResponseRecord(owner, response_id, self.clock(), previous, content, b"", b"")
+        record = ResponseRecord(owner, response_id, self.clock(), previous, content[:10], content[10:], b"")
         self.store.put(record)
         return record
 
@@ -113,6 +113,15 @@ def test_a_chain_is_returned_in_order_within_its_limits(opened: Opened) -> None:
             opened.store.chain("a", "r3", max_records, max_bytes)
     opened.store.delete("a", "r1")
     assert opened.store.chain("a", "r3", 4, 40) is None
+
+
+def test_record_of_another_request_is_not_replaced(opened: Opened) -> None:
+    """A record is replaced by one of the same request only: the other one is refused, with the reason."""
+    mine = opened.put("r1")
+    with pytest.raises(StoreLimit, match="is that of another request"):
+        opened.store.put(replace(mine, request=b"other"))
+    opened.store.put(replace(mine, response=b"new"))
+    assert opened.store.get("a", "r1") == replace(mine, response=b"new")
 
 
 def test_oldest_records_of_the_owner_are_replaced(opened: Opened) -> None:

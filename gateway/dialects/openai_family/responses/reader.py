@@ -35,6 +35,8 @@ class ResponseReader:
             request.client_data = response.client_data()
         if request.background:  # a call that is repeated must not create a second one
             request.serving.request_id = idempotency_key(http_request.headers) or uuid.uuid4().hex
+        elif (request.store or request.conversation) and not idempotency_key(http_request.headers):
+            request.response_id = uuid.uuid4().hex  # the gateway may have to repeat a call whose outcome is unknown
         return ParsedRequest(
             request=request,
             stream=bool(body.stream),

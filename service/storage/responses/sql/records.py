@@ -43,6 +43,10 @@ class SqlRecords:
         }
         return ResponseRecord(owner, response_id, created_ns, previous_id, **content)
 
+    def opened_request(self, owner: str, response_id: str, stored: bytes) -> bytes:
+        """Return the request of a record from the value in its row."""
+        return self._database.opened(stored, f"{owner}\0{response_id}\0request")
+
     def insert(self, execute: Execute, record: ResponseRecord) -> None:
         """Insert a record. Raise StoreLimit."""
         self.make_room(execute, record.owner, record.id, record.num_bytes, _size(record))

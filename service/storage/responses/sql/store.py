@@ -8,7 +8,14 @@ from typing import Final
 
 from service.storage.responses.age_clock import AgeClock
 from service.storage.responses.batch_port import BatchLimits
-from service.storage.responses.port import ChainTooLong, ResponseRecord, ResponseStore, StoreFailed, StoreLimits
+from service.storage.responses.port import (
+    ChainTooLong,
+    ResponseRecord,
+    ResponseStore,
+    StoreFailed,
+    StoreLimit,
+    StoreLimits,
+)
 from service.storage.responses.sql.batches import SqlBatches
 from service.storage.responses.sql.conversations import SqlConversations
 from service.storage.responses.sql.database import SqlDatabase
@@ -55,6 +62,9 @@ class SqlStore(ResponseStore):
     def put(self, record: ResponseRecord) -> None:
         with self._database.transaction() as execute:
             key = (record.owner, record.id)
+            before = execute("SELECT request FROM responses WHERE owner = ? AND id = ?", key).fetchone()
+            if before is not None and self._records.opened_request(*key, before[0]) != record.request:
+                raise StoreLimit("the id of the response is that of another request")
             if execute("DELETE FROM responses WHERE owner = ? AND id = ?", key).rowcount:
                 self._database.note_deletion()
             self._records.insert(execute, record)

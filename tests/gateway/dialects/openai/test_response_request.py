@@ -17,11 +17,20 @@ def request_of(**fields: Any) -> dict[str, Any]:
     assert request.pop("model") == "m"
     if "input" not in fields:
         assert request.pop("input") == [message_of("hi")]
+    request.pop("response_id", None)
     return {name: value for name, value in request.items() if value != {}}
 
 
 def message_of(*texts: str, role: str = "USER") -> dict[str, Any]:
     return {"message": {"role": f"ROLE_{role}", "content": [{"text": text} for text in texts]}}
+
+
+@pytest.mark.parametrize("fields", [{"store": True}, {"conversation": "conv_0af3"}])
+def test_response_that_is_stored_has_an_id(fields: dict[str, Any]) -> None:
+    """The gateway may have to repeat the call: the id, a new one for each request, is known before the answer."""
+    ids = {parse(**fields).request.response_id for _ in range(2)}
+    assert [len(each) for each in ids] == [32, 32]
+    assert not parse(store=False).request.response_id
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ class CreateResponseRequest(_message.Message):
     BACKGROUND_FIELD_NUMBER: _builtins.int
     CONVERSATION_FIELD_NUMBER: _builtins.int
     CONVERSATION_UNTIL_FIELD_NUMBER: _builtins.int
+    RESPONSE_ID_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The name of a served model or endpoint, 1 to 256 characters. Required."""
     instructions: _builtins.str
@@ -126,6 +127,12 @@ class CreateResponseRequest(_message.Message):
     conversation_until: _builtins.str
     """The id of the last item of the conversation that precedes `input`, at most 256 characters; empty for none. Default:
     not set, all items precede it.
+    """
+    response_id: _builtins.str
+    """The id of the response, 32 hexadecimal digits, which the client draws at random. A request whose outcome is unknown can
+    be sent again with the same id: its response is stored once, and added to its conversation once. INVALID_FIELD if the
+    conversation has items of another request with this id. Default: empty, an id that follows from
+    `serving.request_id`, or a new one without it.
     """
     @_builtins.property
     def input(self) -> _containers.RepeatedCompositeFieldContainer[_response_item_pb2.InputItem]:
@@ -193,10 +200,11 @@ class CreateResponseRequest(_message.Message):
         background: _builtins.bool = ...,
         conversation: _builtins.str = ...,
         conversation_until: _builtins.str | None = ...,
+        response_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_conversation_until", b"_conversation_until", "_instructions", b"_instructions", "_max_output_tokens", b"_max_output_tokens", "_max_tool_calls", b"_max_tool_calls", "_parallel_tool_calls", b"_parallel_tool_calls", "conversation_until", b"conversation_until", "instructions", b"instructions", "logprobs", b"logprobs", "max_output_tokens", b"max_output_tokens", "max_tool_calls", b"max_tool_calls", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "tool_choice", b"tool_choice"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_conversation_until", b"_conversation_until", "_instructions", b"_instructions", "_max_output_tokens", b"_max_output_tokens", "_max_tool_calls", b"_max_tool_calls", "_parallel_tool_calls", b"_parallel_tool_calls", "background", b"background", "chat_template_kwargs", b"chat_template_kwargs", "client_data", b"client_data", "conversation", b"conversation", "conversation_until", b"conversation_until", "default_reasoning_effort", b"default_reasoning_effort", "input", b"input", "instructions", b"instructions", "logprobs", b"logprobs", "max_output_tokens", b"max_output_tokens", "max_tool_calls", b"max_tool_calls", "metadata", b"metadata", "model", b"model", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "previous_response_id", b"previous_response_id", "reasoning_effort", b"reasoning_effort", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "store", b"store", "tool_choice", b"tool_choice", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_conversation_until", b"_conversation_until", "_instructions", b"_instructions", "_max_output_tokens", b"_max_output_tokens", "_max_tool_calls", b"_max_tool_calls", "_parallel_tool_calls", b"_parallel_tool_calls", "background", b"background", "chat_template_kwargs", b"chat_template_kwargs", "client_data", b"client_data", "conversation", b"conversation", "conversation_until", b"conversation_until", "default_reasoning_effort", b"default_reasoning_effort", "input", b"input", "instructions", b"instructions", "logprobs", b"logprobs", "max_output_tokens", b"max_output_tokens", "max_tool_calls", b"max_tool_calls", "metadata", b"metadata", "model", b"model", "output_constraint", b"output_constraint", "parallel_tool_calls", b"parallel_tool_calls", "previous_response_id", b"previous_response_id", "reasoning_effort", b"reasoning_effort", "response_id", b"response_id", "resume", b"resume", "sampling", b"sampling", "serving", b"serving", "store", b"store", "tool_choice", b"tool_choice", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__conversation_until: _TypeAlias = _typing.Literal["conversation_until"]  # noqa: Y015
     _WhichOneofArgType__conversation_until: _TypeAlias = _typing.Literal["_conversation_until", b"_conversation_until"]  # noqa: Y015
