@@ -33,7 +33,7 @@ from sluice.v1 import response_pb2 as sluice_dot_v1_dot_response__pb2
 from sluice.v1 import rpc_pb2 as sluice_dot_v1_dot_rpc__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15sluice/v1/batch.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14sluice/v1/chat.proto\x1a\x1asluice/v1/completion.proto\x1a\x19sluice/v1/embedding.proto\x1a\x15sluice/v1/error.proto\x1a\x14sluice/v1/file.proto\x1a\x18sluice/v1/response.proto\x1a\x13sluice/v1/rpc.proto\"\xd5\x03\n\x05\x42\x61tch\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12=\n\x0b\x64\x65scription\x18\x02 \x01(\x0b\x32\x1b.sluice.v1.BatchDescriptionR\x0b\x64\x65scription\x12.\n\x06status\x18\x03 \x01(\x0e\x32\x16.sluice.v1.BatchStatusR\x06status\x12\x34\n\x07\x63reated\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12\x34\n\x07\x65xpires\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x65xpires\x12\x30\n\x05\x65nded\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x05\x65nded\x12!\n\x0cnum_requests\x18\x07 \x01(\rR\x0bnumRequests\x12#\n\rnum_succeeded\x18\x08 \x01(\rR\x0cnumSucceeded\x12\x1d\n\nnum_failed\x18\t \x01(\rR\tnumFailed\x12$\n\x0eoutput_file_id\x18\n \x01(\tR\x0coutputFileId\x12\"\n\rerror_file_id\x18\x0b \x01(\tR\x0b\x65rrorFileId\"\xef\x02\n\x10\x42\x61tchDescription\x12L\n\x19\x63ompletion_window_seconds\x18\x01 \x01(\rB\x0b\xbaH\x08*\x06\x18\x80\xf5$(<H\x00R\x17\x63ompletionWindowSeconds\x88\x01\x01\x12^\n\x08metadata\x18\x02 \x03(\x0b\x32).sluice.v1.BatchDescription.MetadataEntryB\x17\xbaH\x14\x9a\x01\x11\x10\x10\"\x06r\x04\x10\x01\x18@*\x05r\x03\x18\x80\x04R\x08metadata\x12)\n\x0b\x63lient_data\x18\x03 \x01(\x0c\x42\x08\xbaH\x05z\x03\x18\x80 R\nclientData\x12\'\n\nrequest_id\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\trequestId\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\x42\x1c\n\x1a_completion_window_seconds\"\xfa\x02\n\tBatchLine\x12\'\n\tcustom_id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x08\x63ustomId\x12\x1f\n\x0b\x63lient_data\x18\x02 \x01(\x0cR\nclientData\x12,\n\x04\x63hat\x18\x03 \x01(\x0b\x32\x16.sluice.v1.ChatRequestH\x00R\x04\x63hat\x12<\n\ncompletion\x18\x04 \x01(\x0b\x32\x1a.sluice.v1.CompleteRequestH\x00R\ncompletion\x12>\n\x08response\x18\x05 \x01(\x0b\x32 .sluice.v1.CreateResponseRequestH\x00R\x08response\x12\x37\n\tembedding\x18\x06 \x01(\x0b\x32\x17.sluice.v1.EmbedRequestH\x00R\tembedding\x12\x33\n\x08rejected\x18\x07 \x01(\x0b\x32\x15.sluice.v1.BatchErrorH\x00R\x08rejectedB\t\n\x07request\"8\n\nBatchLines\x12*\n\x05lines\x18\x01 \x03(\x0b\x32\x14.sluice.v1.BatchLineR\x05lines\"\x92\x01\n\x12\x43reateBatchRequest\x12?\n\x0b\x64\x65scription\x18\x01 \x01(\x0b\x32\x1b.sluice.v1.BatchDescriptionH\x00R\x0b\x64\x65scription\x12\x33\n\x08requests\x18\x02 \x01(\x0b\x32\x15.sluice.v1.BatchLinesH\x00R\x08requestsB\x06\n\x04part\"=\n\x13\x43reateBatchResponse\x12&\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32\x10.sluice.v1.BatchR\x05\x62\x61tch\"-\n\x0fGetBatchRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\":\n\x10GetBatchResponse\x12&\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32\x10.sluice.v1.BatchR\x05\x62\x61tch\"\x85\x02\n\x12ListBatchesRequest\x12+\n\tpage_size\x18\x01 \x01(\rB\t\xbaH\x06*\x04\x18\x64(\x01H\x00R\x08pageSize\x88\x01\x01\x12\x1e\n\x05\x61\x66ter\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\x05\x61\x66ter\x12\'\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\tpageToken:k\xbaHh\x1a\x66\n\x10page_token.after\x12\'page_token and after exclude each other\x1a)this.page_token == \'\' || this.after == \'\'B\x0c\n\n_page_size\"\x84\x01\n\x13ListBatchesResponse\x12*\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x10.sluice.v1.BatchR\x07\x62\x61tches\x12\x19\n\x08has_more\x18\x02 \x01(\x08R\x07hasMore\x12&\n\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"0\n\x12\x43\x61ncelBatchRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"=\n\x13\x43\x61ncelBatchResponse\x12&\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32\x10.sluice.v1.BatchR\x05\x62\x61tch\"0\n\x12\x44\x65leteBatchRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"\x15\n\x13\x44\x65leteBatchResponse\"t\n\x19StreamBatchResultsRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\x12;\n\x07outcome\x18\x02 \x01(\x0e\x32\x17.sluice.v1.BatchOutcomeB\x08\xbaH\x05\x82\x01\x02\x10\x01R\x07outcome\"\x92\x03\n\x1aStreamBatchResultsResponse\x12\x14\n\x05index\x18\x01 \x01(\rR\x05index\x12\x1b\n\tcustom_id\x18\x02 \x01(\tR\x08\x63ustomId\x12\x1f\n\x0b\x63lient_data\x18\x03 \x01(\x0cR\nclientData\x12-\n\x04\x63hat\x18\x04 \x01(\x0b\x32\x17.sluice.v1.ChatResponseH\x00R\x04\x63hat\x12=\n\ncompletion\x18\x05 \x01(\x0b\x32\x1b.sluice.v1.CompleteResponseH\x00R\ncompletion\x12?\n\x08response\x18\x06 \x01(\x0b\x32!.sluice.v1.CreateResponseResponseH\x00R\x08response\x12\x38\n\tembedding\x18\x07 \x01(\x0b\x32\x18.sluice.v1.EmbedResponseH\x00R\tembedding\x12-\n\x05\x65rror\x18\x08 \x01(\x0b\x32\x15.sluice.v1.BatchErrorH\x00R\x05\x65rrorB\x08\n\x06result\"l\n\nBatchError\x12.\n\x06reason\x18\x01 \x01(\x0e\x32\x16.sluice.v1.ErrorReasonR\x06reason\x12\x18\n\x07message\x18\x02 \x01(\tR\x07message\x12\x14\n\x05\x66ield\x18\x03 \x01(\tR\x05\x66ield*\x9b\x01\n\x0b\x42\x61tchStatus\x12\x1c\n\x18\x42\x41TCH_STATUS_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x42\x41TCH_STATUS_IN_PROGRESS\x10\x01\x12\x1a\n\x16\x42\x41TCH_STATUS_COMPLETED\x10\x02\x12\x18\n\x14\x42\x41TCH_STATUS_EXPIRED\x10\x03\x12\x1a\n\x16\x42\x41TCH_STATUS_CANCELLED\x10\x04\x32\xc6\x04\n\x0c\x42\x61tchService\x12\\\n\x0b\x43reateBatch\x12\x1d.sluice.v1.CreateBatchRequest\x1a\x1e.sluice.v1.CreateBatchResponse\"\x0c\x82\xf1\x18\x08\x08\x05\x10\x01\x1a\x02\x01\x02(\x01\x12Q\n\x08GetBatch\x12\x1a.sluice.v1.GetBatchRequest\x1a\x1b.sluice.v1.GetBatchResponse\"\x0c\x82\xf1\x18\x08\x08\x02\x10\x02\x1a\x02\x01\x02\x12Z\n\x0bListBatches\x12\x1d.sluice.v1.ListBatchesRequest\x1a\x1e.sluice.v1.ListBatchesResponse\"\x0c\x82\xf1\x18\x08\x08\x02\x10\x02\x1a\x02\x01\x02\x12Z\n\x0b\x43\x61ncelBatch\x12\x1d.sluice.v1.CancelBatchRequest\x1a\x1e.sluice.v1.CancelBatchResponse\"\x0c\x82\xf1\x18\x08\x08\x05\x10\x02\x1a\x02\x01\x02\x12Z\n\x0b\x44\x65leteBatch\x12\x1d.sluice.v1.DeleteBatchRequest\x1a\x1e.sluice.v1.DeleteBatchResponse\"\x0c\x82\xf1\x18\x08\x08\x05\x10\x02\x1a\x02\x01\x02\x12q\n\x12StreamBatchResults\x12$.sluice.v1.StreamBatchResultsRequest\x1a%.sluice.v1.StreamBatchResultsResponse\"\x0c\x82\xf1\x18\x08\x08\x02\x10\x01\x1a\x02\x01\x02\x30\x01\x42p\n\tsluice.v1B\nBatchProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15sluice/v1/batch.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14sluice/v1/chat.proto\x1a\x1asluice/v1/completion.proto\x1a\x19sluice/v1/embedding.proto\x1a\x15sluice/v1/error.proto\x1a\x14sluice/v1/file.proto\x1a\x18sluice/v1/response.proto\x1a\x13sluice/v1/rpc.proto\"\xd5\x03\n\x05\x42\x61tch\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12=\n\x0b\x64\x65scription\x18\x02 \x01(\x0b\x32\x1b.sluice.v1.BatchDescriptionR\x0b\x64\x65scription\x12.\n\x06status\x18\x03 \x01(\x0e\x32\x16.sluice.v1.BatchStatusR\x06status\x12\x34\n\x07\x63reated\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12\x34\n\x07\x65xpires\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x65xpires\x12\x30\n\x05\x65nded\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x05\x65nded\x12!\n\x0cnum_requests\x18\x07 \x01(\rR\x0bnumRequests\x12#\n\rnum_succeeded\x18\x08 \x01(\rR\x0cnumSucceeded\x12\x1d\n\nnum_failed\x18\t \x01(\rR\tnumFailed\x12$\n\x0eoutput_file_id\x18\n \x01(\tR\x0coutputFileId\x12\"\n\rerror_file_id\x18\x0b \x01(\tR\x0b\x65rrorFileId\"\xe5\x03\n\x10\x42\x61tchDescription\x12L\n\x19\x63ompletion_window_seconds\x18\x01 \x01(\rB\x0b\xbaH\x08*\x06\x18\x80\xf5$(<H\x00R\x17\x63ompletionWindowSeconds\x88\x01\x01\x12^\n\x08metadata\x18\x02 \x03(\x0b\x32).sluice.v1.BatchDescription.MetadataEntryB\x17\xbaH\x14\x9a\x01\x11\x10\x10\"\x06r\x04\x10\x01\x18@*\x05r\x03\x18\x80\x04R\x08metadata\x12)\n\x0b\x63lient_data\x18\x03 \x01(\x0c\x42\x08\xbaH\x05z\x03\x18\x80 R\nclientData\x12\'\n\nrequest_id\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\trequestId\x12S\n\x1coutput_expires_after_seconds\x18\x05 \x01(\rB\r\xbaH\n*\x08\x18\x80\x9a\x9e\x01(\x90\x1cH\x01R\x19outputExpiresAfterSeconds\x88\x01\x01\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\x42\x1c\n\x1a_completion_window_secondsB\x1f\n\x1d_output_expires_after_seconds\"\xfa\x02\n\tBatchLine\x12\'\n\tcustom_id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x08\x63ustomId\x12\x1f\n\x0b\x63lient_data\x18\x02 \x01(\x0cR\nclientData\x12,\n\x04\x63hat\x18\x03 \x01(\x0b\x32\x16.sluice.v1.ChatRequestH\x00R\x04\x63hat\x12<\n\ncompletion\x18\x04 \x01(\x0b\x32\x1a.sluice.v1.CompleteRequestH\x00R\ncompletion\x12>\n\x08response\x18\x05 \x01(\x0b\x32 .sluice.v1.CreateResponseRequestH\x00R\x08response\x12\x37\n\tembedding\x18\x06 \x01(\x0b\x32\x17.sluice.v1.EmbedRequestH\x00R\tembedding\x12\x33\n\x08rejected\x18\x07 \x01(\x0b\x32\x15.sluice.v1.BatchErrorH\x00R\x08rejectedB\t\n\x07request\"8\n\nBatchLines\x12*\n\x05lines\x18\x01 \x03(\x0b\x32\x14.sluice.v1.BatchLineR\x05lines\"\x92\x01\n\x12\x43reateBatchRequest\x12?\n\x0b\x64\x65scription\x18\x01 \x01(\x0b\x32\x1b.sluice.v1.BatchDescriptionH\x00R\x0b\x64\x65scription\x12\x33\n\x08requests\x18\x02 \x01(\x0b\x32\x15.sluice.v1.BatchLinesH\x00R\x08requestsB\x06\n\x04part\"=\n\x13\x43reateBatchResponse\x12&\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32\x10.sluice.v1.BatchR\x05\x62\x61tch\"-\n\x0fGetBatchRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\":\n\x10GetBatchResponse\x12&\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32\x10.sluice.v1.BatchR\x05\x62\x61tch\"\x85\x02\n\x12ListBatchesRequest\x12+\n\tpage_size\x18\x01 \x01(\rB\t\xbaH\x06*\x04\x18\x64(\x01H\x00R\x08pageSize\x88\x01\x01\x12\x1e\n\x05\x61\x66ter\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\x05\x61\x66ter\x12\'\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\tpageToken:k\xbaHh\x1a\x66\n\x10page_token.after\x12\'page_token and after exclude each other\x1a)this.page_token == \'\' || this.after == \'\'B\x0c\n\n_page_size\"\x84\x01\n\x13ListBatchesResponse\x12*\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x10.sluice.v1.BatchR\x07\x62\x61tches\x12\x19\n\x08has_more\x18\x02 \x01(\x08R\x07hasMore\x12&\n\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"0\n\x12\x43\x61ncelBatchRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"=\n\x13\x43\x61ncelBatchResponse\x12&\n\x05\x62\x61tch\x18\x01 \x01(\x0b\x32\x10.sluice.v1.BatchR\x05\x62\x61tch\"0\n\x12\x44\x65leteBatchRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\"\x15\n\x13\x44\x65leteBatchResponse\"t\n\x19StreamBatchResultsRequest\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\x12;\n\x07outcome\x18\x02 \x01(\x0e\x32\x17.sluice.v1.BatchOutcomeB\x08\xbaH\x05\x82\x01\x02\x10\x01R\x07outcome\"\x92\x03\n\x1aStreamBatchResultsResponse\x12\x14\n\x05index\x18\x01 \x01(\rR\x05index\x12\x1b\n\tcustom_id\x18\x02 \x01(\tR\x08\x63ustomId\x12\x1f\n\x0b\x63lient_data\x18\x03 \x01(\x0cR\nclientData\x12-\n\x04\x63hat\x18\x04 \x01(\x0b\x32\x17.sluice.v1.ChatResponseH\x00R\x04\x63hat\x12=\n\ncompletion\x18\x05 \x01(\x0b\x32\x1b.sluice.v1.CompleteResponseH\x00R\ncompletion\x12?\n\x08response\x18\x06 \x01(\x0b\x32!.sluice.v1.CreateResponseResponseH\x00R\x08response\x12\x38\n\tembedding\x18\x07 \x01(\x0b\x32\x18.sluice.v1.EmbedResponseH\x00R\tembedding\x12-\n\x05\x65rror\x18\x08 \x01(\x0b\x32\x15.sluice.v1.BatchErrorH\x00R\x05\x65rrorB\x08\n\x06result\"l\n\nBatchError\x12.\n\x06reason\x18\x01 \x01(\x0e\x32\x16.sluice.v1.ErrorReasonR\x06reason\x12\x18\n\x07message\x18\x02 \x01(\tR\x07message\x12\x14\n\x05\x66ield\x18\x03 \x01(\tR\x05\x66ield*\x9b\x01\n\x0b\x42\x61tchStatus\x12\x1c\n\x18\x42\x41TCH_STATUS_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x42\x41TCH_STATUS_IN_PROGRESS\x10\x01\x12\x1a\n\x16\x42\x41TCH_STATUS_COMPLETED\x10\x02\x12\x18\n\x14\x42\x41TCH_STATUS_EXPIRED\x10\x03\x12\x1a\n\x16\x42\x41TCH_STATUS_CANCELLED\x10\x04\x32\xc6\x04\n\x0c\x42\x61tchService\x12\\\n\x0b\x43reateBatch\x12\x1d.sluice.v1.CreateBatchRequest\x1a\x1e.sluice.v1.CreateBatchResponse\"\x0c\x82\xf1\x18\x08\x08\x05\x10\x01\x1a\x02\x01\x02(\x01\x12Q\n\x08GetBatch\x12\x1a.sluice.v1.GetBatchRequest\x1a\x1b.sluice.v1.GetBatchResponse\"\x0c\x82\xf1\x18\x08\x08\x02\x10\x02\x1a\x02\x01\x02\x12Z\n\x0bListBatches\x12\x1d.sluice.v1.ListBatchesRequest\x1a\x1e.sluice.v1.ListBatchesResponse\"\x0c\x82\xf1\x18\x08\x08\x02\x10\x02\x1a\x02\x01\x02\x12Z\n\x0b\x43\x61ncelBatch\x12\x1d.sluice.v1.CancelBatchRequest\x1a\x1e.sluice.v1.CancelBatchResponse\"\x0c\x82\xf1\x18\x08\x08\x05\x10\x02\x1a\x02\x01\x02\x12Z\n\x0b\x44\x65leteBatch\x12\x1d.sluice.v1.DeleteBatchRequest\x1a\x1e.sluice.v1.DeleteBatchResponse\"\x0c\x82\xf1\x18\x08\x08\x05\x10\x02\x1a\x02\x01\x02\x12q\n\x12StreamBatchResults\x12$.sluice.v1.StreamBatchResultsRequest\x1a%.sluice.v1.StreamBatchResultsResponse\"\x0c\x82\xf1\x18\x08\x08\x02\x10\x01\x1a\x02\x01\x02\x30\x01\x42p\n\tsluice.v1B\nBatchProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -51,6 +51,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BATCHDESCRIPTION'].fields_by_name['client_data']._serialized_options = b'\272H\005z\003\030\200 '
   _globals['_BATCHDESCRIPTION'].fields_by_name['request_id']._loaded_options = None
   _globals['_BATCHDESCRIPTION'].fields_by_name['request_id']._serialized_options = b'\272H\005r\003\030\200\002'
+  _globals['_BATCHDESCRIPTION'].fields_by_name['output_expires_after_seconds']._loaded_options = None
+  _globals['_BATCHDESCRIPTION'].fields_by_name['output_expires_after_seconds']._serialized_options = b'\272H\n*\010\030\200\232\236\001(\220\034'
   _globals['_BATCHLINE'].fields_by_name['custom_id']._loaded_options = None
   _globals['_BATCHLINE'].fields_by_name['custom_id']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
   _globals['_GETBATCHREQUEST'].fields_by_name['id']._loaded_options = None
@@ -83,44 +85,44 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BATCHSERVICE'].methods_by_name['DeleteBatch']._serialized_options = b'\202\361\030\010\010\005\020\002\032\002\001\002'
   _globals['_BATCHSERVICE'].methods_by_name['StreamBatchResults']._loaded_options = None
   _globals['_BATCHSERVICE'].methods_by_name['StreamBatchResults']._serialized_options = b'\202\361\030\010\010\002\020\001\032\002\001\002'
-  _globals['_BATCHSTATUS']._serialized_start=3086
-  _globals['_BATCHSTATUS']._serialized_end=3241
+  _globals['_BATCHSTATUS']._serialized_start=3204
+  _globals['_BATCHSTATUS']._serialized_end=3359
   _globals['_BATCH']._serialized_start=268
   _globals['_BATCH']._serialized_end=737
   _globals['_BATCHDESCRIPTION']._serialized_start=740
-  _globals['_BATCHDESCRIPTION']._serialized_end=1107
-  _globals['_BATCHDESCRIPTION_METADATAENTRY']._serialized_start=1018
-  _globals['_BATCHDESCRIPTION_METADATAENTRY']._serialized_end=1077
-  _globals['_BATCHLINE']._serialized_start=1110
-  _globals['_BATCHLINE']._serialized_end=1488
-  _globals['_BATCHLINES']._serialized_start=1490
-  _globals['_BATCHLINES']._serialized_end=1546
-  _globals['_CREATEBATCHREQUEST']._serialized_start=1549
-  _globals['_CREATEBATCHREQUEST']._serialized_end=1695
-  _globals['_CREATEBATCHRESPONSE']._serialized_start=1697
-  _globals['_CREATEBATCHRESPONSE']._serialized_end=1758
-  _globals['_GETBATCHREQUEST']._serialized_start=1760
-  _globals['_GETBATCHREQUEST']._serialized_end=1805
-  _globals['_GETBATCHRESPONSE']._serialized_start=1807
-  _globals['_GETBATCHRESPONSE']._serialized_end=1865
-  _globals['_LISTBATCHESREQUEST']._serialized_start=1868
-  _globals['_LISTBATCHESREQUEST']._serialized_end=2129
-  _globals['_LISTBATCHESRESPONSE']._serialized_start=2132
-  _globals['_LISTBATCHESRESPONSE']._serialized_end=2264
-  _globals['_CANCELBATCHREQUEST']._serialized_start=2266
-  _globals['_CANCELBATCHREQUEST']._serialized_end=2314
-  _globals['_CANCELBATCHRESPONSE']._serialized_start=2316
-  _globals['_CANCELBATCHRESPONSE']._serialized_end=2377
-  _globals['_DELETEBATCHREQUEST']._serialized_start=2379
-  _globals['_DELETEBATCHREQUEST']._serialized_end=2427
-  _globals['_DELETEBATCHRESPONSE']._serialized_start=2429
-  _globals['_DELETEBATCHRESPONSE']._serialized_end=2450
-  _globals['_STREAMBATCHRESULTSREQUEST']._serialized_start=2452
-  _globals['_STREAMBATCHRESULTSREQUEST']._serialized_end=2568
-  _globals['_STREAMBATCHRESULTSRESPONSE']._serialized_start=2571
-  _globals['_STREAMBATCHRESULTSRESPONSE']._serialized_end=2973
-  _globals['_BATCHERROR']._serialized_start=2975
-  _globals['_BATCHERROR']._serialized_end=3083
-  _globals['_BATCHSERVICE']._serialized_start=3244
-  _globals['_BATCHSERVICE']._serialized_end=3826
+  _globals['_BATCHDESCRIPTION']._serialized_end=1225
+  _globals['_BATCHDESCRIPTION_METADATAENTRY']._serialized_start=1103
+  _globals['_BATCHDESCRIPTION_METADATAENTRY']._serialized_end=1162
+  _globals['_BATCHLINE']._serialized_start=1228
+  _globals['_BATCHLINE']._serialized_end=1606
+  _globals['_BATCHLINES']._serialized_start=1608
+  _globals['_BATCHLINES']._serialized_end=1664
+  _globals['_CREATEBATCHREQUEST']._serialized_start=1667
+  _globals['_CREATEBATCHREQUEST']._serialized_end=1813
+  _globals['_CREATEBATCHRESPONSE']._serialized_start=1815
+  _globals['_CREATEBATCHRESPONSE']._serialized_end=1876
+  _globals['_GETBATCHREQUEST']._serialized_start=1878
+  _globals['_GETBATCHREQUEST']._serialized_end=1923
+  _globals['_GETBATCHRESPONSE']._serialized_start=1925
+  _globals['_GETBATCHRESPONSE']._serialized_end=1983
+  _globals['_LISTBATCHESREQUEST']._serialized_start=1986
+  _globals['_LISTBATCHESREQUEST']._serialized_end=2247
+  _globals['_LISTBATCHESRESPONSE']._serialized_start=2250
+  _globals['_LISTBATCHESRESPONSE']._serialized_end=2382
+  _globals['_CANCELBATCHREQUEST']._serialized_start=2384
+  _globals['_CANCELBATCHREQUEST']._serialized_end=2432
+  _globals['_CANCELBATCHRESPONSE']._serialized_start=2434
+  _globals['_CANCELBATCHRESPONSE']._serialized_end=2495
+  _globals['_DELETEBATCHREQUEST']._serialized_start=2497
+  _globals['_DELETEBATCHREQUEST']._serialized_end=2545
+  _globals['_DELETEBATCHRESPONSE']._serialized_start=2547
+  _globals['_DELETEBATCHRESPONSE']._serialized_end=2568
+  _globals['_STREAMBATCHRESULTSREQUEST']._serialized_start=2570
+  _globals['_STREAMBATCHRESULTSREQUEST']._serialized_end=2686
+  _globals['_STREAMBATCHRESULTSRESPONSE']._serialized_start=2689
+  _globals['_STREAMBATCHRESULTSRESPONSE']._serialized_end=3091
+  _globals['_BATCHERROR']._serialized_start=3093
+  _globals['_BATCHERROR']._serialized_end=3201
+  _globals['_BATCHSERVICE']._serialized_start=3362
+  _globals['_BATCHSERVICE']._serialized_end=3944
 # @@protoc_insertion_point(module_scope)

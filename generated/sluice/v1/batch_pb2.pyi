@@ -58,7 +58,7 @@ class Batch(_message.Message):
     def __init__(self, id: _Optional[str] = ..., description: _Optional[_Union[BatchDescription, _Mapping]] = ..., status: _Optional[_Union[BatchStatus, str]] = ..., created: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expires: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ended: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., num_requests: _Optional[int] = ..., num_succeeded: _Optional[int] = ..., num_failed: _Optional[int] = ..., output_file_id: _Optional[str] = ..., error_file_id: _Optional[str] = ...) -> None: ...
 
 class BatchDescription(_message.Message):
-    __slots__ = ("completion_window_seconds", "metadata", "client_data", "request_id")
+    __slots__ = ("completion_window_seconds", "metadata", "client_data", "request_id", "output_expires_after_seconds")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -70,11 +70,13 @@ class BatchDescription(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     CLIENT_DATA_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_EXPIRES_AFTER_SECONDS_FIELD_NUMBER: _ClassVar[int]
     completion_window_seconds: int
     metadata: _containers.ScalarMap[str, str]
     client_data: bytes
     request_id: str
-    def __init__(self, completion_window_seconds: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ..., client_data: _Optional[bytes] = ..., request_id: _Optional[str] = ...) -> None: ...
+    output_expires_after_seconds: int
+    def __init__(self, completion_window_seconds: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ..., client_data: _Optional[bytes] = ..., request_id: _Optional[str] = ..., output_expires_after_seconds: _Optional[int] = ...) -> None: ...
 
 class BatchLine(_message.Message):
     __slots__ = ("custom_id", "client_data", "chat", "completion", "response", "embedding", "rejected")

@@ -64,6 +64,7 @@ class Batches:
             description=description.SerializeToString(),
             caller=to_bytes(caller),
             digest=secrets.token_bytes(_ID_SIZE),  # of this upload, among those of the same request
+            results_lifetime_s=description.output_expires_after_seconds,
         )
         key = (batch.owner, batch.id)
 

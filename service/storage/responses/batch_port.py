@@ -78,7 +78,8 @@ def creation_of(file_id: str) -> int | None:
 class BatchRecord:
     """One batch without its lines. `description` and `caller` are bytes that the store does not interpret.
 
-    `digest` is that of its requests; that of a batch which is begun identifies the upload.
+    `digest` is that of its requests; that of a batch which is begun identifies the upload. Its results expire
+    `results_lifetime_s` after its end; with 0, they are kept as long as the batch.
     """
 
     owner: str
@@ -93,6 +94,14 @@ class BatchRecord:
     num_lines: int = 0
     num_succeeded: int = 0
     num_failed: int = 0
+    results_lifetime_s: int = 0
+
+    @property
+    def results_expire_ns(self) -> int:
+        """The time at which its results expire; 0 if they don't, or if it has not ended."""
+        return (
+            self.ended_ns + self.results_lifetime_s * 1_000_000_000 if self.ended_ns and self.results_lifetime_s else 0
+        )
 
     def dated(self, now_ns: int) -> Self:
         """Return the batch as one that is created at another instant."""
@@ -223,7 +232,7 @@ class BatchStore(Protocol):
     def results(
         self, owner: str, batch_id: str, after: int, states: Collection[LineState], max_lines: int
     ) -> Sequence[EndedLine]:
-        """Return lines of these states after an index, in order."""
+        """Return lines of these states after an index, in order; none after the results have expired."""
 
     def cancel(self, owner: str, batch_id: str) -> BatchRecord | None:
         """End a batch, unless it has ended, and return it; None if there is none.

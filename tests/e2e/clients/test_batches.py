@@ -42,6 +42,27 @@ def upload(client: Any, url: str, bodies: list[dict[str, Any]]) -> Any:
     return file
 
 
+def test_results_have_their_own_expiry(client: Any) -> None:
+    """`output_expires_after` begins with the creation of the results' file; other values are rejected by name."""
+    url = "/v1/chat/completions"
+    file = upload(client, url, [{"model": "sluice-demo", **BODIES[url]}])
+
+    def create(**expiry: Any) -> Any:
+        return client.batches.create(
+            input_file_id=file.id, endpoint=url, completion_window="24h", output_expires_after=expiry
+        )
+
+    batch = ended(client, create(anchor="created_at", seconds=3600))
+    results = client.files.retrieve(batch.output_file_id)
+    assert results.expires_at - results.created_at == 3600
+    for expiry, text in (
+        ({"anchor": "created_at", "seconds": 5}, "output_expires_after.seconds"),
+        ({"anchor": "ended_at", "seconds": 3600}, "output_expires_after.anchor: must be created_at"),
+    ):
+        with pytest.raises(openai.BadRequestError, match=text):
+            create(**expiry)
+
+
 def test_fields_may_follow_the_file(client: Any) -> None:
     """Node's client sends the fields in the order of its caller; with invalid ones nothing is stored."""
     content = b"a line\n" * 100_000  # in several messages

@@ -43,8 +43,16 @@ _CALLER_NAMES: Final = {
     "description.metadata": "metadata",
     "description.completion_window_seconds": "completion_window",
     "description.request_id": IDEMPOTENCY_KEY,
+    "description.output_expires_after_seconds": "output_expires_after.seconds",
     "description": "input_file_id",
 }
+
+
+class ResultsExpiry(msgspec.Struct, forbid_unknown_fields=True):
+    """When the files with the results of a batch expire: `seconds` after their creation."""
+
+    anchor: str
+    seconds: int
 
 
 class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -54,6 +62,7 @@ class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
     endpoint: str
     completion_window: str
     metadata: dict[str, str] | None = None
+    output_expires_after: ResultsExpiry | None = None
 
 
 class BatchCounts(msgspec.Struct):
@@ -139,6 +148,10 @@ def parse(http_request: HttpRequest) -> ParsedBatch:
     )
     seconds = int(window[1]) * _SECONDS[window[2]]
     put(description, "completion_window_seconds", seconds, "completion_window")
+    if (expiry := body.output_expires_after) is not None:
+        if expiry.anchor != "created_at":
+            raise Failure.of_field("output_expires_after.anchor", "must be created_at")
+        put(description, "output_expires_after_seconds", expiry.seconds, "output_expires_after.seconds")
     request = batch_pb2.CreateBatchRequest(description=description)
     return ParsedBatch(request, to_file_id(body.input_file_id), body.endpoint)
 

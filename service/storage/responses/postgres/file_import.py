@@ -52,6 +52,7 @@ _TABLES: Final = (
         (
             *_KEY, "created_ns", "expires_ns", "description", "caller", "digest", "status", "ended_ns",
             "num_bytes", "num_lines", "num_succeeded", "num_failed", "is_complete",
+            "results_lifetime_s",
         ),
     ),
     _Table("batch_lines", ("owner", "batch", "position", "state", "request", "result", "num_claims")),

@@ -173,6 +173,10 @@ _MIGRATIONS: Final = (
         # One row: the time that the last process had, by which the next one notices a jump of the clock.
         "CREATE TABLE clock (id INTEGER PRIMARY KEY CHECK (id = 1), seen_ns BIGINT NOT NULL)",
     ),
+    (
+        # Seconds between the end of a batch and the expiry of its results; 0 if they are kept as long as the batch.
+        "ALTER TABLE batches ADD COLUMN results_lifetime_s BIGINT NOT NULL DEFAULT 0",
+    ),
 )
 VERSION: Final = len(_MIGRATIONS)
 

@@ -20,13 +20,13 @@ from service.storage.responses.batch_port import (
 )
 from service.storage.responses.port import StoreFailed, StoreLimit, TooLarge, UnknownItem
 from service.storage.responses.sql.database import Execute, SqlDatabase
-from service.storage.responses.sql.deleted_lines import delete_lines
+from service.storage.responses.sql.deleted_lines import delete_lines, states_of
 from service.storage.responses.sql.lines import SqlLines
 from service.storage.responses.sql.uploads import SqlUploads
 
 _COLUMNS: Final = (
     "owner, id, created_ns, expires_ns, description, caller, digest, status, ended_ns, num_lines, num_succeeded, "
-    "num_failed"
+    "num_failed, results_lifetime_s"
 )
 _PRESENT: Final = "batches WHERE owner = ? AND is_complete = 1 AND created_ns > ?"
 _KEY: Final = "owner = ? AND id = ?"
@@ -68,11 +68,12 @@ class SqlBatches(BatchStore):
                 limit = self._limits.max_batches
                 raise StoreLimit(f"{num_batches} batches are unfinished; a key may have {limit}")
             execute(
-                "INSERT INTO batches (owner, id, created_ns, expires_ns, description, caller, digest, status) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO batches (owner, id, created_ns, expires_ns, description, caller, digest, status, "
+                "results_lifetime_s) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *key, batch.created_ns, batch.expires_ns,
                     *(self._sealed(batch, name) for name in ("description", "caller", "digest")), int(batch.status),
+                    batch.results_lifetime_s,
                 ),
             )  # fmt: skip
         return None
@@ -140,6 +141,9 @@ class SqlBatches(BatchStore):
     def results(
         self, owner: str, batch_id: str, after: int, states: Collection[LineState], max_lines: int
     ) -> Sequence[EndedLine]:
+        batch = self.get(owner, batch_id)
+        if batch is not None and 0 < batch.results_expire_ns <= self._age_ns():
+            return []
         return self._lines.results(owner, batch_id, after, states, max_lines)
 
     def cancel(self, owner: str, batch_id: str) -> BatchRecord | None:
@@ -205,6 +209,11 @@ class SqlBatches(BatchStore):
         """Delete files and batches whose upload was not completed in time, and files at their own time of expiry."""
         now_ns = self._age_ns()
         with self._database.transaction() as execute:
+            query = (
+                "SELECT owner, batch, is_of_errors FROM files WHERE batch != '' AND expires_ns != 0 AND expires_ns <= ?"
+            )
+            for owner, batch_id, is_of_errors in execute(query, (now_ns,)).fetchall():
+                delete_lines(self._database, execute, owner, batch_id, states_of(is_of_errors=bool(is_of_errors)))
             return sum(
                 execute(query, (instant,)).rowcount
                 for query, instant in (
@@ -235,8 +244,10 @@ class SqlBatches(BatchStore):
         for is_of_errors in (False, True):
             if ended is not None and (file_id := ended.results_file(is_of_errors=is_of_errors)):
                 name = f"{batch.id}_{'errors' if is_of_errors else 'output'}.jsonl"
+                expires_ns = ended.results_expire_ns
                 file = FileRecord(
-                    batch.owner, file_id, now_ns, name, batch_id=batch.id, is_of_errors=is_of_errors
+                    batch.owner, file_id, now_ns, name,
+                    expires_ns=expires_ns, batch_id=batch.id, is_of_errors=is_of_errors,
                 )  # fmt: skip
                 self.files.insert(execute, file, is_complete=True)
 

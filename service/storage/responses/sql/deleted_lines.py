@@ -8,6 +8,11 @@ from service.storage.responses.batch_port import LineState
 from service.storage.responses.sql.database import Execute, SqlDatabase
 
 
+def states_of(*, is_of_errors: bool) -> Collection[LineState]:
+    """Return the states of the lines whose results a file has."""
+    return (LineState.FAILED, LineState.EXPIRED) if is_of_errors else (LineState.SUCCEEDED,)
+
+
 def delete_lines(
     database: SqlDatabase, execute: Execute, owner: str, batch_id: str, states: Collection[LineState]
 ) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from service.storage.responses.batch_port import BatchLimits, FileRecord, FileStore, LineState, creation_of
+from service.storage.responses.batch_port import BatchLimits, FileRecord, FileStore, creation_of
 from service.storage.responses.port import StoreFailed, StoreLimit, TooLarge, UnknownItem
 from service.storage.responses.sql.database import Execute, SqlDatabase
-from service.storage.responses.sql.deleted_lines import delete_lines
+from service.storage.responses.sql.deleted_lines import delete_lines, states_of
 
 _COLUMNS: Final = "owner, id, created_ns, filename, num_bytes, expires_ns, batch, is_of_errors"
 _PRESENT: Final = (
@@ -128,7 +128,7 @@ class SqlUploads(FileStore):
         with self._database.transaction() as execute:
             file = self.get(owner, file_id)
             if file is not None and file.batch_id:
-                states = (LineState.FAILED, LineState.EXPIRED) if file.is_of_errors else (LineState.SUCCEEDED,)
+                states = states_of(is_of_errors=file.is_of_errors)
                 delete_lines(self._database, execute, owner, file.batch_id, states)
             execute("DELETE FROM files WHERE owner = ? AND id = ?", (owner, file_id))
         self._database.erase()

@@ -210,6 +210,10 @@ _MIGRATIONS: Final = (
         END
         """,
     ),
+    (
+        # Seconds between the end of a batch and the expiry of its results; 0 if they are kept as long as the batch.
+        "ALTER TABLE batches ADD COLUMN results_lifetime_s INTEGER NOT NULL DEFAULT 0",
+    ),
 )
 VERSION: Final = len(_MIGRATIONS)
 

@@ -158,6 +158,7 @@ class BatchDescription(_message.Message):
     METADATA_FIELD_NUMBER: _builtins.int
     CLIENT_DATA_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    OUTPUT_EXPIRES_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
     completion_window_seconds: _builtins.int
     """The time in seconds in which the requests are answered, 60 to 604,800; later, those that are left have an error.
     Default: 86,400, a day.
@@ -168,6 +169,10 @@ class BatchDescription(_message.Message):
     """An id of the request that the client chooses, unique among the requests of its API key; at most 256 characters. A
     batch that is created again with the same id is not created twice: the existing one is returned. INVALID_FIELD if
     its content differs. Default: empty, every request is a new one.
+    """
+    output_expires_after_seconds: _builtins.int
+    """The time in seconds after the batch's end at which its results expire, 3,600 to 2,592,000: the files with them, and
+    what StreamBatchResults returns, are deleted then. Default: they are kept as long as the batch.
     """
     @_builtins.property
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
@@ -182,14 +187,20 @@ class BatchDescription(_message.Message):
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         client_data: _builtins.bytes = ...,
         request_id: _builtins.str = ...,
+        output_expires_after_seconds: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_completion_window_seconds", b"_completion_window_seconds", "completion_window_seconds", b"completion_window_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_completion_window_seconds", b"_completion_window_seconds", "_output_expires_after_seconds", b"_output_expires_after_seconds", "completion_window_seconds", b"completion_window_seconds", "output_expires_after_seconds", b"output_expires_after_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_completion_window_seconds", b"_completion_window_seconds", "client_data", b"client_data", "completion_window_seconds", b"completion_window_seconds", "metadata", b"metadata", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_completion_window_seconds", b"_completion_window_seconds", "_output_expires_after_seconds", b"_output_expires_after_seconds", "client_data", b"client_data", "completion_window_seconds", b"completion_window_seconds", "metadata", b"metadata", "output_expires_after_seconds", b"output_expires_after_seconds", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__completion_window_seconds: _TypeAlias = _typing.Literal["completion_window_seconds"]  # noqa: Y015
     _WhichOneofArgType__completion_window_seconds: _TypeAlias = _typing.Literal["_completion_window_seconds", b"_completion_window_seconds"]  # noqa: Y015
+    _WhichOneofReturnType__output_expires_after_seconds: _TypeAlias = _typing.Literal["output_expires_after_seconds"]  # noqa: Y015
+    _WhichOneofArgType__output_expires_after_seconds: _TypeAlias = _typing.Literal["_output_expires_after_seconds", b"_output_expires_after_seconds"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__completion_window_seconds) -> _WhichOneofReturnType__completion_window_seconds | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__output_expires_after_seconds) -> _WhichOneofReturnType__output_expires_after_seconds | None: ...
 
 Global___BatchDescription: _TypeAlias = BatchDescription  # noqa: Y015
 
