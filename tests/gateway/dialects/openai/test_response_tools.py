@@ -96,7 +96,7 @@ def test_namespaces_are_echoed() -> None:
 
 
 def test_tools_of_openais_server_are_not_offered() -> None:
-    """They are left out beside functions, as agents send them, and are an error alone."""
+    """They are left out where there are functions, as in agents' requests, and are an error alone."""
     assert names_of(tools=[SEARCH, TOOL]) == ["f"]
     with pytest.raises(Failure, match="'web_search' is not supported") as raised:
         parse(tools=[SEARCH])
