@@ -23,7 +23,7 @@ from tests.service.batches.batch_calls import chat_line, messages
 from tests.waiting import GUARD_S
 
 FILE = [
-    file_pb2.UploadFileRequest(description=file_pb2.FileDescription(filename="a", purpose=1)),
+    file_pb2.UploadFileRequest(description=file_pb2.FileDescription(filename="a", purpose=file_pb2.FILE_PURPOSE_BATCH)),
     file_pb2.UploadFileRequest(content=b"a part of the file"),
 ]
 

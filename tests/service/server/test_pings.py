@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from importlib.util import find_spec
 from pathlib import Path
 
-import grpc._cython.cygrpc
 import pytest
 
 from service.server.listener import MIN_PING_INTERVAL_S, connection_options
@@ -53,5 +53,7 @@ async def test_a_connection_without_data_may_be_pinged(*, interval_s: float, sta
 
 def test_grpc_knows_all_options_of_the_server() -> None:
     """GRPC ignores an option whose name it doesn't know."""
-    content = Path(grpc._cython.cygrpc.__file__).read_bytes()  # noqa: SLF001
+    library = find_spec("grpc._cython.cygrpc")
+    assert library is not None
+    content = Path(str(library.origin)).read_bytes()
     assert [name for name, _ in connection_options(settings_of()) if name.encode() not in content] == []

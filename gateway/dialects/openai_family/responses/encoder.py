@@ -93,7 +93,7 @@ class ResponseEncoder:
         if kind in _RESPONSES:
             self._response_so_far = self._response.write(inner.response)
             return {"response": self._response_so_far}
-        writers = {"item": self._response.item, **_WRITERS}
+        writers: dict[str, Callable[[Any], Any]] = {"item": self._response.item, **_WRITERS}
         fields = {
             field.name: writers.get(field.name, _unchanged)(getattr(inner, field.name))
             for field in inner.DESCRIPTOR.fields

@@ -55,7 +55,7 @@ async def test_repeated_response_draws_the_same_tokens(tmp_path: Path) -> None:
             created = await create(run)
             await respond(run, response_request(conversation=created.id, responseId=ID), stream=False)
             (span,) = [each for each in run.spans.get_finished_spans() if each.name.startswith("chat ")]
-        seeds.append((span.attributes or {})["gen_ai.request.seed"])
+        seeds.append(int(str((span.attributes or {})["gen_ai.request.seed"])))
     assert seeds[0] == seeds[1] > 1  # not the one that the preparation draws
 
 

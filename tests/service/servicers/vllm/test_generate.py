@@ -122,8 +122,9 @@ async def test_wrong_request_is_rejected_by_the_name_of_its_field() -> None:
 
 async def test_rejected_images_name_the_apis_that_take_them() -> None:
     """A router forwards the text to the client, which can send the images elsewhere."""
+    images: list[dict[str, Any]] = [{"mm_inputs": {}}, {"extra_mm_inputs": [{}]}, {"media_refs": {}}]
     async with running() as run:
-        for fields in ({"mm_inputs": {}}, {"extra_mm_inputs": [{}]}, {"media_refs": {}}):
+        for fields in images:
             rejection = await rejection_of(stub_of(run).Generate(request_of(**fields)))
             assert "ChatService and the REST API take images" in rejection.text, fields
 
