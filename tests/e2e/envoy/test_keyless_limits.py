@@ -55,11 +55,14 @@ def test_health_watches_do_not_block_calls(stack: Stack) -> None:
         return envoy.stat("http.front_door.downstream_rq_total") >= num_calls
 
     with EnvoyProcess(stack.ports["gateway"], stack.ports["service"], change) as envoy, ExitStack() as flood:
-        for number in range(2, 18):  # one after the other: a burst would fill the queue of pending calls instead
+        # One after the other, since a burst would fill the queue of pending calls instead, and until all of them are
+        # taken: a service that can't keep up ends some of the watches.
+        for number in range(2, 250):
             flood.enter_context(connections(envoy, 1, watches, f"127.0.0.{number}"))
             envoy.until(partial(has_received, (number - 1) * 300))
-        envoy.until(lambda: envoy.stat("http.front_door.downstream_rq_active") == 2048)
-        assert envoy.stat("cluster.service-watch.upstream_rq_active") == 2048
+            if envoy.stat("cluster.service-watch.upstream_rq_active") == 2048:
+                break
+        assert envoy.stat("http.front_door.downstream_rq_active") >= 2048
         check_serving(envoy)
 
 
