@@ -3,6 +3,7 @@
 #include <stdint.h>
 
 enum { OK = 0, CONTINUE = 0, STOP_ITERATION = 1, DOWNSTREAM = 2, PLUGIN_CONFIGURATION = 7, MAX_BYTES = 1 << 18 };
+enum { CAS_MISMATCH = 8 };  // another thread has changed the shared value
 enum { REQUEST_HEADERS = 0, RESPONSE_HEADERS = 2, COUNTER = 0, MONOTONIC = 1 };
 
 #define IMPORT(name) __attribute__((import_module("env"), import_name(#name)))
@@ -23,10 +24,14 @@ IMPORT(proxy_set_tick_period_milliseconds) uint32_t set_tick_period(uint32_t ms)
 IMPORT(proxy_define_metric) uint32_t define_metric(uint32_t type, const char *name, uint32_t size, uint32_t *metric);
 IMPORT(proxy_increment_metric) uint32_t increment_metric(uint32_t metric, int64_t by);
 IMPORT(proxy_set_effective_context) uint32_t set_context(uint32_t context);
+IMPORT(proxy_get_shared_data)
+uint32_t get_shared(const char *key, uint32_t key_size, char **value, uint32_t *size, uint32_t *version);
+IMPORT(proxy_set_shared_data)
+uint32_t set_shared(const char *key, uint32_t key_size, const char *value, uint32_t size, uint32_t version);
 IMPORT(proxy_close_stream) uint32_t close_stream(uint32_t stream);
 
 static char handed_over[MAX_BYTES];  // Envoy's last answer
-static char serialized[512];         // headers of a response
+static char serialized[1024];        // headers of a response
 
 EXPORT(proxy_abi_version_0_2_1) void proxy_abi_version(void) {}
 
@@ -61,6 +66,12 @@ UNUSED static uint32_t hash_of(const char *text, uint32_t size) {  // FNV-1a
 UNUSED static uint32_t put(char *to, uint32_t at, uint32_t value) {
     for (uint32_t i = 0; i < 4; i++) to[at + i] = (char)(value >> 8 * i);
     return at + 4;
+}
+
+UNUSED static uint32_t get(const char *from) {  // what `put` has written
+    uint32_t value = 0;
+    for (uint32_t i = 0; i < 4; i++) value |= (uint32_t)(uint8_t)from[i] << 8 * i;
+    return value;
 }
 
 UNUSED static uint32_t serialize(const char *const *pairs) {  // names and values, and a null pointer; returns the size

@@ -33,6 +33,7 @@ class EnvoyProcess:
         change: Callable[[dict[str, Any]], None] = lambda config: None,
         *,
         healthy: bool = True,
+        threads: int = 1,
         **addresses: Any,
     ) -> None:
         self.port, self.admin_port = free_ports(2)
@@ -51,8 +52,8 @@ class EnvoyProcess:
         path.write_text(yaml.safe_dump(config))
         with Path(self._folder.name, "log").open("w") as log:
             self.process = subprocess.Popen(
-            [Path(sys.executable).with_name("envoy"), "-c", path, "--concurrency", "1", "--disable-hot-restart",
-             "-l", "warning", "--file-flush-interval-msec", "50"],
+            [Path(sys.executable).with_name("envoy"), "-c", path, "--concurrency", str(threads),
+             "--disable-hot-restart", "-l", "warning", "--file-flush-interval-msec", "50"],
             stdout=log, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:

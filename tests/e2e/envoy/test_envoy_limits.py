@@ -72,6 +72,31 @@ def test_connections_are_limited_by_address(stack: Stack) -> None:
             assert httpx.get(f"{envoy.url}/v1/models", timeout=GUARD_S).status_code == 200
 
 
+def test_threads_share_the_limit_of_an_address(stack: Stack) -> None:
+    """An address has as many connections as the limit allows, whichever of Envoy's threads accept them."""
+
+    def change(config: dict[str, Any]) -> None:
+        (chain,) = config["static_resources"]["listeners"][0]["filter_chains"]
+        chain["filters"][0]["typed_config"]["config"]["configuration"]["value"] = "10"
+
+    with EnvoyProcess(stack.ports["gateway"], stack.ports["service"], change, threads=4) as envoy:
+        for _ in range(2):
+            # Those of the health probes are closed by then, and the first fifty.
+            envoy.until(lambda: envoy.stat("http.front_door.downstream_cx_active") == 0)
+            with connections(envoy, 50) as opened:
+                assert sum(is_served(each) for each in opened) == 10
+
+
+def is_served(connection: socket.socket) -> bool:
+    """Send a request. Return True if it is answered, and False if the connection is closed."""
+    connection.settimeout(GUARD_S)
+    try:
+        connection.sendall(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        return connection.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+    except ConnectionError:
+        return False
+
+
 @pytest.mark.parametrize("half", [HALF_REST, HALF_GRPC], ids=["REST", "gRPC"])
 def test_incomplete_bodies_block_no_request(stack: Stack, half: bytes) -> None:
     """1,100 incomplete bodies use no connection and no call of the upstreams."""
