@@ -25,6 +25,9 @@ class LimitedUpstream:
 
     def __init__(self) -> None:
         self.release = release = threading.Event()
+        self.num_held = 0  # requests so far
+        self._lock = threading.Lock()
+        upstream = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -37,6 +40,8 @@ class LimitedUpstream:
                     self.send_header("x-sluice-limit", body["limit"])
                 self.end_headers()
                 if body.get("held"):
+                    with upstream._lock:
+                        upstream.num_held += 1
                     release.wait(GUARD_S)
                 self.wfile.write(b"{}")
 
@@ -87,6 +92,10 @@ class Calls:
         self._held.clear()
         self.envoy.until(lambda: self.num_in_flight() == 0)
         self._upstream.release.clear()
+
+    def num_held(self) -> int:
+        """Return the number of held requests that the upstream has got so far."""
+        return self._upstream.num_held
 
     def num_in_flight(self) -> int:
         """Return the number of requests that Envoy has forwarded and that haven't ended."""

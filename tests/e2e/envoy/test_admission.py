@@ -107,8 +107,9 @@ def test_requests_that_end_with_trailers_are_in_flight(stack: Stack) -> None:
     with calls(stack) as made:
         made.post(limit=LIMIT)
         with connections(made.envoy, 1, requests_with_trailers(8, "/", b'{"held": 1}')):
-            made.envoy.until(partial(has_rejected, made, 4))
-            made.envoy.until(lambda: made.num_in_flight() == 4)
+            num_rejected = "wasmcustom.sluice.admission.rejected"
+            made.envoy.until(lambda: made.num_held() + made.envoy.stat(num_rejected) == 8)
+            assert made.num_held() == 4
 
 
 def test_burst_is_forwarded_again_after_an_overload(stack: Stack) -> None:
