@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from service.engine.constraints import ending
 from tests.engine.started_engine import Starter
 
 
@@ -34,3 +35,12 @@ def restore_thread() -> Iterator[None]:
     yield
     torch.set_flush_denormal(False)
     torch.set_num_threads(num_threads)
+
+
+@pytest.fixture(autouse=True)
+def unhurried() -> Iterator[None]:
+    """Give the search for the end of a constrained answer twenty times as long, for slow machines."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ending, "_FIRST_S", 40.0)
+        patch.setattr(ending, "_CHOICE_S", 10.0)
+        yield

@@ -141,7 +141,7 @@ async def test_unstreamed_answers_survive_the_death_of_their_service(killable: S
     """Unstreamed requests are generated again, and the client only waits longer."""
     await until_served(http)
     draw = random.Random(14)
-    bodies = [random_body(draw) | {"stream": False, "n": 1, "max_tokens": 1_000} for _ in range(12)]
+    bodies = [random_body(draw) | {"stream": False, "n": 1, "max_tokens": 500} for _ in range(12)]
     for body in bodies:
         del body["stream_options"]
 

@@ -123,7 +123,13 @@ def test_every_other_field_is_converted() -> None:
         },
     }
     request = request_of(
-        text("user", "hi"), **fields, maxOutputTokens=9, maxToolCalls=2, metadata={"a": "b"}, instructions="I"
+        text("user", "hi"),
+        **fields,
+        maxOutputTokens=9,
+        maxToolCalls=2,
+        metadata={"a": "b"},
+        instructions="I",
+        responseId="0" * 32,
     )
     set_fields = {each.name for each, _ in request.ListFields()}
     assert set_fields == {each.name for each in request.DESCRIPTOR.fields} - SERVED_BY_OTHERS
@@ -142,6 +148,7 @@ def test_every_other_field_is_converted() -> None:
         stopping=StopParams(max_tokens=9),
         logprobs=LogprobsOptions(2),
         output_format=JsonObject("output_constraint.json_object"),
+        answer_id="0" * 32,
         priority=3,
         cache_salt="s",
         truncates=True,
