@@ -20,6 +20,7 @@ from service.calls.errors import InvalidMessage, Violation
 
 PATTERNS = {  # a regular expression in the contract → its description in error messages
     "^[A-Za-z0-9_-]{1,64}$": "must be 1 to 64 letters, digits, underscores and dashes",
+    "^([0-9a-f]{32})?$": "must be 32 hexadecimal digits in lower case",
     "^[A-Za-z0-9._-]{1,256}$": "must be 1 to 256 letters, digits, dots, underscores and dashes",
 }
 _LISTS = {  # a rule with a list of values → what the value must be of them
