@@ -30,7 +30,6 @@ from gateway.dialects.openai_family.responses.tool import (
 )
 from gateway.dialects.openai_family.responses.tool_kind import (
     NamedTool,
-    NamespaceTool,
     Offered,
     ResponseTool,
     offered_functions,
@@ -151,11 +150,6 @@ class ResponseBody(DrawingBody, kw_only=True):
     def is_stored(self) -> bool:
         """Whether the response is to be stored; by default, only in the background."""
         return bool(self.background if self.store is None else self.store)
-
-    @property
-    def has_namespaces(self) -> bool:
-        """Whether some functions are in namespaces."""
-        return any(isinstance(tool, NamespaceTool) for tool in self.tools or ())
 
     def offered_functions(self) -> list[Offered]:
         """Return the functions that the model is offered. Raise Failure if there are only tools of other kinds."""

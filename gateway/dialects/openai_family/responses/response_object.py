@@ -15,7 +15,7 @@ from gateway.dialects.openai_family.chat.body import EFFORT_NAMES
 from gateway.dialects.openai_family.parameters.sampling import OpenAINumbers
 from gateway.dialects.openai_family.responses.body import ResponseBody
 from gateway.dialects.openai_family.responses.response_id import written_conversation_id, written_id
-from gateway.dialects.openai_family.responses.tool import namespaces_of
+from gateway.dialects.openai_family.responses.tool_kind import FunctionTool, NamespaceTool, namespaces_of
 
 _STATUSES: Final = {
     response_item_pb2.RESPONSE_STATUS_IN_PROGRESS: "in_progress",
@@ -55,6 +55,7 @@ class _KeptFields(msgspec.Struct):
 
 
 _KEPT: Final = msgspec.json.Decoder(_KeptFields)
+_KEPT_TOOLS: Final = msgspec.json.Decoder(list[FunctionTool | NamespaceTool])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,8 @@ class ResponseObject:
     @classmethod
     def from_body(cls, body: ResponseBody) -> ResponseObject:
         """Return the writer for a request."""
-        echo = body.echo()
-        namespaces = namespaces_of(orjson.dumps(echo["tools"])) if body.has_namespaces else {}
-        return cls({name: getattr(body, name) for name in OpenAINumbers.__struct_fields__}, echo, namespaces)
+        given = {name: getattr(body, name) for name in OpenAINumbers.__struct_fields__}
+        return cls(given, body.echo(), namespaces_of(body.tools or ()))
 
     @classmethod
     def from_client_data(cls, data: bytes) -> ResponseObject:
@@ -79,12 +79,12 @@ class ResponseObject:
         try:
             kept = _KEPT.decode(data)
             reasoning = msgspec.json.decode(kept.echo["reasoning"], type=dict[str, str | None])
+            tools = _KEPT_TOOLS.decode(kept.echo["tools"])
         except (msgspec.MsgspecError, KeyError):  # another client has stored the response
             return default
         given = {name: kept.given.get(name) for name in default.given}
         echo = {name: orjson.Fragment(bytes(kept.echo.get(name, b"null"))) for name in default.echo}
-        namespaces = namespaces_of(bytes(kept.echo.get("tools", b"[]")))
-        return cls(given, echo | {"reasoning": default.echo["reasoning"] | reasoning}, namespaces)
+        return cls(given, echo | {"reasoning": default.echo["reasoning"] | reasoning}, namespaces_of(tools))
 
     def client_data(self) -> bytes:
         """Return the data to store with a response, from which `from_client_data` returns the same writer."""

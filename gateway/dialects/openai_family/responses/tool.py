@@ -28,7 +28,6 @@ from gateway.dialects.openai_family.responses.tool_kind import (
     NamespaceTool,
     Offered,
     ResponseTool,
-    name_prefix,
 )
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
@@ -108,37 +107,6 @@ def tools_answer(tools: Iterable[ResponseTool]) -> list[dict[str, Any]]:
                 named = {"name": tool.name, "description": tool.description}
                 answer.append({"type": "namespace", **named, "tools": functions})
     return answer
-
-
-class _AnswerFunction(msgspec.Struct):
-    """The name of a function in an answer."""
-
-    name: str
-
-
-class _AnswerTool(msgspec.Struct):
-    """The part of an answer's tool that names functions."""
-
-    name: str | None = None
-    function: _AnswerFunction | None = None
-    tools: list[_AnswerTool] = []
-
-
-_ANSWER_TOOLS: Final = msgspec.json.Decoder(list[_AnswerTool])
-
-
-def namespaces_of(tools_answer: bytes) -> dict[str, tuple[str, str]]:
-    """Return namespace and name of each function of a namespace by its name in the contract. Read from an answer."""
-    try:
-        tools = _ANSWER_TOOLS.decode(tools_answer)
-    except msgspec.MsgspecError:  # another client has stored the response
-        return {}
-    found = {}
-    for tool in tools:
-        for each in tool.tools:
-            name = (each.function.name if each.function else each.name) or ""
-            found[name_prefix(tool.name) + name] = tool.name or "", name
-    return found
 
 
 def tool_choice_answer(choice: ToolChoice | None) -> Any:

@@ -106,6 +106,17 @@ def offered_functions(tools: Iterable[ResponseTool]) -> list[Offered]:
     return functions
 
 
+def namespaces_of(tools: Iterable[ResponseTool]) -> dict[str, tuple[str, str]]:
+    """Return namespace and name of each function of a namespace, by its name in the contract."""
+    named = {}
+    for tool in tools:
+        if isinstance(tool, NamespaceTool):
+            for each in tool.tools:
+                name = (each.name if each.function is None else each.function.name) or ""
+                named[name_prefix(tool.name) + name] = tool.name, name
+    return named
+
+
 def name_prefix(namespace: str | None) -> str:
     """Return what precedes the names of a namespace's functions; empty without a namespace."""
     if not namespace:
