@@ -170,7 +170,11 @@ def logits_of(model: sluice_native.Model, ids: list[int]) -> Any:
     return step(model, [(Sequence(ids, list(range(6))), len(ids))])[0]
 
 
-SAME_LAYOUT = ("gpt_oss", "granitemoe_swa", "gemma4_text")  # their alternatives are blocks, and tensors of other versions
+SAME_LAYOUT = (
+    "gpt_oss",
+    "granitemoe_swa",
+    "gemma4_text",
+)  # their alternatives are blocks, and tensors of other versions
 
 
 @pytest.mark.parametrize("kind", [kind for kind, family in FAMILIES.items() if family.alternatives])
