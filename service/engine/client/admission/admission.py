@@ -58,7 +58,7 @@ class Admission:
         before, self._last = self._last, last
         num_prompt_tokens = last.num_prompt_tokens - before.num_prompt_tokens
         self._work += self._work_of(num_prompt_tokens, last.num_generated_tokens - before.num_generated_tokens)
-        self._in_flight.record_step(now, num_open, self._work)
+        self._in_flight.record_step(now, num_open, self._work, last.decode_step_s)
 
     def record_answer(self, num_prompt_tokens: float, num_tokens: float, duration_s: float) -> None:
         """Record a whole answer: the computed tokens of its prompt, those of each choice, and its time."""

@@ -41,6 +41,8 @@ class InFlightLimiter:
         self._slowdown = slowdown
         self._rate = 0.0  # work per second for all requests
         self._speed = 0.0  # work per second for one request that runs alone
+        self._was_alone = False  # whether it was measured alone
+        self._step_speed = 0.0  # work per second of steps with one sequence
         self._window: tuple[float, float] | None = None  # its start, and the work done up to then
         self._last = 0.0  # step,
         self._shared_at = -math.inf  # and the last one after which several requests were in flight
@@ -53,14 +55,19 @@ class InFlightLimiter:
             self._mean_work = _MEMORY * (self._mean_work or work) + (1 - _MEMORY) * work
             speed = work / duration_s
             is_alone = self._last - duration_s >= self._shared_at
-            if not self._speed:
+            if not self._speed or (is_alone and not self._was_alone):
                 self._speed = speed
             elif is_alone or speed > self._speed:
                 memory = _LONE_MEMORY if is_alone else _SHARED_MEMORY
                 self._speed = memory * self._speed + (1 - memory) * speed
+            self._was_alone |= is_alone
 
-    def record_step(self, now: float, num_open: int, work: float) -> None:
-        """Record, after a step, the number of open requests, and the work for all of them since the start."""
+    def record_step(self, now: float, num_open: int, work: float, decode_step_s: float = 0.0) -> None:
+        """Record, after a step, the number of open requests, and the work for all of them since the start.
+
+        `decode_step_s` is the time of a step that decodes one sequence; 0 if unknown.
+        """
+        self._step_speed = 1 / decode_step_s if decode_step_s else 0.0
         self._open_s += num_open * (now - self._last)
         self._last = now
         if num_open > 1:
@@ -84,16 +91,25 @@ class InFlightLimiter:
 
     def limit(self, max_wait_s: float, *, is_overloaded: bool) -> InFlightLimit | None:
         """Return the limit, given the maximal queue wait, or None if no answer was measured yet."""
-        rate, speed = self._rate, self._speed
-        if not rate or not speed:
+        rate = self._rate
+        if not rate or not self._speed:
             return None
         # The last request of a burst waits until the others behind the running ones have begun.
         num_waiting = min(rate / self._mean_work * max_wait_s, _MAX_WAITING)
-        return InFlightLimit(self._sustained, self._max_running + math.floor(num_waiting), is_overloaded)
+        burst = self._max_running + math.floor(num_waiting)
+        return InFlightLimit(self._sustained, burst, is_overloaded, self._mean_work / rate)
 
     @property
     def _sustained(self) -> int:
         """The limit during an overload; the number of slots while it is unknown."""
-        rate, speed = self._rate, self._speed
-        number = self._slowdown * rate / speed if speed else math.inf
+        number = self._slowdown * self._rate / self._lone_speed if self._lone_speed else math.inf
         return max(_MIN_SUSTAINED, math.ceil(min(number, self._max_running)))
+
+    @property
+    def _lone_speed(self) -> float:
+        """The speed of an answer that runs alone, in work per second.
+
+        Until one did, as after a start under load, it is at least that of steps of one sequence, which the engine
+        computes from those of several.
+        """
+        return self._speed if self._was_alone else max(self._speed, self._step_speed)

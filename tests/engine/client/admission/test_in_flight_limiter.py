@@ -23,7 +23,7 @@ class SharedServer:
         self._left: list[float] = []  # of each answer, as a part of the whole
         self._began: list[float] = []
         self.durations: list[float] = []
-        self._generated = 0.0
+        self.generated = 0.0
 
     def run(self, limiter: InFlightLimiter, num_in_flight: int, seconds: float) -> None:
         """Keep a number of answers in flight, and let the limiter measure them."""
@@ -35,9 +35,9 @@ class SharedServer:
             rate = min(1 / self._alone_s, self.max_rate / len(self._left))  # of each answer
             step_s = min(min(self._left) / rate, self._max_step_s)
             self.now += step_s
-            self._generated += rate * step_s * len(self._left) * self.tokens
+            self.generated += rate * step_s * len(self._left) * self.tokens
             self._left = [each - rate * step_s for each in self._left]
-            limiter.record_step(self.now, len(self._left), int(self._generated))
+            limiter.record_step(self.now, len(self._left), int(self.generated))
             for index in reversed(range(len(self._left))):
                 if self._left[index] <= 1e-9:
                     del self._left[index]
@@ -55,7 +55,7 @@ def test_no_limit_before_a_measurement() -> None:
     limiter.record_answer(0, 1.0)
     assert limiter.limit(2.0, is_overloaded=False) is None
     limiter.record_answer(100, 1.0)
-    assert limiter.limit(2.0, is_overloaded=False) == (3, SLOTS + 2, False)
+    assert limiter.limit(2.0, is_overloaded=False) == (3, SLOTS + 2, False, 1.0)
 
 
 def test_measurements_hold_while_the_engine_is_idle() -> None:
@@ -71,7 +71,7 @@ def test_measurements_hold_while_the_engine_is_idle() -> None:
     for second in range(1, 400):
         limiter.record_step(86_400.0 + second, SLOTS, 1000 + 100 * second)
     limiter.record_answer(100, 1.0)
-    assert limiter.limit(2.0, is_overloaded=False) == (3, SLOTS + 2, False)
+    assert limiter.limit(2.0, is_overloaded=False) == (3, SLOTS + 2, False, 1.0)
 
 
 @pytest.mark.parametrize("num_in_flight", [1, 3, None])
@@ -135,3 +135,24 @@ def test_answers_take_the_chosen_multiple_of_their_time_alone(seed: int) -> None
     server.run(limiter, limit.sustained, 40 * alone_s)
     assert max(server.durations) <= (SLOWDOWN + 1) * alone_s  # the limit is rounded up to whole requests
     assert len(server.durations) >= 0.9 * 40 * alone_s * server.max_rate
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_start_under_load_has_the_limit_of_measured_steps(seed: int) -> None:
+    """Until an answer has run alone, its speed is that of a step with one sequence; then the measured one."""
+    draw = random.Random(seed)
+    alone_s = draw.uniform(0.5, 5.0)
+    server = SharedServer(alone_s, draw.uniform(2.0, 15.0) / alone_s, 100, max_step_s=1.0)
+    limiter = InFlightLimiter(SLOTS, SLOWDOWN)
+    server.run(limiter, SLOTS, 40 * alone_s)
+    unknown = limiter.limit(2.0, is_overloaded=True)
+    assert unknown is not None
+    limiter.record_step(server.now, SLOTS, server.generated, decode_step_s=alone_s / 100)
+    started = limiter.limit(2.0, is_overloaded=True)
+    assert started is not None
+    assert started.sustained == pytest.approx(SLOWDOWN * server.max_rate * alone_s, rel=0.1, abs=1)
+    assert started.sustained < unknown.sustained
+    server.run(limiter, 1, SLOTS / server.max_rate + 8 * alone_s)  # after those in flight have ended
+    alone = limiter.limit(2.0, is_overloaded=True)
+    assert alone is not None
+    assert abs(alone.sustained - started.sustained) <= 1
