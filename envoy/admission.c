@@ -1,7 +1,7 @@
 // An HTTP filter for Envoy that rejects what the service would have to reject, at a small fraction of the cost.
 //
 // The service sends with its answers how many requests may be in flight, as
-// `x-sluice-limit: ID;SUSTAINED;BURST;IS_OVERLOADED`.
+// `x-sluice-limit: ID;SUSTAINED;BURST;IS_OVERLOADED;INTERVAL_MS`, the last one the time between the ends of two answers.
 // Above BURST, or if the service says so, the filter detects an overload, which lasts until two seconds after the last
 // rejection; meanwhile only SUSTAINED requests may be in flight. A caller that uses less than half of the mean of all
 // callers, and has no more than its share of SUSTAINED in flight, is admitted up to BURST. While there are at most
@@ -9,14 +9,16 @@
 // address. A request is in flight from the end of its body to the end of its answer. It is decided upon when its headers
 // have arrived and, if its body ends later, once more then. A caller that is rejected more often in a second than all
 // callers are admitted, and more than twenty times, ignores `retry-after`: it gets all further rejections a second late,
-// until it had none for ten seconds. docs/security/fairness.md describes the rules.
+// until it had none for ten seconds. `retry-after` is the time after which, at the measured interval, fewer than SUSTAINED
+// requests are in flight. docs/security/fairness.md describes the rules.
 //
 // Each of Envoy's threads has a machine of its own, whose one thread calls the exported functions. For proxy-wasm's ABI
 // 0.2.1, without a library; make envoy-filters puts it into envoy.yaml.
 
 #include "proxy_wasm.h"
 
-// google.rpc.Status {8, "the server is overloaded"}: ErrorInfo {QUEUE_FULL, sluice, for_all: true}, RetryInfo {1 s}
+// google.rpc.Status {8, "the server is overloaded"}: ErrorInfo {QUEUE_FULL, sluice, for_all: true}, RetryInfo {1 s}: the last
+// two characters have the seconds
 #define STATUS_DETAILS \
     "CAgSGHRoZSBzZXJ2ZXIgaXMgb3ZlcmxvYWRlZBpRCih0eXBlLmdvb2dsZWFwaXMuY29tL2dvb2dsZS5ycGMuRXJyb3JJbmZv" \
     "EiUKClFVRVVFX0ZVTEwSBnNsdWljZRoPCgdmb3JfYWxsEgR0cnVlGjAKKHR5cGUuZ29vZ2xlYXBpcy5jb20vZ29vZ2xlLnJw" \
@@ -35,6 +37,7 @@ enum {
     NUM_PERIODS = 10,        // without a rejection, after which they no longer are
     USED_PERIODS = 3,        // whose requests `used` has, if it is steady: HALF_LIFE_MS / ln 2
     NUM_DELAYED = 1 << 12,   // at a time
+    MAX_RETRY_S = 30,        // the service's own limit
 };
 
 struct Caller {
@@ -42,7 +45,7 @@ struct Caller {
     float used;
     uint32_t in_flight, is_known, rejected, is_impatient;
 };
-struct Source { uint64_t received_at; uint32_t id, sustained, burst; };
+struct Source { uint64_t received_at; uint32_t id, sustained, burst, interval_ms; };
 struct Stream { uint32_t context, caller, is_delayed, is_in_flight; };
 struct Delayed { uint64_t due; uint32_t context; };
 
@@ -56,7 +59,7 @@ static uint64_t overload_until, refreshed_at;
 static uint32_t num_admitted, num_in_flight, num_active, sustained, burst, is_limited, rejections_metric;
 static struct Delayed delayed[NUM_DELAYED];  // a ring, oldest first
 static uint32_t first_delayed, num_delayed;
-static float total_used;
+static float total_used, ends_per_ms;  // the latter of all answers; 0 if unknown
 
 static uint64_t now_ms(void) {  // by a clock that is never set
     uint64_t now_ns = 0;
@@ -82,14 +85,26 @@ static void refresh(uint64_t now) {  // what holds for all callers
         num_active++;
     }
     sustained = burst = is_limited = 0;
+    ends_per_ms = 0;
     for (uint32_t i = 0; i < NUM_SOURCES; i++) {
         if (sources[i].id == 0 || now - sources[i].received_at > limit_ms) continue;
         sustained += sources[i].sustained;
         burst += sources[i].burst;
+        if (sources[i].interval_ms > 0) ends_per_ms += 1.0f / (float)sources[i].interval_ms;
         is_limited = 1;
     }
     sustained = (sustained + num_threads - 1) / num_threads;
     burst = (burst + num_threads - 1) / num_threads;
+    ends_per_ms /= (float)num_threads;
+}
+
+static uint32_t retry_s(void) {  // until fewer than SUSTAINED requests are in flight, rounded up
+    uint32_t excess = num_in_flight < sustained ? 1 : num_in_flight - sustained + 1;
+    float seconds = ends_per_ms > 0 ? (float)excess / ends_per_ms / 1000.0f : 1.0f;
+    if (seconds >= MAX_RETRY_S) return MAX_RETRY_S;
+    uint32_t whole = (uint32_t)seconds;
+    whole += (float)whole < seconds;
+    return whole > 0 ? whole : 1;
 }
 
 static uint32_t may_pass(struct Caller *caller, uint64_t now) {
@@ -137,17 +152,29 @@ static void remove_stream(struct Stream *stream) {  // and move those behind it,
 
 static void reject(void) {
     static const char grpc[] = "application/grpc", details[] = "sluice_overloaded";
-    static const char *const for_all[] = {"x-sluice-reason", "QUEUE_FULL", 0};
-    static const char *const for_grpc[] = {"x-sluice-reason", "QUEUE_FULL", "grpc-retry-pushback-ms", "1000",
-                                           "grpc-status-details-bin", STATUS_DETAILS, 0};
+    static const char base64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static char seconds[] = "00", milliseconds[] = "00000", status[] = STATUS_DETAILS;
+    static const char *const for_all[] = {"x-sluice-reason", "QUEUE_FULL", "retry-after", seconds, 0};
     static const char text[] = "the server is overloaded";
+    // Whole, since Envoy's filter of gRPC-Web would make UNAVAILABLE of 429.
+    static const char *const for_grpc[] = {"content-type", "application/grpc", "grpc-status", "8", "grpc-message", text,
+                                           "x-sluice-reason", "QUEUE_FULL", "grpc-retry-pushback-ms", milliseconds,
+                                           "grpc-status-details-bin", status, 0};
     char *type;
     uint32_t size, has_type = get_header(REQUEST_HEADERS, "content-type", 12, &type, &size) == OK;
     uint32_t is_grpc = has_type && size >= sizeof grpc - 1;
     for (uint32_t i = 0; is_grpc && i < sizeof grpc - 1; i++) is_grpc = type[i] == grpc[i];
+    uint32_t retry = retry_s(), is_long = retry >= 10;
+    seconds[0] = milliseconds[0] = (char)('0' + (is_long ? retry / 10 : retry));
+    seconds[1] = is_long ? (char)('0' + retry % 10) : 0;
+    milliseconds[1] = is_long ? seconds[1] : '0';
+    milliseconds[4] = is_long ? '0' : 0;
+    status[sizeof status - 3] = base64[retry >> 4];
+    status[sizeof status - 2] = base64[(retry & 15) << 2];
     increment_metric(rejections_metric, 1);
     size = serialize(is_grpc ? for_grpc : for_all);
-    send_response(429, details, sizeof details - 1, text, sizeof text - 1, serialized, size, 8);
+    uint32_t text_size = is_grpc ? 0 : sizeof text - 1;
+    send_response(is_grpc ? 200 : 429, details, sizeof details - 1, text, text_size, serialized, size, 8);
 }
 
 EXPORT(proxy_on_configure) uint32_t on_configure(uint32_t context, uint32_t size) {  // decimal numbers and semicolons
@@ -256,12 +283,13 @@ EXPORT(proxy_on_response_headers) uint32_t on_response_headers(uint32_t context,
     char *end = text + size;
     uint32_t id = number(&text, end), new_sustained = number(&text, end), new_burst = number(&text, end);
     if (number(&text, end)) overload_until = now + overload_ms;
+    uint32_t interval_ms = number(&text, end);
     remove_header(RESPONSE_HEADERS, "x-sluice-limit", 14);
     struct Source *oldest = &sources[0];
     for (uint32_t i = 0; i < NUM_SOURCES && oldest->id != id; i++) {
         if (sources[i].id == id || now - sources[i].received_at > now - oldest->received_at) oldest = &sources[i];
     }
-    *oldest = (struct Source){now, id, new_sustained, new_burst};
+    *oldest = (struct Source){now, id, new_sustained, new_burst, interval_ms};
     refresh(now);
     return CONTINUE;
 }

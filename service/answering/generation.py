@@ -50,6 +50,7 @@ from service.registry.registry import Registry
 Context: TypeAlias = aio.ServicerContext[Any, Any]
 
 _REPLICA = random.SystemRandom().getrandbits(32)  # distinguishes the limits of replicas
+_MAX_INTERVAL_MS = 3_600_000  # between the ends of two answers, as sent to Envoy
 _TOO_LARGE = "the answer has more than {} bytes, which is the limit; ask for fewer logprobs or choices, or stream it"
 
 
@@ -230,7 +231,8 @@ def _limit_of(model: ServedGenerator) -> str:
     if (limit := model.engine.in_flight_limit()) is None:
         return ""
     source = zlib.crc32(model.name.encode()) ^ _REPLICA
-    return f"{source};{limit.sustained};{limit.burst};{limit.is_overloaded:d}"
+    interval_ms = min(max(round(1000 * limit.interval_s), 1), _MAX_INTERVAL_MS)
+    return f"{source};{limit.sustained};{limit.burst};{limit.is_overloaded:d};{interval_ms}"
 
 
 async def _render(renderer: Renderer[Message], events: Sequence[Event]) -> Sequence[Message]:
