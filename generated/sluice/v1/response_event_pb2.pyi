@@ -158,24 +158,28 @@ class ReasoningTextDone(_message.Message):
     def __init__(self, item_id: _Optional[str] = ..., output_index: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
 
 class FunctionCallArgumentsDelta(_message.Message):
-    __slots__ = ("item_id", "output_index", "delta")
+    __slots__ = ("item_id", "output_index", "delta", "custom")
     ITEM_ID_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_INDEX_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
+    CUSTOM_FIELD_NUMBER: _ClassVar[int]
     item_id: str
     output_index: int
     delta: str
-    def __init__(self, item_id: _Optional[str] = ..., output_index: _Optional[int] = ..., delta: _Optional[str] = ...) -> None: ...
+    custom: bool
+    def __init__(self, item_id: _Optional[str] = ..., output_index: _Optional[int] = ..., delta: _Optional[str] = ..., custom: _Optional[bool] = ...) -> None: ...
 
 class FunctionCallArgumentsDone(_message.Message):
-    __slots__ = ("item_id", "output_index", "arguments")
+    __slots__ = ("item_id", "output_index", "arguments", "custom")
     ITEM_ID_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_INDEX_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    CUSTOM_FIELD_NUMBER: _ClassVar[int]
     item_id: str
     output_index: int
     arguments: str
-    def __init__(self, item_id: _Optional[str] = ..., output_index: _Optional[int] = ..., arguments: _Optional[str] = ...) -> None: ...
+    custom: bool
+    def __init__(self, item_id: _Optional[str] = ..., output_index: _Optional[int] = ..., arguments: _Optional[str] = ..., custom: _Optional[bool] = ...) -> None: ...
 
 class ResponseCompleted(_message.Message):
     __slots__ = ("response",)

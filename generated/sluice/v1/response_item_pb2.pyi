@@ -55,22 +55,26 @@ class InputMessage(_message.Message):
     def __init__(self, role: _Optional[_Union[_content_pb2.Role, str]] = ..., content: _Optional[_Iterable[_Union[_content_pb2.ContentPart, _Mapping]]] = ...) -> None: ...
 
 class FunctionCallItem(_message.Message):
-    __slots__ = ("call_id", "name", "arguments")
+    __slots__ = ("call_id", "name", "arguments", "custom")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    CUSTOM_FIELD_NUMBER: _ClassVar[int]
     call_id: str
     name: str
     arguments: str
-    def __init__(self, call_id: _Optional[str] = ..., name: _Optional[str] = ..., arguments: _Optional[str] = ...) -> None: ...
+    custom: bool
+    def __init__(self, call_id: _Optional[str] = ..., name: _Optional[str] = ..., arguments: _Optional[str] = ..., custom: _Optional[bool] = ...) -> None: ...
 
 class FunctionCallOutput(_message.Message):
-    __slots__ = ("call_id", "output")
+    __slots__ = ("call_id", "output", "custom")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    CUSTOM_FIELD_NUMBER: _ClassVar[int]
     call_id: str
     output: str
-    def __init__(self, call_id: _Optional[str] = ..., output: _Optional[str] = ...) -> None: ...
+    custom: bool
+    def __init__(self, call_id: _Optional[str] = ..., output: _Optional[str] = ..., custom: _Optional[bool] = ...) -> None: ...
 
 class ReasoningItem(_message.Message):
     __slots__ = ("text",)

@@ -6,11 +6,15 @@ Each kind of item has a class that renders its events from beginning to end, wit
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from sluice.v1 import logprobs_pb2, response_event_pb2, response_item_pb2
 
 Event = response_event_pb2.StreamResponseResponse
 ResponseStatus = response_item_pb2.ResponseStatus
+
+CALL_PREFIX: Final = "fc"  # of the ids of calls
+CUSTOM_CALL_PREFIX: Final = "ctc"  # of those of custom tools
 
 
 class OpenItem:
@@ -105,11 +109,13 @@ class OpenReasoning(OpenItem):
 class OpenCall(OpenItem):
     """A call of a function."""
 
-    prefix = "fc"
+    prefix: str = CALL_PREFIX
+    is_custom = False
 
     def begin(self, call_id: str, name: str) -> Iterator[Event]:
         """Return the event that begins the item, with the call's id and name."""
         self.item.function_call.call_id, self.item.function_call.name = call_id, name
+        self.item.function_call.custom = self.is_custom
         yield self._added()
 
     def add(self, arguments: str) -> Event:
@@ -117,7 +123,7 @@ class OpenCall(OpenItem):
         self._texts.append(arguments)
         return Event(
             function_call_arguments_delta=response_event_pb2.FunctionCallArgumentsDelta(
-                item_id=self.item.id, output_index=self.index, delta=arguments
+                item_id=self.item.id, output_index=self.index, delta=arguments, custom=self.is_custom
             )
         )
 
@@ -126,7 +132,17 @@ class OpenCall(OpenItem):
         self.item.function_call.arguments = "".join(self._texts)
         yield Event(
             function_call_arguments_done=response_event_pb2.FunctionCallArgumentsDone(
-                item_id=self.item.id, output_index=self.index, arguments=self.item.function_call.arguments
+                item_id=self.item.id,
+                output_index=self.index,
+                arguments=self.item.function_call.arguments,
+                custom=self.is_custom,
             )
         )
         yield self._done(status)
+
+
+class OpenCustomCall(OpenCall):
+    """A call of a custom tool."""
+
+    prefix = CUSTOM_CALL_PREFIX
+    is_custom = True

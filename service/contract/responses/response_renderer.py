@@ -10,7 +10,7 @@ from service.contract.parts.answer import FINISH_REASONS, logprob_messages, time
 from service.contract.parts.conversation import reasoning_effort_value
 from service.contract.parts.parameters import sampling_message, stopping_message
 from service.contract.responses.response_item import Event as Message
-from service.contract.responses.response_item import OpenCall, OpenItem, OpenMessage, OpenReasoning
+from service.contract.responses.response_item import OpenCall, OpenCustomCall, OpenItem, OpenMessage, OpenReasoning
 from service.generation.outputs.events import (
     ChoiceFinished,
     Completed,
@@ -43,6 +43,7 @@ class ResponseRenderer:
             background=request.background,
             conversation=request.conversation,
         )
+        self._custom_tools = {tool.function.name for tool in request.tools if tool.function.custom}
         self._open: OpenItem | None = None
         self._early_logprobs: list[logprobs_pb2.TokenLogprob] = []  # of a message without text yet
 
@@ -59,7 +60,8 @@ class ResponseRenderer:
                 yield from self._add_reasoning(text)
             case ToolCall(_, _, call_id, name):
                 yield from self._close(_COMPLETED)
-                self._open = call = OpenCall(self.response.id, len(self.response.output))
+                kind = OpenCustomCall if name in self._custom_tools else OpenCall
+                self._open = call = kind(self.response.id, len(self.response.output))
                 yield from call.begin(call_id, name)
             case ToolArguments(_, _, text) if isinstance(self._open, OpenCall):
                 yield self._open.add(text)

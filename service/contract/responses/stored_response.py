@@ -8,6 +8,7 @@ from typing import Final
 
 from sluice.v1 import content_pb2, response_item_pb2, response_pb2, stored_response_pb2
 
+from service.contract.responses.response_item import CALL_PREFIX, CUSTOM_CALL_PREFIX
 from service.generation.errors import InvalidRequest
 from service.storage.responses.port import Addition, ResponseRecord
 
@@ -18,7 +19,8 @@ _UNUSABLE: Final = {
     response_item_pb2.RESPONSE_STATUS_FAILED: "failed",
     response_item_pb2.RESPONSE_STATUS_CANCELLED: "cancelled",
 }
-_PREFIXES: Final = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
+_PREFIXES: Final = {"message": "msg", "function_call": CALL_PREFIX, "function_call_output": "fco", "reasoning": "rs"}
+_CUSTOM_PREFIXES: Final = {"function_call": CUSTOM_CALL_PREFIX, "function_call_output": "ctco"}
 
 
 def to_record(
@@ -86,7 +88,9 @@ def as_input(item: response_item_pb2.OutputItem) -> response_item_pb2.InputItem:
 
 def input_id(item: response_item_pb2.InputItem, of: str, index: int) -> str:
     """Return the id of an item, by its index in the request of the response or conversation `of`."""
-    return f"{_PREFIXES[item.WhichOneof('item') or 'message']}_{of}_in{index}"
+    kind = item.WhichOneof("item") or "message"
+    is_custom = item.function_call.custom or item.function_call_output.custom
+    return f"{(_CUSTOM_PREFIXES if is_custom else _PREFIXES)[kind]}_{of}_in{index}"
 
 
 def to_response(record: ResponseRecord) -> stored_response_pb2.GetResponseResponse:

@@ -13,6 +13,7 @@ from sluice.v1 import chat_pb2, logprobs_pb2, response_item_pb2, response_pb2, s
 
 from service.contract.parts.parameters import sampling_message, stopping_message
 from service.contract.responses.response_renderer import ResponseFold, ResponseRenderer
+from service.contract.responses.stored_response import as_input, input_id
 from service.generation.outputs.events import Event
 from service.generation.outputs.output import FinishReason
 from service.generation.requests.parameters import SamplingParams, StopParams
@@ -45,6 +46,27 @@ def test_messages_are_golden(name: str) -> None:
     for message in expected:
         complete(message)
     assert respond(events, **fields) == expected
+
+
+def test_calls_of_custom_tools_are_marked() -> None:
+    """From its first event on, such a call says so, and so does the item of its conversation; its id begins alike."""
+    tools = [{"function": {"name": "patch", "custom": True}}, {"function": {"name": "f"}}]
+    calls = [call(0, "c0", "patch"), arguments(0, '{"input": ""}'), call(1, "c1", "f"), arguments(1, "{}")]
+    messages = respond(chat(*calls, reason=FinishReason.TOOL_CALLS), tools=tools)
+    check_order(messages)
+    added = [each.output_item_added.item for each in messages if each.HasField("output_item_added")]
+    assert [each.function_call.custom for each in added] == [True, False]
+    assert [each.id.partition("_")[0] for each in added] == ["ctc", "fc"]
+    done = messages[-1].completed.response.output
+    assert [as_input(each).function_call.custom for each in done] == [True, False]
+
+
+@pytest.mark.parametrize(("custom", "ids"), [(True, ["ctc_r_in0", "ctco_r_in1"]), (False, ["fc_r_in0", "fco_r_in1"])])
+def test_ids_of_input_items_name_custom_tools(*, custom: bool, ids: list[str]) -> None:
+    """Ids begin with the kind of item, as in OpenAI's API."""
+    made = {"function_call": {"custom": custom}}, {"function_call_output": {"custom": custom}}
+    items = [response_item_pb2.InputItem(**each) for each in made]
+    assert [input_id(item, "r", index) for index, item in enumerate(items)] == ids
 
 
 def complete(message: Any) -> None:

@@ -502,22 +502,26 @@ class FunctionCallArgumentsDelta(_message.Message):
     ITEM_ID_FIELD_NUMBER: _builtins.int
     OUTPUT_INDEX_FIELD_NUMBER: _builtins.int
     DELTA_FIELD_NUMBER: _builtins.int
+    CUSTOM_FIELD_NUMBER: _builtins.int
     item_id: _builtins.str
     """The id of the call's item."""
     output_index: _builtins.int
     """The index of the item in the response, from 0."""
     delta: _builtins.str
     """The new piece of the arguments' JSON text."""
+    custom: _builtins.bool
+    """Whether the function is a custom tool of OpenAI's API."""
     def __init__(
         self,
         *,
         item_id: _builtins.str = ...,
         output_index: _builtins.int = ...,
         delta: _builtins.str = ...,
+        custom: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delta", b"delta", "item_id", b"item_id", "output_index", b"output_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["custom", b"custom", "delta", b"delta", "item_id", b"item_id", "output_index", b"output_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -532,22 +536,26 @@ class FunctionCallArgumentsDone(_message.Message):
     ITEM_ID_FIELD_NUMBER: _builtins.int
     OUTPUT_INDEX_FIELD_NUMBER: _builtins.int
     ARGUMENTS_FIELD_NUMBER: _builtins.int
+    CUSTOM_FIELD_NUMBER: _builtins.int
     item_id: _builtins.str
     """The id of the call's item."""
     output_index: _builtins.int
     """The index of the item in the response, from 0."""
     arguments: _builtins.str
     """The complete JSON text of the arguments."""
+    custom: _builtins.bool
+    """Whether the function is a custom tool of OpenAI's API."""
     def __init__(
         self,
         *,
         item_id: _builtins.str = ...,
         output_index: _builtins.int = ...,
         arguments: _builtins.str = ...,
+        custom: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "item_id", b"item_id", "output_index", b"output_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "custom", b"custom", "item_id", b"item_id", "output_index", b"output_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -147,6 +147,7 @@ class FunctionCallItem(_message.Message):
     CALL_ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     ARGUMENTS_FIELD_NUMBER: _builtins.int
+    CUSTOM_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The id that relates the call to its output: 1 to 256 characters. Required."""
     name: _builtins.str
@@ -155,16 +156,21 @@ class FunctionCallItem(_message.Message):
     """The arguments: a JSON object in text form, exactly as the model generated it. Without a constraint it may be
     invalid JSON.
     """
+    custom: _builtins.bool
+    """Whether the function is a custom tool of OpenAI's API, whose input is the text `input` of the arguments. It has no
+    effect on the prompt. Default: false.
+    """
     def __init__(
         self,
         *,
         call_id: _builtins.str = ...,
         name: _builtins.str = ...,
         arguments: _builtins.str = ...,
+        custom: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "call_id", b"call_id", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "call_id", b"call_id", "custom", b"custom", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -178,19 +184,23 @@ class FunctionCallOutput(_message.Message):
 
     CALL_ID_FIELD_NUMBER: _builtins.int
     OUTPUT_FIELD_NUMBER: _builtins.int
+    CUSTOM_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The `call_id` of the call, which must precede it in the conversation: 1 to 256 characters. Required."""
     output: _builtins.str
     """The result as text."""
+    custom: _builtins.bool
+    """Whether the function is a custom tool of OpenAI's API. It has no effect on the prompt. Default: false."""
     def __init__(
         self,
         *,
         call_id: _builtins.str = ...,
         output: _builtins.str = ...,
+        custom: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "output", b"output"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "custom", b"custom", "output", b"output"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

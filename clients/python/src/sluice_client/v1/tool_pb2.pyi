@@ -81,6 +81,7 @@ class FunctionDefinition(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     PARAMETERS_FIELD_NUMBER: _builtins.int
     STRICT_FIELD_NUMBER: _builtins.int
+    CUSTOM_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name: 1 to 64 letters, digits, underscores and dashes; unique within a request. Required."""
     description: _builtins.str
@@ -93,6 +94,10 @@ class FunctionDefinition(_message.Message):
     """Whether to reject the request if the schema can't be enforced, even if the model is free not to call the function,
     and whether the arguments match the schema even if the operator leaves arguments unconstrained. Default: false.
     """
+    custom: _builtins.bool
+    """Whether this is a custom tool of OpenAI's API: a function with one parameter, the text `input`. Calls of it in a
+    response are marked alike. It has no other effect. Default: false.
+    """
     def __init__(
         self,
         *,
@@ -100,10 +105,11 @@ class FunctionDefinition(_message.Message):
         description: _builtins.str = ...,
         parameters: _builtins.str = ...,
         strict: _builtins.bool | None = ...,
+        custom: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_strict", b"_strict", "strict", b"strict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_strict", b"_strict", "description", b"description", "name", b"name", "parameters", b"parameters", "strict", b"strict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_strict", b"_strict", "custom", b"custom", "description", b"description", "name", b"name", "parameters", b"parameters", "strict", b"strict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__strict: _TypeAlias = _typing.Literal["strict"]  # noqa: Y015
     _WhichOneofArgType__strict: _TypeAlias = _typing.Literal["_strict", b"_strict"]  # noqa: Y015
