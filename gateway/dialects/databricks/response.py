@@ -9,6 +9,7 @@ from gateway.dialects.databricks.tool import check_tools
 from gateway.dialects.openai_family.responses.body import ResponseBody
 from gateway.dialects.openai_family.responses.encoder import ResponseEncoder
 from gateway.dialects.openai_family.responses.reader import ResponseReader
+from gateway.dialects.openai_family.responses.tool_kind import parameters_of
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 
@@ -31,14 +32,7 @@ class DatabricksResponseTranslator(DatabricksErrors, ResponseReader):
             raise Failure.of_field("background", "must be false in this API", Reason.UNSUPPORTED_FIELD)
         if body.conversation is not None:
             raise Failure.of_field("conversation", "not supported in this API", Reason.UNSUPPORTED_FIELD)
-        check_tools(
-            [
-                (f"{path}.parameters", tool.parameters)
-                if tool.function is None
-                else (f"{path}.function.parameters", tool.function.parameters)
-                for path, tool, _ in body.offered_functions()
-            ]
-        )
+        check_tools([parameters_of(each) for each in body.offered_tools()])
 
 
 class InvocationResponseTranslator(DatabricksResponseTranslator):

@@ -32,7 +32,8 @@ from gateway.dialects.openai_family.responses.tool_kind import (
     NamedTool,
     Offered,
     ResponseTool,
-    offered_functions,
+    offered_field,
+    offered_tools,
 )
 from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_limit import check_length, put
@@ -151,23 +152,23 @@ class ResponseBody(DrawingBody, kw_only=True):
         """Whether the response is to be stored; by default, only in the background."""
         return bool(self.background if self.store is None else self.store)
 
-    def offered_functions(self) -> list[Offered]:
-        """Return the functions that the model is offered. Raise Failure if there are only tools of other kinds."""
-        return offered_functions(self.tools or ())
+    def offered_tools(self) -> list[Offered]:
+        """Return the tools that the model is offered. Raise Failure if there are only tools of other kinds."""
+        return offered_tools(self.tools or ())
 
     def to_request(self, model: str) -> response_pb2.CreateResponseRequest:
         """Return the contract's request to `model`. Raise Failure if it can't be served or represented."""
         self.check()
         if not isinstance(self.input, str):
             check_length(response_pb2.CreateResponseRequest, "input", self.input, "input")
-        functions = self.offered_functions()
-        check_length(response_pb2.CreateResponseRequest, "tools", functions, "tools")
+        tools = self.offered_tools()
+        check_length(response_pb2.CreateResponseRequest, "tools", tools, "tools")
         check_length(response_pb2.CreateResponseRequest, "metadata", self.metadata or (), "metadata")
         request = response_pb2.CreateResponseRequest(
             model=model,
             input=to_items(self.input),
             instructions=self.instructions,
-            tools=[to_tool(each) for each in functions],
+            tools=[to_tool(each) for each in tools],
             parallel_tool_calls=self.parallel_tool_calls,
             metadata=self.metadata,
             store=self.is_stored,
@@ -204,9 +205,7 @@ class ResponseBody(DrawingBody, kw_only=True):
         if (name := item_name(self.input, path)) is not None:
             return name
         if (tool := _TOOL.match(path)) and self.tools:
-            offered = self.offered_functions()[int(tool[1])]
-            inner = None if offered.function.function is None else "function"
-            return ".".join(part for part in (offered.path, inner, tool[2]) if part)
+            return offered_field(self.offered_tools()[int(tool[1])], tool[2] or "")
         if path == "tool_choice.function_name" and self._names_tool_inside():
             return "tool_choice.function.name"
         if path.startswith("output_constraint.json_schema") and self._has_schema_inside():

@@ -16,6 +16,7 @@ from sluice.v1.response_event_pb2 import OutputTextDelta, StreamResponseResponse
 from sluice.v1.response_pb2 import CreateResponseResponse
 
 from gateway.dialects.openai_family.answers.token_list import to_token_list
+from gateway.dialects.openai_family.parameters.custom_input import CustomInput, input_of
 from gateway.dialects.openai_family.responses.response_object import ResponseObject, to_part, to_usage
 from gateway.dialects.seam.encoder import COMMENT
 from gateway.dialects.seam.failure import Failure, Reason
@@ -39,6 +40,10 @@ _KINDS: Final = {  # the contract's events → the caller's event types
     "failed": "response.failed",
     "cancelled": "response.cancelled",
 }
+_CUSTOM_KINDS: Final = {  # those of custom tools
+    "function_call_arguments_delta": "response.custom_tool_call_input.delta",
+    "function_call_arguments_done": "response.custom_tool_call_input.done",
+}
 _WRITERS: Final[dict[str, Callable[[Any], Any]]] = {"part": to_part, "logprobs": to_token_list}
 _RESPONSES: Final = frozenset({"created", "queued", "in_progress", "completed", "incomplete", "failed", "cancelled"})
 _REASONING: Final = frozenset({"reasoning_text_delta", "reasoning_text_done"})
@@ -55,6 +60,7 @@ class ResponseEncoder:
         self._response = response
         self._response_so_far: dict[str, Any] = {}  # the response as last sent, with the completed items
         self._call_name = ""  # name of the last call that started
+        self._input: CustomInput | None = None  # of the last call that started
         self._num_events = 0
         self._text_head = b""  # prefix of the deltas of the item `_text_id`, up to the sequence number
         self._text_id = ""
@@ -70,6 +76,8 @@ class ResponseEncoder:
         self._num_events = event.sequence_number + 1
         if kind == "output_text_delta" and not event.output_text_delta.logprobs:
             return self._text_delta(event.output_text_delta, event.sequence_number)
+        if kind in _CUSTOM_KINDS and getattr(event, kind).custom:
+            return _event(_CUSTOM_KINDS[kind], event.sequence_number, self._input_fields(event))
         return _event(_KINDS[kind], event.sequence_number, self._fields(event, kind))
 
     def whole(self, answer: CreateResponseResponse) -> bytes:
@@ -97,9 +105,11 @@ class ResponseEncoder:
         fields = {
             field.name: writers.get(field.name, _unchanged)(getattr(inner, field.name))
             for field in inner.DESCRIPTOR.fields
+            if field.name != "custom"
         }
         if kind == "output_item_added":
             self._call_name = fields["item"].get("name", "")
+            self._input = CustomInput()
         elif kind == "output_item_done":
             self._response_so_far.setdefault("output", []).append(fields["item"])  # a stream may begin late
         elif kind == "function_call_arguments_done":
@@ -107,6 +117,16 @@ class ResponseEncoder:
         elif kind in _REASONING:
             fields["content_index"] = 0
         return fields
+
+    def _input_fields(self, event: StreamResponseResponse) -> dict[str, Any]:
+        """Return the fields of an event of a custom tool's input. Deltas of a call that began earlier are empty."""
+        if event.HasField("function_call_arguments_done"):
+            done = event.function_call_arguments_done
+            input_text = {"input": input_of(done.arguments)}
+            return {"item_id": done.item_id, "output_index": done.output_index, **input_text}
+        delta = event.function_call_arguments_delta
+        text = self._input.add(delta.delta) if self._input is not None else ""
+        return {"item_id": delta.item_id, "output_index": delta.output_index, "delta": text}
 
     def _text_delta(self, delta: OutputTextDelta, number: int) -> bytes:
         if delta.item_id != self._text_id:

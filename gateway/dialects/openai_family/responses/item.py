@@ -14,6 +14,7 @@ import msgspec
 from sluice.v1 import content_pb2, response_item_pb2
 
 from gateway.dialects.openai_family.chat.message import JsonObject, json_text
+from gateway.dialects.openai_family.parameters.custom_input import arguments_of
 from gateway.dialects.openai_family.responses.part import (
     InputFilePart,
     InputImagePart,
@@ -37,6 +38,8 @@ _REQUIRED: Final = {
     "message": ("role", "content"),
     "function_call": ("call_id", "name", "arguments"),
     "function_call_output": ("call_id", "output"),
+    "custom_tool_call": ("call_id", "name", "input"),
+    "custom_tool_call_output": ("call_id", "output"),
     "reasoning": (),
 }
 _ITEM: Final = re.compile(r"^(input\.\d+)(?:\.(message|function_call|function_call_output|reasoning))?(?:\.(.*))?$")
@@ -46,13 +49,21 @@ _PART: Final = re.compile(r"^(content\.\d+)\.(image_url|file)(?:\.(\w+))?$")
 class ResponseItem(msgspec.Struct, kw_only=True):
     """One item: a message by default. `type` determines the fields that are read."""
 
-    type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
+    type: Literal[
+        "message",
+        "function_call",
+        "function_call_output",
+        "custom_tool_call",
+        "custom_tool_call_output",
+        "reasoning",
+    ] = "message"
     role: Literal["user", "assistant", "system", "developer"] | None = None
     content: str | list[Part] | None = None
     call_id: str | None = None
     name: str | None = None
     namespace: str | None = None
     arguments: str | JsonObject | None = None
+    input: str | None = None
     output: str | list[Part] | JsonObject | None = None
     summary: list[SummaryTextPart] | None = None
 
@@ -79,6 +90,8 @@ def item_name(given: Input, path: str) -> str | None:
         rest = "content"
     elif (part := _PART.match(rest)) is not None:
         rest = _part_name(part[1], part[2], part[3] or "url")
+    elif rest == "arguments" and item.type == "custom_tool_call":
+        rest = "input"
     return f"{head}.{rest}" if rest else head
 
 
@@ -98,16 +111,22 @@ def _to_item(item: ResponseItem, path: str) -> response_item_pb2.InputItem:
             return _message(
                 _ROLES[item.role or "user"], [to_part(part, f"{path}.content.{i}") for i, part in enumerate(content)]
             )
-        case "function_call":
+        case "function_call" | "custom_tool_call":
+            is_custom = item.type == "custom_tool_call"
             call = response_item_pb2.FunctionCallItem(
                 call_id=item.call_id,
                 name=name_prefix(item.namespace) + (item.name or ""),
-                arguments=json_text(item.arguments),
+                arguments=arguments_of(item.input or "") if is_custom else json_text(item.arguments),
+                custom=is_custom,
             )
             return response_item_pb2.InputItem(function_call=call)
-        case "function_call_output":
-            output = _output_text(item.output, f"{path}.output")
-            return response_item_pb2.InputItem(function_call_output={"call_id": item.call_id or "", "output": output})
+        case "function_call_output" | "custom_tool_call_output":
+            result = response_item_pb2.FunctionCallOutput(
+                call_id=item.call_id or "",
+                output=_output_text(item.output, f"{path}.output"),
+                custom=item.type == "custom_tool_call_output",
+            )
+            return response_item_pb2.InputItem(function_call_output=result)
         case _:
             return response_item_pb2.InputItem(reasoning={"text": _reasoning(item, path)})
 

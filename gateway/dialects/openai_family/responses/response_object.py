@@ -12,10 +12,11 @@ from sluice.v1.usage_pb2 import Usage
 
 from gateway.dialects.openai_family.answers.token_list import to_token_list
 from gateway.dialects.openai_family.chat.body import EFFORT_NAMES
+from gateway.dialects.openai_family.parameters.custom_input import input_of
 from gateway.dialects.openai_family.parameters.sampling import OpenAINumbers
 from gateway.dialects.openai_family.responses.body import ResponseBody
 from gateway.dialects.openai_family.responses.response_id import written_conversation_id, written_id
-from gateway.dialects.openai_family.responses.tool_kind import FunctionTool, NamespaceTool, namespaces_of
+from gateway.dialects.openai_family.responses.tool_kind import ClientTool, NamespaceTool, namespaces_of
 
 _STATUSES: Final = {
     response_item_pb2.RESPONSE_STATUS_IN_PROGRESS: "in_progress",
@@ -55,7 +56,7 @@ class _KeptFields(msgspec.Struct):
 
 
 _KEPT: Final = msgspec.json.Decoder(_KeptFields)
-_KEPT_TOOLS: Final = msgspec.json.Decoder(list[FunctionTool | NamespaceTool])
+_KEPT_TOOLS: Final = msgspec.json.Decoder(list[ClientTool | NamespaceTool])
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +132,9 @@ class ResponseObject:
             case "message":
                 return {**shared, "role": "assistant", "content": [to_part(part) for part in item.message.content]}
             case "function_call":
-                call = item.function_call
-                namespace, name = self.namespaces.get(call.name, ("", call.name))
-                named = {"name": name, **({"namespace": namespace} if namespace else {})}
-                return {**shared, "call_id": call.call_id, **named, "arguments": call.arguments}
+                namespace, name = self.namespaces.get(item.function_call.name, ("", item.function_call.name))
+                call = to_call(item.function_call) | {"name": name, **({"namespace": namespace} if namespace else {})}
+                return shared | call
             case _:
                 reasoning = {"type": "reasoning_text", "text": item.reasoning.text}
                 return {**shared, "summary": [], "content": [reasoning] if item.reasoning.text else []}
@@ -148,6 +148,14 @@ def _error(error: response_item_pb2.ResponseError) -> dict[str, str]:
 def _decimal(number: float) -> float:
     """Round a 32-bit float of the contract to its seven significant digits: 0.3, not 0.30000001192092896."""
     return float(f"{number:.7g}")
+
+
+def to_call(call: response_item_pb2.FunctionCallItem) -> dict[str, Any]:
+    """Return the fields of a call that depend on the kind of its tool."""
+    named = {"call_id": call.call_id, "name": call.name}
+    if call.custom:
+        return {"type": "custom_tool_call", **named, "input": input_of(call.arguments)}
+    return {"type": "function_call", **named, "arguments": call.arguments}
 
 
 def to_part(part: response_item_pb2.OutputText) -> dict[str, Any]:

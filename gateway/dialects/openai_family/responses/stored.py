@@ -10,7 +10,7 @@ from sluice.v1 import content_pb2, conversation_pb2, response_item_pb2, stored_r
 
 from gateway.dialects.openai_family.responses.part import image_answer
 from gateway.dialects.openai_family.responses.response_id import to_id, written_id
-from gateway.dialects.openai_family.responses.response_object import ResponseObject
+from gateway.dialects.openai_family.responses.response_object import ResponseObject, to_call
 from gateway.dialects.seam.contract_limit import put
 from gateway.dialects.seam.failure import Failure, Reason
 
@@ -147,11 +147,11 @@ def to_input_item(stored: stored_response_pb2.StoredInputItem) -> dict[str, Any]
         case "message":
             return {**shared, "role": _ROLES[item.message.role], "content": _to_content(item.message)}
         case "function_call":
-            call = item.function_call
-            return {**shared, "call_id": call.call_id, "name": call.name, "arguments": call.arguments}
+            return shared | to_call(item.function_call)
         case "function_call_output":
             output = item.function_call_output
-            return {**shared, "call_id": output.call_id, "output": output.output}
+            kind = "custom_tool_call_output" if output.custom else "function_call_output"
+            return shared | {"type": kind, "call_id": output.call_id, "output": output.output}
         case _:
             return {**shared, "summary": [], "content": [{"type": "reasoning_text", "text": item.reasoning.text}]}
 

@@ -13,6 +13,7 @@ import msgspec
 import orjson
 from sluice.v1 import sampling_pb2, tool_pb2
 
+from gateway.dialects.openai_family.parameters import custom_tool
 from gateway.dialects.openai_family.parameters import response_format as chat_format
 from gateway.dialects.openai_family.parameters import tool as chat_tool
 from gateway.dialects.openai_family.parameters.response_format import (
@@ -23,6 +24,8 @@ from gateway.dialects.openai_family.parameters.response_format import (
 )
 from gateway.dialects.openai_family.parameters.tool import ChosenFunction, ChosenTool, OfferedFunction, OfferedTool
 from gateway.dialects.openai_family.responses.tool_kind import (
+    ClientTool,
+    CustomTool,
     FunctionTool,
     NamedTool,
     NamespaceTool,
@@ -53,6 +56,8 @@ Format: TypeAlias = TextFormat | JsonObjectFormat | SchemaFormat
 def to_tool(offered: Offered) -> tool_pb2.Tool:
     """Return the contract's tool. Raise Failure naming its path."""
     path, tool, prefix = offered
+    if isinstance(tool, CustomTool):
+        return custom_tool.to_custom_tool(msgspec.structs.replace(tool, name=prefix + tool.name), path)
     function = tool.function
     if function is None:
         name = _required(tool.name, f"{path}.name")
@@ -100,7 +105,7 @@ def tools_answer(tools: Iterable[ResponseTool]) -> list[dict[str, Any]]:
     answer = []
     for tool in tools:
         match tool:
-            case FunctionTool():
+            case FunctionTool() | CustomTool():
                 answer.append(_tool_answer(tool))
             case NamespaceTool():
                 functions = [_tool_answer(each) for each in tool.tools]
@@ -114,8 +119,8 @@ def tool_choice_answer(choice: ToolChoice | None) -> Any:
     if not isinstance(choice, NamedTool):
         return choice or "auto"
     if choice.function is not None:
-        return {"type": "function", "function": {"name": choice.function.name}}
-    return {"type": "function", "name": choice.name}
+        return {"type": choice.type, "function": {"name": choice.function.name}}
+    return {"type": choice.type, "name": choice.name}
 
 
 def format_answer(text_format: Format | None) -> dict[str, Any]:
@@ -131,7 +136,10 @@ def format_answer(text_format: Format | None) -> dict[str, Any]:
             return {"type": "text"}
 
 
-def _tool_answer(tool: FunctionTool) -> dict[str, Any]:
+def _tool_answer(tool: ClientTool) -> dict[str, Any]:
+    if isinstance(tool, CustomTool):
+        named = {"name": tool.name, "description": tool.description}
+        return {"type": "custom", **named, "format": custom_tool.format_answer(tool.format)}
     if tool.function is not None:
         return {"type": "function", "function": _function_answer(tool.function)}
     return {"type": "function", **_function_answer(tool)}

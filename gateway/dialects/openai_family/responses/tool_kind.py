@@ -1,4 +1,4 @@
-"""The kinds of tools of a response request: functions, namespaces of functions, and tools that OpenAI's server runs.
+"""The kinds of tools of a response request: functions, custom tools, namespaces of both, and tools of OpenAI's server.
 
 The contract has functions only. A function of a namespace has the name `NAMESPACE__FUNCTION` there, and calls of it
 have the namespace again. Tools that a server would run are not offered to the model: agents send them along with their
@@ -12,6 +12,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from gateway.dialects.openai_family.parameters.custom_tool import CustomDefinition, custom_tool_field
 from gateway.dialects.openai_family.parameters.tool import ChosenFunction, OfferedFunction
 from gateway.dialects.seam.failure import Failure, Reason
 
@@ -28,12 +29,16 @@ class FunctionTool(msgspec.Struct, tag_field="type", tag="function", forbid_unkn
     strict: bool | None = None
 
 
+class CustomTool(CustomDefinition, tag_field="type", tag="custom", forbid_unknown_fields=True):
+    """A tool whose input is free text."""
+
+
 class NamespaceTool(msgspec.Struct, tag_field="type", tag="namespace", forbid_unknown_fields=True, kw_only=True):
     """Functions of one purpose, whose calls have the namespace's name."""
 
     name: str
     description: str | None = None
-    tools: list[FunctionTool]
+    tools: list[FunctionTool | CustomTool]
 
 
 class _ServerTool(msgspec.Struct, tag_field="type"):
@@ -67,43 +72,64 @@ class McpTool(_ServerTool, tag="mcp"):
 ServerTool: TypeAlias = (
     WebSearchTool | WebSearchPreviewTool | FileSearchTool | CodeInterpreterTool | ImageGenerationTool | McpTool
 )
-ResponseTool: TypeAlias = FunctionTool | NamespaceTool | ServerTool
+ClientTool: TypeAlias = FunctionTool | CustomTool
+ResponseTool: TypeAlias = FunctionTool | CustomTool | NamespaceTool | ServerTool
 
 
 class NamedTool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A tool choice that requires a function."""
+    """A tool choice that requires a function or a custom tool."""
 
-    type: Literal["function"]
+    type: Literal["function", "custom"]
     function: ChosenFunction | None = None
     name: str | None = None
 
 
 class Offered(NamedTuple):
-    """A function that the model is offered: the caller's path of it, and the prefix of its name."""
+    """A tool that the model is offered: the caller's path of it, and the prefix of its name."""
 
     path: str
-    function: FunctionTool
+    tool: ClientTool
     prefix: str
 
 
-def offered_functions(tools: Iterable[ResponseTool]) -> list[Offered]:
-    """Return all functions, those of namespaces included. Raise Failure if there are only tools of other kinds."""
-    functions: list[Offered] = []
+def offered_tools(tools: Iterable[ResponseTool]) -> list[Offered]:
+    """Return all tools that a client runs, those of namespaces included. Raise Failure if there are only others."""
+    offered: list[Offered] = []
     others: list[tuple[str, str]] = []
     for index, tool in enumerate(tools):
         path = f"tools.{index}"
         match tool:
-            case FunctionTool():
-                functions.append(Offered(path, tool, ""))
+            case FunctionTool() | CustomTool():
+                offered.append(Offered(path, tool, ""))
             case NamespaceTool():
                 prefix = name_prefix(tool.name)
-                functions += [Offered(f"{path}.tools.{i}", each, prefix) for i, each in enumerate(tool.tools)]
+                offered += [Offered(f"{path}.tools.{i}", each, prefix) for i, each in enumerate(tool.tools)]
             case _:
                 others.append((f"{path}.type", str(type(tool).__struct_config__.tag)))
-    if others and not functions:
+    if others and not offered:
         path, kind = others[0]
         raise Failure.of_field(path, f"'{kind}' is not supported without functions", Reason.UNSUPPORTED_FIELD)
-    return functions
+    return offered
+
+
+def offered_field(offered: Offered, field: str) -> str:
+    """Return the caller's name of a field of an offered tool's function."""
+    tool = offered.tool
+    if isinstance(tool, CustomTool):
+        inner, field = None, custom_tool_field(tool, field)
+    else:
+        inner = None if tool.function is None else "function"
+    return ".".join(part for part in (offered.path, inner, field) if part)
+
+
+def parameters_of(offered: Offered) -> tuple[str, msgspec.Raw]:
+    """Return the caller's path and the JSON Schema of the parameters; none for a custom tool."""
+    path, tool, _ = offered
+    if isinstance(tool, CustomTool):
+        return path, msgspec.Raw()
+    if tool.function is None:
+        return f"{path}.parameters", tool.parameters
+    return f"{path}.function.parameters", tool.function.parameters
 
 
 def namespaces_of(tools: Iterable[ResponseTool]) -> dict[str, tuple[str, str]]:
@@ -112,9 +138,15 @@ def namespaces_of(tools: Iterable[ResponseTool]) -> dict[str, tuple[str, str]]:
     for tool in tools:
         if isinstance(tool, NamespaceTool):
             for each in tool.tools:
-                name = (each.name if each.function is None else each.function.name) or ""
+                name = tool_name(each)
                 named[name_prefix(tool.name) + name] = tool.name, name
     return named
+
+
+def tool_name(tool: ClientTool) -> str:
+    """Return the name of a tool, or an empty string if it is missing."""
+    function = tool.function if isinstance(tool, FunctionTool) else None
+    return (tool.name if function is None else function.name) or ""
 
 
 def name_prefix(namespace: str | None) -> str:
