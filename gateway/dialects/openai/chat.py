@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import ClassVar, Final, Literal
 
 import msgspec
-from sluice.v1 import chat_pb2
+from sluice.v1 import chat_pb2, tool_pb2
 
+from gateway.dialects.openai import chat_tool
+from gateway.dialects.openai.chat_tool import ChatTool, ChatToolChoice, custom_names, tool_field
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
 from gateway.dialects.openai.extension import TopK, normalise_top_k, set_extensions
 from gateway.dialects.openai.output_format import AnyFormat, StructuredOutputs, constraint_name
@@ -62,6 +64,8 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     moderation: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     web_search_options: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     response_format: AnyFormat | None = None  # type: ignore[assignment]  # more kinds than in the family
+    tools: list[ChatTool] | None = None  # type: ignore[assignment]  # likewise
+    tool_choice: ChatToolChoice | None = None  # type: ignore[assignment]  # likewise
     structured_outputs: StructuredOutputs | None = None
     guided_json: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     guided_regex: str | None = None
@@ -137,8 +141,18 @@ class ChatCompletionBody(ChatBody, kw_only=True):
             reasoning_names=() if options.exclude or self.include_reasoning is False else names,
         )
 
+    def to_tools(self) -> list[tool_pb2.Tool]:
+        """Return the contract's tools. Raise Failure."""
+        return chat_tool.to_tools(self.tools or (), self.tool_choice)
+
+    def to_tool_choice(self) -> tool_pb2.ToolChoice | None:
+        """Return the contract's tool choice, or None if absent."""
+        return None if self.tool_choice is None else chat_tool.to_tool_choice(self.tool_choice)
+
     def caller_name(self, field: str) -> str:
         """Return the caller's name of the contract's `field`."""
+        if (tool := tool_field(self.tools or (), self.tool_choice, dotted(field))) is not None:
+            return tool
         if (name := constraint_name(self, dotted(field))) is not None:
             return name
         if field == "prompt_logprobs.top_logprobs":
@@ -172,7 +186,12 @@ class OpenAITranslator(OpenAIErrors):
         return ParsedRequest(
             request=request,
             stream=bool(body.stream),
-            encoder=OpenAIEncoder(usage=usage, has_logprobs=bool(body.logprobs), extra_fields=body.extra_fields()),
+            encoder=OpenAIEncoder(
+                usage=usage,
+                has_logprobs=bool(body.logprobs),
+                extra_fields=body.extra_fields(),
+                custom_tools=custom_names(body.tools or ()),
+            ),
             caller_name=body.caller_name,
             affinity=body.prompt_cache_key or "",
         )

@@ -22,9 +22,9 @@ from sluice.v1.token_pb2 import (
 )
 
 from gateway.dialects.openai.chat import ChatCompletionBody
+from gateway.dialects.openai.chat_tool import ChatTool
 from gateway.dialects.openai.response import OpenAIResponseTranslator
 from gateway.dialects.openai_family.chat.message import ChatMessage
-from gateway.dialects.openai_family.parameters.tool import OfferedTool
 from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_limit import check_length
 from gateway.dialects.seam.failure import Failure, Reason
@@ -43,7 +43,7 @@ class TokenizeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     messages: list[ChatMessage] | None = None
     add_special_tokens: bool | None = None
     return_token_strs: bool | None = None
-    tools: list[OfferedTool] | None = None
+    tools: list[ChatTool] | None = None
     chat_template: str | None = None
     chat_template_kwargs: dict[str, msgspec.Raw] | None = None
     add_generation_prompt: bool | None = None

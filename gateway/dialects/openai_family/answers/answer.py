@@ -39,12 +39,20 @@ class FunctionAnswer(msgspec.Struct):
     arguments: str
 
 
+class CustomAnswer(msgspec.Struct):
+    """A custom tool's name and its input."""
+
+    name: str
+    input: str
+
+
 class ToolCallAnswer(msgspec.Struct):
-    """A tool call that the model requests."""
+    """A tool call that the model requests; `custom` instead of `function` for a custom tool."""
 
     id: str
-    type: Literal["function"]
-    function: FunctionAnswer
+    type: Literal["function", "custom"]
+    function: FunctionAnswer | None = None
+    custom: CustomAnswer | None = None
 
 
 class MessageAnswer(msgspec.Struct):

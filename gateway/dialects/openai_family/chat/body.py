@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from sluice.v1 import chat_pb2
+from sluice.v1 import chat_pb2, tool_pb2
 
 from gateway.dialects.openai_family.chat.message import ChatMessage, to_message
 from gateway.dialects.openai_family.parameters.response_format import ResponseFormat, to_constraint
@@ -43,6 +43,7 @@ _CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole path
     "tool_choice.function_name": "tool_choice.function.name",
 }
 _CONTENT: Final = re.compile(r"^messages\.(\d+)\.content\.0(?:\.text)?$")
+_CALL: Final = re.compile(r"^messages\.(\d+)\.tool_calls\.(\d+)\.function\.(name|arguments)$")
 _REASONING: Final = re.compile(r"^(messages\.\d+)\.reasoning$")
 
 
@@ -69,7 +70,7 @@ class ChatBody(SamplingBody, kw_only=True):
         request = chat_pb2.ChatRequest(
             model=model,
             messages=[to_message(message, f"messages.{i}") for i, message in enumerate(self.messages)],
-            tools=[to_tool(tool) for tool in self.tools or ()],
+            tools=self.to_tools(),
         )
         self.set_sampling(request)
         if self.max_tokens not in {None, self.max_completion_tokens} and self.max_completion_tokens is not None:
@@ -82,24 +83,38 @@ class ChatBody(SamplingBody, kw_only=True):
             put(request.logprobs, "top_logprobs", self.top_logprobs, "top_logprobs")
         if self.response_format is not None and (constraint := to_constraint(self.response_format)) is not None:
             request.output_constraint.CopyFrom(constraint)
-        if self.tool_choice is not None:
-            request.tool_choice.CopyFrom(to_tool_choice(self.tool_choice))
+        if (choice := self.to_tool_choice()) is not None:
+            request.tool_choice.CopyFrom(choice)
         if self.parallel_tool_calls is not None:
             request.parallel_tool_calls = self.parallel_tool_calls
         if self.reasoning_effort is not None:
             request.reasoning_effort = EFFORTS[self.reasoning_effort]
         return request
 
+    def to_tools(self) -> list[tool_pb2.Tool]:
+        """Return the contract's tools. Raise Failure."""
+        return [to_tool(tool) for tool in self.tools or ()]
+
+    def to_tool_choice(self) -> tool_pb2.ToolChoice | None:
+        """Return the contract's tool choice, or None if absent."""
+        return None if self.tool_choice is None else to_tool_choice(self.tool_choice)
+
     def caller_name(self, field: str) -> str:
         """Return the caller's name of a field: `serving.priority` → `priority`, `messages[0]` → `messages.0`."""
         path = dotted(field)
         if (text := _CONTENT.match(path)) and self._is_plain_text(int(text[1])):
             return f"messages.{text[1]}.content"
+        if (call := _CALL.match(path)) and self._is_custom(int(call[1]), int(call[2])):
+            return f"messages.{call[1]}.tool_calls.{call[2]}.custom.{'name' if call[3] == 'name' else 'input'}"
         if reasoning := _REASONING.match(path):
             return f"{reasoning[1]}.reasoning_content"
         if path == "stopping.max_tokens" and self.max_completion_tokens is not None:
             return "max_completion_tokens"
         return self.stop_name(path) or renamed(path, _CALLER_NAMES)
+
+    def _is_custom(self, index: int, call_index: int) -> bool:
+        calls = self.messages[index].tool_calls if index < len(self.messages) else None
+        return calls is not None and call_index < len(calls) and calls[call_index].type == "custom"
 
     def _is_plain_text(self, index: int) -> bool:
         return index < len(self.messages) and not isinstance(self.messages[index].content, list)

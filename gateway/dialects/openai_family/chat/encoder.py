@@ -20,12 +20,14 @@ from sluice.v1.chat_pb2 import (
     ToolCallDelta,
 )
 from sluice.v1.content_pb2 import Message
+from sluice.v1.tool_pb2 import ToolCall
 
 from gateway.dialects.openai_family.answers.extra_fields import ExtraFields
 from gateway.dialects.openai_family.answers.prompt_scores import to_prompt_logprobs
 from gateway.dialects.openai_family.answers.streamed_tokens import StreamedTokens
 from gateway.dialects.openai_family.answers.usage import FINISH_REASONS, to_logprobs, to_prompt_progress, to_usage
 from gateway.dialects.openai_family.chat.body import EFFORT_NAMES
+from gateway.dialects.openai_family.parameters.custom_input import CustomInput, input_of
 from gateway.dialects.openai_family.parameters.stream_options import StreamedUsage
 from gateway.dialects.seam.encoder import COMMENT
 
@@ -38,7 +40,8 @@ _NOTHING = ExtraFields()
 class ChatEncoder:
     """Encodes one answer.
 
-    `usage` selects the chunks with usage; `has_logprobs` and `extra_fields` request further fields.
+    `usage` selects the chunks with usage; `has_logprobs` and `extra_fields` request further fields. Calls of
+    `custom_tools` have their input as text.
     """
 
     ping = COMMENT
@@ -51,10 +54,13 @@ class ChatEncoder:
         usage: StreamedUsage = StreamedUsage.NONE,
         has_logprobs: bool = False,
         extra_fields: ExtraFields = _NOTHING,
+        custom_tools: frozenset[str] = frozenset(),
     ) -> None:
         self._usage = usage
         self._has_logprobs = has_logprobs
         self._extra_fields = extra_fields
+        self._custom_tools = custom_tools
+        self._inputs: dict[tuple[int, int], CustomInput] = {}  # of custom tools' calls, by choice and call
         self._tokens = StreamedTokens(usage, with_ids=extra_fields.token_ids)
         self._head = b""  # the chunk's text up to the list of choices
         self._prompt_token_ids: list[int] | None = None  # empty once the first chunk has sent them
@@ -74,7 +80,7 @@ class ChatEncoder:
             return self._delta_after_start(reasoning.choice_index, fields) if fields else b""
         if kind == "tool_call_delta":
             call = event.tool_call_delta
-            return self._delta_after_start(call.choice_index, {"tool_calls": [_to_tool_call_delta(call)]}, content=None)
+            return self._delta_after_start(call.choice_index, {"tool_calls": [self._call(call)]}, content=None)
         if kind == "choice_finished":
             end = event.choice_finished
             return self._delta_after_start(end.choice_index, {}, finish_reason=FINISH_REASONS[end.finish_reason])
@@ -103,7 +109,7 @@ class ChatEncoder:
         """Return a choice of a whole answer."""
         fields = {
             "index": choice.index,
-            "message": _to_message(choice.message, self._extra_fields),
+            "message": _to_message(choice.message, self._extra_fields, self._custom_tools),
             "logprobs": to_logprobs(choice.logprobs) if self._has_logprobs else None,
             "finish_reason": FINISH_REASONS[choice.finish_reason],
         }
@@ -153,6 +159,19 @@ class ChatEncoder:
         begin = b"" if index in self._text_heads else self._begin(index, "")
         return begin + self._text_heads[index] + orjson.dumps(delta.text) + self._text_tail
 
+    def _call(self, call: ToolCallDelta) -> dict[str, Any]:
+        """Return the delta of a call."""
+        index = call.choice_index, call.tool_call_index
+        if call.HasField("id") and call.name in self._custom_tools:
+            self._inputs[index] = CustomInput()
+        if (reader := self._inputs.get(index)) is None:
+            return _to_tool_call_delta(call)
+        custom = {"input": reader.add(call.arguments)}
+        if not call.HasField("id"):
+            return {"index": call.tool_call_index, "custom": custom}
+        named = {"type": "custom", "custom": {"name": call.name, **custom}}
+        return {"index": call.tool_call_index, "id": call.id, **named}
+
     def _delta_after_start(
         self,
         index: int,
@@ -188,7 +207,14 @@ def _to_tool_call_delta(call: ToolCallDelta) -> dict[str, Any]:
     return {"index": call.tool_call_index, "id": call.id, "type": "function", "function": function}
 
 
-def _to_message(message: Message, extra_fields: ExtraFields) -> dict[str, Any]:
+def _to_call(call: ToolCall, custom_tools: frozenset[str]) -> dict[str, Any]:
+    name, arguments = call.function.name, call.function.arguments
+    if name in custom_tools:
+        return {"id": call.id, "type": "custom", "custom": {"name": name, "input": input_of(arguments)}}
+    return {"id": call.id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _to_message(message: Message, extra_fields: ExtraFields, custom_tools: frozenset[str]) -> dict[str, Any]:
     texts = [part.text for part in message.content]
     if extra_fields.echo:
         texts.insert(0, extra_fields.echo)
@@ -200,12 +226,5 @@ def _to_message(message: Message, extra_fields: ExtraFields) -> dict[str, Any]:
     if message.HasField("reasoning"):
         fields |= dict.fromkeys(extra_fields.reasoning_names, message.reasoning)
     if message.tool_calls:
-        fields["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.function.name, "arguments": call.function.arguments},
-            }
-            for call in message.tool_calls
-        ]
+        fields["tool_calls"] = [_to_call(call, custom_tools) for call in message.tool_calls]
     return fields

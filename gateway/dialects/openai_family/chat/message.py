@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from sluice.v1 import content_pb2, tool_pb2
 
+from gateway.dialects.openai_family.parameters.custom_input import arguments_of
 from gateway.dialects.seam.contract_limit import check_length
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
@@ -65,12 +66,20 @@ class FunctionCall(msgspec.Struct):
     arguments: str | JsonObject
 
 
+class CustomCall(msgspec.Struct):
+    """A custom tool's name and its input."""
+
+    name: str = ""
+    input: str = ""
+
+
 class ToolCall(msgspec.Struct):
-    """A tool call of the assistant."""
+    """A tool call of the assistant. `type`, by default a function, determines the field that is read."""
 
     id: str
-    function: FunctionCall
-    type: Literal["function"] | None = None
+    function: FunctionCall | None = None
+    type: Literal["function", "custom"] | None = None
+    custom: CustomCall | None = None
 
 
 class ChatMessage(msgspec.Struct):
@@ -109,10 +118,19 @@ def to_message(message: ChatMessage, path: str) -> content_pb2.Message:
     if message.tool_call_id is not None:
         result.tool_call_id = message.tool_call_id
     check_length(content_pb2.Message, "tool_calls", message.tool_calls or (), f"{path}.tool_calls")
-    for call in message.tool_calls or ():
-        function = tool_pb2.FunctionCall(name=call.function.name, arguments=json_text(call.function.arguments))
-        result.tool_calls.add(id=call.id, function=function)
+    for index, call in enumerate(message.tool_calls or ()):
+        result.tool_calls.add(id=call.id, function=_to_call(call, f"{path}.tool_calls.{index}"))
     return result
+
+
+def _to_call(call: ToolCall, path: str) -> tool_pb2.FunctionCall:
+    """Return the contract's call. Raise Failure if the field of its type is missing."""
+    if call.type == "custom" and call.custom is not None:
+        return tool_pb2.FunctionCall(name=call.custom.name, arguments=arguments_of(call.custom.input))
+    if call.type == "custom" or call.function is None:
+        field = f"{path}.{call.type or 'function'}"
+        raise Failure.of_field(field, "required, but missing", Reason.MISSING_FIELD)
+    return tool_pb2.FunctionCall(name=call.function.name, arguments=json_text(call.function.arguments))
 
 
 def _reasoning(message: ChatMessage) -> str | None:
