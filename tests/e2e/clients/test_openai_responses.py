@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -127,3 +128,20 @@ def test_errors_name_the_field(
         client.responses.create(**GREEDY | {"input": QUESTION} | change, stream=stream)
     body: Any = caught.value.response.json()
     assert text in json.dumps(body)
+
+
+def test_custom_tools_are_called_with_text(client: Any) -> None:
+    """The input matches the tool's expression, streamed and whole, and the call and its output are valid history."""
+    grammar = {"type": "grammar", "syntax": "regex", "definition": '"[a-c]{3}"\\n'}
+    tools = [{"type": "custom", "name": "spell", "description": "Spell a word.", "format": grammar}]
+    options: dict[str, Any] = {**GREEDY, "tools": tools, "parallel_tool_calls": False}
+    whole = client.responses.create(**options, input="Spell it.", tool_choice="required")
+    (call,) = [item for item in whole.output if item.type == "custom_tool_call"]
+    assert re.fullmatch('"[a-c]{3}"\n', call.input)
+    events = list(client.responses.create(**options, input="Spell it.", tool_choice="required", stream=True))
+    deltas = [event.delta for event in events if event.type == "response.custom_tool_call_input.delta"]
+    (done,) = [event for event in events if event.type == "response.custom_tool_call_input.done"]
+    assert "".join(deltas) == done.input == call.input
+    output = {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "Well done."}
+    history = [{"role": "user", "content": "Spell it."}, *(item.to_dict() for item in whole.output), output]
+    assert client.responses.create(**options, input=history).status

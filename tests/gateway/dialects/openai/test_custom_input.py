@@ -26,7 +26,7 @@ def encoded(text: str, *, spaced: bool, ascii_only: bool) -> str:
 
 @given(text=TEXTS, spaced=st.booleans(), ascii_only=st.booleans())
 def test_input_is_the_text(*, text: str, spaced: bool, ascii_only: bool) -> None:
-    """Every text comes back from its arguments, with and without escapes and white space."""
+    """Every text is read from its arguments, with and without escapes and white space."""
     assert input_of(encoded(text, spaced=spaced, ascii_only=ascii_only)) == text
     assert input_of(arguments_of(text)) == text
 
