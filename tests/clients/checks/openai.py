@@ -94,6 +94,26 @@ def check_tools(url: str, _: str) -> None:
     assert chats.create(model=MODEL, messages=again, tools=[WEATHER], max_tokens=40).choices[0].finish_reason
 
 
+def check_custom_tools(url: str, _: str) -> None:
+    """A custom tool is called with text that matches its expression, streamed and unstreamed; the call goes back."""
+    chats = client(url).chat.completions
+    grammar = {"type": "grammar", "grammar": {"syntax": "regex", "definition": "[a-c]{3}"}}
+    tools: Any = [{"type": "custom", "custom": {"name": "spell", "format": grammar}}]
+    choice: Any = {"type": "custom", "custom": {"name": "spell"}}
+    options: Any = {"model": MODEL, "tools": tools, "temperature": 0, "max_tokens": 200, "parallel_tool_calls": False}
+    message = chats.create(messages=MESSAGES, tool_choice=choice, **options).choices[0].message
+    assert message.tool_calls
+    call: Any = message.tool_calls[0]
+    assert call.custom.name == "spell"
+    assert len(call.custom.input) == 3
+    assert set(call.custom.input) <= set("abc")
+    chunks = chats.create(messages=MESSAGES, tool_choice=choice, stream=True, **options)
+    pieces = [piece for chunk in chunks if chunk.choices for piece in chunk.choices[0].delta.tool_calls or ()]
+    assert "".join(piece.to_dict()["custom"]["input"] for piece in pieces) == call.custom.input
+    result: Any = {"role": "tool", "tool_call_id": call.id, "content": "Well done."}
+    assert chats.create(messages=[*MESSAGES, message, result], **options).choices[0].finish_reason
+
+
 def check_messages_of_the_client_are_valid_history(url: str, _: str) -> None:
     """A parsed message, one assembled from a stream, and another server's message are valid history."""
     chats = client(url).chat.completions
