@@ -71,12 +71,17 @@ class TextConfig(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ReasoningConfig(msgspec.Struct, forbid_unknown_fields=True):
-    """Reasoning options. Reasoning is returned verbatim, without summaries or encryption."""
+    """Reasoning options. Reasoning is returned verbatim, without summaries or encryption.
+
+    The model's template decides which earlier reasoning it sees, whatever the `context`.
+    """
 
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None
     generate_summary: Literal["auto", "concise", "detailed"] | None = None
     encrypted_content: str | None = None
+    context: Literal["auto", "current_turn", "all_turns"] | None = None
+    mode: Literal["standard"] | None = None
 
 
 class NamedConversation(msgspec.Struct, forbid_unknown_fields=True):

@@ -16,21 +16,29 @@ from gateway.dialects.openai_family.parameters.custom_tool import CustomDefiniti
 from gateway.dialects.openai_family.parameters.tool import ChosenFunction, OfferedFunction
 from gateway.dialects.seam.failure import Failure, Reason
 
+Callers: TypeAlias = list[Literal["direct", "programmatic"]]
+
 _SEPARATOR: Final = "__"
 
 
 class FunctionTool(msgspec.Struct, tag_field="type", tag="function", forbid_unknown_fields=True, kw_only=True):
-    """A function that the model may call."""
+    """A function that the model may call. The fields from `output_schema` on have no effect."""
 
     function: OfferedFunction | None = None
     name: str | None = None
     description: str | None = None
     parameters: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     strict: bool | None = None
+    output_schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    defer_loading: bool | None = None
+    allowed_callers: Callers | None = None
 
 
 class CustomTool(CustomDefinition, tag_field="type", tag="custom", forbid_unknown_fields=True):
-    """A tool whose input is free text."""
+    """A tool whose input is free text. The fields here have no effect."""
+
+    defer_loading: bool | None = None
+    allowed_callers: Callers | None = None
 
 
 class NamespaceTool(msgspec.Struct, tag_field="type", tag="namespace", forbid_unknown_fields=True, kw_only=True):
@@ -69,8 +77,28 @@ class McpTool(_ServerTool, tag="mcp"):
     """Tools of an MCP server that OpenAI's server calls."""
 
 
+class DatedWebSearchTool(_ServerTool, tag="web_search_2025_08_26"):
+    """A search of the web under a dated name."""
+
+
+class DatedWebSearchPreviewTool(_ServerTool, tag="web_search_preview_2025_03_11"):
+    """A search of the web under its earlier name with a date."""
+
+
+class ToolSearchTool(_ServerTool, tag="tool_search"):
+    """A search among tools whose loading is deferred; they are all offered here."""
+
+
 ServerTool: TypeAlias = (
-    WebSearchTool | WebSearchPreviewTool | FileSearchTool | CodeInterpreterTool | ImageGenerationTool | McpTool
+    WebSearchTool
+    | WebSearchPreviewTool
+    | FileSearchTool
+    | CodeInterpreterTool
+    | ImageGenerationTool
+    | McpTool
+    | DatedWebSearchTool
+    | DatedWebSearchPreviewTool
+    | ToolSearchTool
 )
 ClientTool: TypeAlias = FunctionTool | CustomTool
 ResponseTool: TypeAlias = FunctionTool | CustomTool | NamespaceTool | ServerTool

@@ -114,3 +114,28 @@ def test_tools_of_openais_server_are_not_offered() -> None:
 def test_errors_name_the_function_within_its_namespace(field: str, name: str) -> None:
     """The service counts functions; the caller's path has the namespace, too."""
     assert parse(tools=[TOOL, TASKS]).caller_name(field) == name
+
+
+@pytest.mark.parametrize(
+    "kind", ["web_search_2025_08_26", "web_search_preview_2025_03_11", "tool_search", "mcp", "image_generation"]
+)
+def test_tools_that_openais_server_runs_are_left_out(kind: str) -> None:
+    """Agents send them along with their functions."""
+    assert names_of(tools=[{"type": kind, "execution": "client"}, TOOL]) == ["f"]
+
+
+def test_fields_of_tools_without_effect() -> None:
+    """Clients may say who calls a function, what it returns, and that it needn't be offered at once."""
+    unused = {"defer_loading": True, "allowed_callers": ["direct", "programmatic"]}
+    custom = {"type": "custom", "name": "patch"}
+    tools = [TOOL | unused | {"output_schema": {"type": "string"}}, custom | unused]
+    assert parse(tools=tools).request == parse(tools=[TOOL, custom]).request
+
+
+def test_reasoning_options_without_effect() -> None:
+    """The context is the template's business, and there is one mode, besides which others are rejected."""
+    options = {"effort": "low", "context": "all_turns", "mode": "standard"}
+    assert parse(reasoning=options).request == parse(reasoning={"effort": "low"}).request
+    with pytest.raises(Failure) as raised:
+        parse(reasoning={"mode": "pro"})
+    assert raised.value.field == "reasoning.mode"
