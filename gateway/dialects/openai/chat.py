@@ -16,7 +16,7 @@ from gateway.dialects.openai.chat_tool import ChatTool, ChatToolChoice, custom_n
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
 from gateway.dialects.openai.extension import TopK, normalise_top_k, set_extensions
 from gateway.dialects.openai.output_format import AnyFormat, StructuredOutputs, constraint_name
-from gateway.dialects.openai.reasoning_options import ReasoningOptions
+from gateway.dialects.openai.reasoning_options import ReasoningOptions, Thinking, set_thinking
 from gateway.dialects.openai_family.answers.extra_fields import ExtraFields
 from gateway.dialects.openai_family.chat.body import ChatBody
 from gateway.dialects.openai_family.chat.encoder import ChatEncoder
@@ -100,6 +100,9 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     echo: bool | None = None
     reasoning: ReasoningOptions | None = None
     include_reasoning: bool | None = None
+    thinking: Thinking | None = None
+    enable_thinking: bool | None = None
+    thinking_budget: int | None = None
 
     def __post_init__(self) -> None:
         normalise_top_k(self)
@@ -128,6 +131,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
                 setattr(request, name, value)
         if self.reasoning is not None:
             self.reasoning.put(request)
+        set_thinking(self, request)
         return request
 
     def extra_fields(self) -> ExtraFields:

@@ -203,3 +203,52 @@ def test_template_variables_are_passed_as_json() -> None:
     assert request.continue_final_message
     assert not request.HasField("add_generation_prompt")
     assert parse(add_generation_prompt=False).request.HasField("add_generation_prompt")
+
+
+NONE, LOW, MEDIUM, HIGH = (
+    chat_pb2.ReasoningEffort.Value(f"REASONING_EFFORT_{name}") for name in ("NONE", "LOW", "MEDIUM", "HIGH")
+)
+
+
+@pytest.mark.parametrize(
+    ("fields", "effort", "budget"),
+    [
+        ({"enable_thinking": False}, NONE, None),
+        ({"enable_thinking": True}, MEDIUM, None),
+        ({"enable_thinking": True, "thinking_budget": 50}, HIGH, 50),
+        ({"thinking_budget": 0}, NONE, 0),
+        ({"thinking": {"type": "disabled"}}, NONE, None),
+        ({"thinking": {"type": "disabled"}, "reasoning_effort": "high"}, NONE, None),
+        ({"thinking": {"type": "disabled"}, "enable_thinking": False}, NONE, None),
+        ({"thinking": {"type": "enabled"}}, MEDIUM, None),
+        ({"thinking": {"type": "enabled", "clear_thinking": False}, "reasoning_effort": "low"}, LOW, None),
+        ({"thinking": {"type": "enabled", "keep": "all"}, "reasoning_effort": "none"}, MEDIUM, None),
+        ({"thinking": {"type": "enabled", "budget_tokens": 50}}, HIGH, 50),
+    ],
+)
+def test_thinking_is_set_by_vendors_fields(fields: dict[str, Any], effort: int, budget: int | None) -> None:
+    """Those of Qwen, DeepSeek, GLM and Kimi switch reasoning; whether to reason precedes how much."""
+    request = parse(**fields).request
+    assert request.reasoning_effort == effort
+    assert (request.reasoning_budget if request.HasField("reasoning_budget") else None) == budget
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"thinking": {"type": "enabled"}, "enable_thinking": False}, "thinking"),
+        ({"thinking": {"type": "enabled"}, "reasoning": {"effort": "low"}}, "thinking"),
+        ({"enable_thinking": False, "reasoning": {"effort": "low"}}, "enable_thinking"),
+        ({"enable_thinking": False, "thinking_budget": 5}, "thinking_budget"),
+        ({"thinking": {"type": "disabled", "budget_tokens": 5}}, "thinking.budget_tokens"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 5}, "thinking_budget": 6}, "thinking_budget"),
+        ({"thinking": {"type": "enabled", "budget_tokens": -1}}, "thinking.budget_tokens"),
+        ({"thinking_budget": -1}, "thinking_budget"),
+        ({"thinking": {"type": "some"}}, "thinking.type"),
+    ],
+)
+def test_contradictory_thinking_is_rejected(fields: dict[str, Any], field: str) -> None:
+    """The error names the field."""
+    with pytest.raises(Failure) as raised:
+        parse(**fields)
+    assert raised.value.field == field
