@@ -32,6 +32,7 @@ from gateway.dialects.openai_family.responses.tool_kind import (
     NamedTool,
     Offered,
     ResponseTool,
+    allowed_only,
     offered_field,
     offered_tools,
 )
@@ -159,7 +160,12 @@ class ResponseBody(DrawingBody, kw_only=True):
 
     def offered_tools(self) -> list[Offered]:
         """Return the tools that the model is offered. Raise Failure if there are only tools of other kinds."""
-        return offered_tools(self.tools or ())
+        offered = offered_tools(self.tools or ())
+        if not isinstance(self.tool_choice, NamedTool) or self.tool_choice.type != "allowed_tools":
+            return offered
+        if self.tool_choice.tools is None:
+            raise Failure.of_field("tool_choice.tools", "required, but missing", Reason.MISSING_FIELD)
+        return allowed_only(offered, self.tool_choice.tools)
 
     def to_request(self, model: str) -> response_pb2.CreateResponseRequest:
         """Return the contract's request to `model`. Raise Failure if it can't be served or represented."""

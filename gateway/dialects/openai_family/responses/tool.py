@@ -73,6 +73,10 @@ def to_tool_choice(choice: ToolChoice) -> tool_pb2.ToolChoice:
     """Return the contract's tool choice. Raise Failure."""
     if not isinstance(choice, NamedTool):
         return chat_tool.to_tool_choice(choice)
+    if choice.type == "allowed_tools":
+        if choice.mode is None:
+            raise Failure.of_field("tool_choice.mode", "required, but missing", Reason.MISSING_FIELD)
+        return chat_tool.to_tool_choice(choice.mode)
     if choice.function is None:
         function = ChosenFunction(_required(choice.name, "tool_choice.name"))
     elif choice.name is not None:
@@ -118,6 +122,8 @@ def tool_choice_answer(choice: ToolChoice | None) -> Any:
     """Return the tool choice for the answer, in the form of the request."""
     if not isinstance(choice, NamedTool):
         return choice or "auto"
+    if choice.type == "allowed_tools":
+        return {"type": choice.type, "mode": choice.mode, "tools": msgspec.to_builtins(choice.tools)}
     if choice.function is not None:
         return {"type": choice.type, "function": {"name": choice.function.name}}
     return {"type": choice.type, "name": choice.name}

@@ -7,7 +7,7 @@ functions. A request with nothing else is rejected, since it could not have what
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -104,12 +104,22 @@ ClientTool: TypeAlias = FunctionTool | CustomTool
 ResponseTool: TypeAlias = FunctionTool | CustomTool | NamespaceTool | ServerTool
 
 
-class NamedTool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A tool choice that requires a function or a custom tool."""
+class AllowedTool(msgspec.Struct, omit_defaults=True):
+    """A tool that may be called. Those without a name are tools of OpenAI's server."""
 
-    type: Literal["function", "custom"]
+    type: str
+    name: str | None = None
+    namespace: str | None = None
+
+
+class NamedTool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A tool choice that requires a function or a custom tool, or allows some of the tools only."""
+
+    type: Literal["function", "custom", "allowed_tools"]
     function: ChosenFunction | None = None
     name: str | None = None
+    mode: Literal["auto", "required"] | None = None
+    tools: list[AllowedTool] | None = None
 
 
 class Offered(NamedTuple):
@@ -138,6 +148,20 @@ def offered_tools(tools: Iterable[ResponseTool]) -> list[Offered]:
         path, kind = others[0]
         raise Failure.of_field(path, f"'{kind}' is not supported without functions", Reason.UNSUPPORTED_FIELD)
     return offered
+
+
+def allowed_only(offered: Sequence[Offered], allowed: Iterable[AllowedTool]) -> list[Offered]:
+    """Return the tools that may be called. Raise Failure for an allowed one that is not among them."""
+    names = [each.prefix + tool_name(each.tool) for each in offered]
+    kept: set[str] = set()
+    for index, tool in enumerate(allowed):
+        if tool.name is None:
+            continue
+        name = name_prefix(tool.namespace) + tool.name
+        if name not in names:
+            raise Failure.of_field(f"tool_choice.tools.{index}", f"{tool.name!r} is not the name of a tool in tools")
+        kept.add(name)
+    return [each for each, name in zip(offered, names, strict=True) if name in kept]
 
 
 def offered_field(offered: Offered, field: str) -> str:

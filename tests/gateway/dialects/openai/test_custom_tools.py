@@ -10,7 +10,7 @@ import pytest
 from google.protobuf import json_format
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
-from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2, stored_response_pb2
+from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2, stored_response_pb2, tool_pb2
 
 from gateway.dialects.openai_family.responses.response_object import ResponseObject
 from gateway.dialects.openai_family.responses.stored import to_input_item
@@ -187,3 +187,41 @@ def test_incomplete_calls_are_named(missing: str) -> None:
 def test_errors_name_the_input_of_a_call() -> None:
     """The contract's arguments are the caller's input."""
     assert parse(input=[CALL]).caller_name("input[0].function_call.arguments") == "input.0.input"
+
+
+ALLOWED: list[dict[str, Any]] = [
+    {"type": "custom", "name": "patch"},
+    {"type": "function", "name": "f", "namespace": "tasks"},
+    {"type": "mcp", "server_label": "files"},
+]
+OFFERED = [TOOL, {"type": "namespace", "name": "tasks", "description": "", "tools": [TOOL]}, PATCH]
+
+
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_only_allowed_tools_are_offered(mode: str) -> None:
+    """A choice among tools leaves the others out; the answer has all tools and the choice."""
+    parsed = parse(tools=OFFERED, tool_choice={"type": "allowed_tools", "mode": mode, "tools": ALLOWED})
+    assert [tool.function.name for tool in parsed.request.tools] == ["tasks__f", "patch"]
+    assert parsed.request.tool_choice.mode == tool_pb2.ToolChoiceMode.Value(f"TOOL_CHOICE_MODE_{mode.upper()}")
+    assert parsed.caller_name("tools[1].function.name") == "tools.2.name"
+    whole = json.loads(parsed.encoder.whole(response_pb2.CreateResponseResponse(response=response_with())))
+    assert len(whole["tools"]) == 3
+    choice = whole["tool_choice"]
+    assert (choice["type"], choice["mode"], choice["tools"][:2]) == ("allowed_tools", mode, ALLOWED[:2])
+    Response.model_validate(whole, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("choice", "field"),
+    [
+        ({"mode": "auto", "tools": [{"type": "function", "name": "g"}]}, "tool_choice.tools.0"),
+        ({"mode": "auto"}, "tool_choice.tools"),
+        ({"tools": ALLOWED}, "tool_choice.mode"),
+        ({"mode": "none", "tools": ALLOWED}, "tool_choice.mode"),
+    ],
+)
+def test_wrong_choices_among_tools_are_named(choice: dict[str, Any], field: str) -> None:
+    """The error has the caller's field."""
+    with pytest.raises(Failure) as raised:
+        parse(tools=OFFERED, tool_choice={"type": "allowed_tools", **choice})
+    assert raised.value.field == field
