@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from google.protobuf import text_format
 from google.protobuf.message import Message
-from sluice.v1 import chat_pb2, content_pb2, model_pb2
+from sluice.v1 import chat_pb2, content_pb2, model_pb2, tool_pb2
 
 from service.calls.errors import InvalidMessage
 from service.contract.parts.rules import PATTERNS, Rules
@@ -50,6 +50,14 @@ async def test_validation_names_field_and_rule(change: str, field: str, rule: st
     assert rejection.info.metadata["field"] == field
     assert dict(rejection.info.metadata).get("value") == value
     assert rejection.text.startswith(f"{field}: ")
+
+
+async def test_automatic_choice_needs_no_tools() -> None:
+    """Clients send it with an empty list of tools, too."""
+    chat = request()
+    chat.tool_choice.mode = tool_pb2.TOOL_CHOICE_MODE_AUTO
+    async with running() as run:
+        assert [event async for event in run.chat.StreamChat(chat)][-1].HasField("completed")
 
 
 @pytest.mark.parametrize(
