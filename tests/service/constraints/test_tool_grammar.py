@@ -188,3 +188,25 @@ def test_parameters_other_than_an_object_schema_are_rejected(parameters: str) ->
     with pytest.raises(InvalidRequest) as caught:
         tool_grammar(rules, {}, None)
     assert caught.value.field == "tools[3].function.parameters"
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("hermes", '<tool_call>\n{"name": "spell", "arguments": {"input": "', '"}}\n</tool_call>'),
+        (
+            "qwen3-coder",
+            "<tool_call>\n<function=spell>\n<parameter=input>\n",
+            "\n</parameter>\n</function>\n</tool_call>",
+        ),
+    ],
+)
+def test_pattern_holds_for_the_whole_text(name: str, before: str, after: str) -> None:
+    """An expression of a custom tool has alternatives, which are anchored together."""
+    schema: dict[str, Any] = {"type": "object", "properties": {"input": {"type": "string", "pattern": "^(?:a|bc+)$"}}}
+    schema |= {"required": ["input"], "additionalProperties": False}
+    spell = function("spell", json.dumps(schema), strict=True)
+    rules = ToolRules([spell], SYNTAXES[name], required=True, single=True, field="tools")
+    grammar = grammar_of(rules, SPELLED)
+    allowed = [text for text in ("a", "bcc", "", "ab", "xa", "bcx") if accepts(grammar, SPELLED, before + text + after)]
+    assert allowed == ["a", "bcc"]

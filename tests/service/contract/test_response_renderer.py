@@ -51,7 +51,7 @@ def test_messages_are_golden(name: str) -> None:
 def test_calls_of_custom_tools_are_marked() -> None:
     """From its first event on, such a call says so, and so does the item of its conversation; its id begins alike."""
     tools = [{"function": {"name": "patch", "custom": True}}, {"function": {"name": "f"}}]
-    calls = [call(0, "c0", "patch"), arguments(0, '{"input": ""}'), call(1, "c1", "f"), arguments(1, "{}")]
+    calls: list[Event] = [call(0, "c0", "patch"), arguments(0, '{"input": ""}'), call(1, "c1", "f"), arguments(1, "{}")]
     messages = respond(chat(*calls, reason=FinishReason.TOOL_CALLS), tools=tools)
     check_order(messages)
     added = [each.output_item_added.item for each in messages if each.HasField("output_item_added")]
