@@ -41,6 +41,30 @@ _GEMMA4: dict[str, Any] = {
     "keys": ("sliding_window", "final_logit_softcapping"),
     "written_by_more": ("head_count_kv", "feed_forward_length", "key_length", "expert_count"),
 }
+_FALCON: dict[str, Any] = {
+    "more": metadata.falcon,
+    "convert": tensors.ungrouped,
+    "written_by_more": ("context_length", "head_count_kv", "feed_forward_length", "key_length"),
+}
+_DEEPSEEK: dict[str, Any] = {
+    "arch": MODEL_ARCH.DEEPSEEK2,
+    "more": metadata.deepseek,
+    "convert": tensors.of_latents,
+    "written_by_more": ("head_count_kv", "key_length"),
+}
+_FOURFOLD = {"ffn_hidden_size": 4 * 64}
+_MINICPM3: dict[str, Any] = {
+    "more": metadata.minicpm3,
+    "written_by_more": ("key_length",),
+    "options": {"v_head_dim": 16},  # the width of a head
+}
+_LONG = {
+    "rope_theta": 10_000.0,
+    "rope_type": "longrope",
+    "short_factor": [1.0, 1.1, 1.2, 1.3],
+    "long_factor": [1.0, 2.0, 3.0, 4.0],
+    "original_max_position_embeddings": 128,
+}
 FAMILIES = {
     "apertus": GgufFamily(
         arch=MODEL_ARCH.APERTUS,
@@ -50,26 +74,19 @@ FAMILIES = {
     ),
     "arcee": GgufFamily(arch=MODEL_ARCH.ARCEE, permutes=True),
     "arcee, biases": GgufFamily(arch=MODEL_ARCH.ARCEE, permutes=True),
+    "bitnet": GgufFamily(
+        arch=MODEL_ARCH.BITNET,
+        more=metadata.bitnet,
+        convert=tensors.of_bitnet,
+        options={"hidden_act": "silu", "tie_word_embeddings": True},
+    ),
     "cohere": GgufFamily(arch=MODEL_ARCH.COMMAND_R, keys=("logit_scale",)),
     "cohere, head norms": GgufFamily(arch=MODEL_ARCH.COMMAND_R, keys=("logit_scale",)),
     "cohere2": GgufFamily(arch=MODEL_ARCH.COHERE2, keys=("logit_scale", "sliding_window")),
-    "deepseek_v2, groups": GgufFamily(
-        arch=MODEL_ARCH.DEEPSEEK2,
-        more=metadata.deepseek,
-        convert=tensors.of_latents,
-        written_by_more=("head_count_kv", "key_length"),
-    ),
-    "deepseek_v3, groups": GgufFamily(
-        arch=MODEL_ARCH.DEEPSEEK2,
-        more=metadata.deepseek,
-        convert=tensors.of_latents,
-        written_by_more=("head_count_kv", "key_length"),
-    ),
+    "deepseek_v2, groups": GgufFamily(**_DEEPSEEK),
+    "deepseek_v3, groups": GgufFamily(**_DEEPSEEK),
     "deepseek_v3, yarn": GgufFamily(
-        arch=MODEL_ARCH.DEEPSEEK2,
-        more=metadata.deepseek,
-        convert=tensors.of_latents,
-        written_by_more=("head_count_kv", "key_length"),
+        **_DEEPSEEK,
         options={"rope_parameters": families.VARIANTS["deepseek_v3, yarn"]["rope_parameters"] | {"mscale": 0.7}},
     ),
     "dots1": GgufFamily(
@@ -86,6 +103,13 @@ FAMILIES = {
         arch=MODEL_ARCH.EXAONE_MOE, keys=_WINDOW, more=metadata.exaone_moe, convert=tensors.of_exaone_moe
     ),
     "exaone4": GgufFamily(arch=MODEL_ARCH.EXAONE4, keys=_WINDOW, more=metadata.pattern),
+    "falcon": GgufFamily(arch=MODEL_ARCH.FALCON, **_FALCON, options=_FOURFOLD),
+    "falcon, one norm": GgufFamily(
+        arch=MODEL_ARCH.FALCON, **_FALCON, options=families.VARIANTS["falcon, one norm"] | _FOURFOLD
+    ),
+    "falcon, two norms": GgufFamily(
+        arch=MODEL_ARCH.FALCON, **_FALCON, options=families.VARIANTS["falcon, two norms"] | _FOURFOLD
+    ),
     "falcon_h1, multipliers": GgufFamily(
         arch=MODEL_ARCH.FALCON_H1, more=recurrent.falcon_h1, convert=tensors.multiplied
     ),
@@ -122,6 +146,7 @@ FAMILIES = {
         options=families.VARIANTS["gemma4_text, experts"]
         | {"hidden_size_per_layer_input": 0, "moe_intermediate_size": 64, "attention_k_eq_v": True},
     ),
+    "glm": GgufFamily(arch=MODEL_ARCH.CHATGLM, more=metadata.rotated),
     "glm4": GgufFamily(arch=MODEL_ARCH.GLM4, more=metadata.rotated),
     "glm4_moe": GgufFamily(
         arch=MODEL_ARCH.GLM4_MOE, more=metadata.glm_moe, convert=tensors.of_latents, written_by_more=("block_count",)
@@ -139,12 +164,9 @@ FAMILIES = {
         keys=_WINDOW,
         options={"rope_parameters": {"rope_type": "default", "rope_theta": 150_000.0}},
     ),
-    "glm4_moe_lite": GgufFamily(
-        arch=MODEL_ARCH.DEEPSEEK2,
-        more=metadata.deepseek,
-        convert=tensors.of_latents,
-        written_by_more=("head_count_kv", "key_length"),
-    ),
+    "glm4_moe_lite": GgufFamily(**_DEEPSEEK),
+    "gpt_neox": GgufFamily(arch=MODEL_ARCH.GPTNEOX, more=metadata.parallel, convert=tensors.ungrouped),
+    "gpt_neox, sequential": GgufFamily(arch=MODEL_ARCH.GPTNEOX, more=metadata.parallel, convert=tensors.ungrouped),
     "granite": GgufFamily(arch=MODEL_ARCH.GRANITE, permutes=True, keys=_GRANITE),
     "granite, multipliers": GgufFamily(arch=MODEL_ARCH.GRANITE, permutes=True, keys=_GRANITE),
     "granitemoehybrid": GgufFamily(
@@ -168,6 +190,7 @@ FAMILIES = {
     "hunyuan_v1_dense": GgufFamily(arch=MODEL_ARCH.HUNYUAN_DENSE),
     "hunyuan_v1_dense, stretched": GgufFamily(arch=MODEL_ARCH.HUNYUAN_DENSE, more=metadata.stretched),
     "hunyuan_v1_moe": GgufFamily(arch=MODEL_ARCH.HUNYUAN_MOE, more=metadata.hunyuan_moe),
+    "jais2": GgufFamily(arch=MODEL_ARCH.JAIS2),
     "jamba": GgufFamily(
         arch=MODEL_ARCH.JAMBA, more=recurrent.jamba, convert=tensors.of_mamba, written_by_more=("head_count_kv",)
     ),
@@ -186,6 +209,11 @@ FAMILIES = {
     "mamba, biases": GgufFamily(arch=MODEL_ARCH.MAMBA, **_MAMBA),
     "falcon_mamba": GgufFamily(arch=MODEL_ARCH.MAMBA, **_MAMBA),
     "mamba2": GgufFamily(arch=MODEL_ARCH.MAMBA2, **_MAMBA),
+    "minicpm3": GgufFamily(arch=MODEL_ARCH.MINICPM3, **_MINICPM3),
+    "minicpm3, long": GgufFamily(
+        arch=MODEL_ARCH.MINICPM3,
+        **_MINICPM3 | {"options": {"v_head_dim": 16, "rope_parameters": _LONG, "max_position_embeddings": 128}},
+    ),
     "minimax_m2": GgufFamily(arch=MODEL_ARCH.MINIMAXM2, more=metadata.minimax_m2, convert=tensors.of_minimax_m2),
     "minimax_m2, partly rotated": GgufFamily(
         arch=MODEL_ARCH.MINIMAXM2, more=metadata.minimax_m2, convert=tensors.of_minimax_m2
@@ -200,6 +228,8 @@ FAMILIES = {
     "nemotron_h": GgufFamily(arch=MODEL_ARCH.NEMOTRON_H, **_NEMOTRON_H),
     "nemotron_h, experts": GgufFamily(arch=MODEL_ARCH.NEMOTRON_H_MOE, **_NEMOTRON_H),
     "nemotron, biases": GgufFamily(arch=MODEL_ARCH.NEMOTRON, norm_addend=1.0, more=metadata.rotated),
+    "olmo": GgufFamily(arch=MODEL_ARCH.OLMO, permutes=True, more=metadata.olmo),
+    "olmo, limited": GgufFamily(arch=MODEL_ARCH.OLMO, permutes=True, more=metadata.olmo),
     "olmo2": GgufFamily(arch=MODEL_ARCH.OLMO2),
     "olmo3": GgufFamily(arch=MODEL_ARCH.OLMO2, keys=_WINDOW, more=metadata.pattern),
     "olmoe": GgufFamily(arch=MODEL_ARCH.OLMOE),

@@ -21,6 +21,7 @@ USUAL = {
     "rms_norm_eps": "layer_norm_rms_eps",
     "norm_eps": "layer_norm_eps",
     "norm_epsilon": "layer_norm_eps",
+    "layer_norm_epsilon": "layer_norm_eps",
     "layer_norm_eps": "layer_norm_eps",
     "num_local_experts": "expert_count",
     "num_experts": "expert_count",
@@ -241,3 +242,31 @@ def minimax_m2(writer: gguf.GGUFWriter, config: Any) -> None:
     writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1.0)))
     writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     writer.add_expert_feed_forward_length(config.intermediate_size)
+
+
+def olmo(writer: gguf.GGUFWriter, config: Any) -> None:
+    writer.add_layer_norm_eps(1e-5)
+    if config.clip_qkv is not None:
+        writer.add_clamp_kqv(config.clip_qkv)
+
+
+def falcon(writer: gguf.GGUFWriter, config: Any) -> None:
+    writer.add_context_length(2048)
+    writer.add_feed_forward_length(4 * config.hidden_size)
+    writer.add_head_count_kv(config.num_kv_heads if config.new_decoder_architecture else 1)
+
+
+def minicpm3(writer: gguf.GGUFWriter, config: Any) -> None:
+    writer.add_q_lora_rank(config.q_lora_rank)
+    writer.add_kv_lora_rank(config.kv_lora_rank)
+    writer.add_key_length(config.qk_nope_head_dim + config.qk_rope_head_dim)
+    writer.add_rope_dimension_count(config.qk_rope_head_dim)
+    rope = config.rope_parameters
+    if rope["rope_type"] == "longrope":
+        for name in ("long", "short"):
+            writer.add_tensor(f"rope_factors_{name}.weight", np.array(rope[f"{name}_factor"], np.float32))
+
+
+def bitnet(writer: gguf.GGUFWriter, _: Any) -> None:
+    writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+    writer.add_rope_scaling_factor(1.0)

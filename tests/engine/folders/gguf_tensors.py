@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -191,6 +192,38 @@ def of_experts(name: str, array: Array, config: Any) -> Iterator[tuple[str, Arra
     base = where.format(stem.split(".")[2])
     yield f"{base}.gate_proj{end}", parts[0]
     yield f"{base}.up_proj{end}", parts[1]
+
+
+def ungrouped(name: str, array: Array, config: Any) -> Iterator[tuple[str, Array]]:
+    """Yield a tensor of GPT-NeoX or Falcon; files don't group queries, keys and values by heads of keys."""
+    if "query_key_value" not in name:
+        yield name, array
+        return
+    is_falcon = config.model_type == "falcon"
+    has_many = not is_falcon or config.new_decoder_architecture
+    keys = (config.num_kv_heads if is_falcon else config.num_attention_heads) if has_many else 1
+    queries = config.num_attention_heads
+    heads = array.reshape(keys, queries // keys + 2, -1, *array.shape[1:])
+    parts = (heads[:, :-2], heads[:, -2], heads[:, -1])
+    yield name, np.concatenate([part.reshape(-1, *array.shape[1:]) for part in parts])
+
+
+def of_bitnet(name: str, array: Array, _: Any) -> Iterator[tuple[str, Array]]:
+    """Yield a tensor of BitNet, by the names that the converter knows."""
+    yield name.replace("attn_sub_norm", "inner_attn_ln").replace("ffn_sub_norm", "ffn_layernorm"), array
+
+
+def with_fused_heads(tensors: Iterable[tuple[str, Array]]) -> Iterator[tuple[str, Array]]:
+    """Yield a file's tensors, with queries, keys and values in one; in `tensors`, values are the last of them."""
+    parts: dict[str, list[Array]] = {}
+    for name, array in tensors:
+        fused = re.sub(r"\.attn_[qkv]\.", ".attn_qkv.", name)
+        if fused == name:
+            yield name, array
+            continue
+        parts.setdefault(fused, []).append(array)
+        if ".attn_v." in name:
+            yield fused, np.concatenate(parts.pop(fused))
 
 
 def with_fused_experts(tensors: Iterable[tuple[str, Array]]) -> Iterator[tuple[str, Array]]:

@@ -36,11 +36,18 @@ class GgufFamily:
 
 
 def write_file(
-    family: GgufFamily, model: Any, file: Path, quantized: Kind | None = None, *, fuses_experts: bool = False
+    family: GgufFamily,
+    model: Any,
+    file: Path,
+    quantized: Kind | None = None,
+    *,
+    fuses_experts: bool = False,
+    fuses_heads: bool = False,
 ) -> None:
     """Write a model; `quantized` is a type of fewer bits for the matrices of layers.
 
-    With `fuses_experts`, the file has gate and up of experts in one tensor.
+    With `fuses_experts`, the file has gate and up of experts in one tensor; with `fuses_heads`, the rows of queries,
+    keys and values.
     """
     config = model.config
     writer = gguf.GGUFWriter(file, gguf.MODEL_ARCH_NAMES[family.arch])
@@ -60,6 +67,7 @@ def write_file(
     writer.add_token_merges(["t 0"])
     writer.add_tokenizer_pre("gpt-2")
     named = _named_tensors(model, family)
+    named = tensors.with_fused_heads(named) if fuses_heads else named
     for found, array in tensors.with_fused_experts(named) if fuses_experts else named:
         if quantized is not None and array.ndim > 1 and found.startswith("blk.") and array.shape[-1] % 32 == 0:
             blocks = gguf.quantize(array, quantized)

@@ -7,6 +7,18 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from service.engine.loading.gguf.gemma_families import gelu, gemma2, gemma3, gemma3n, gemma4
+from service.engine.loading.gguf.layer_norm_families import (
+    cohere,
+    cohere2,
+    falcon,
+    gpt_neox,
+    jais2,
+    nemotron,
+    olmo,
+    phi2,
+    stablelm,
+    starcoder2,
+)
 from service.engine.loading.gguf.metadata import GgufMetadata, head_dim_of
 from service.engine.loading.gguf.mixed_families import (
     apertus,
@@ -15,6 +27,7 @@ from service.engine.loading.gguf.mixed_families import (
     ernie_moe,
     exaone_moe,
     glm_moe,
+    minicpm3,
     mistral3,
     qwen3_next,
     qwen35,
@@ -31,7 +44,7 @@ from service.engine.loading.gguf.recurrent_families import (
 )
 from service.engine.loading.gguf.rotary import rope_scaling, rotated_share
 from service.engine.loading.gguf.windows import kinds, windows
-from service.engine.models.checkpoint.gguf.architectures import MIXTRAL
+from service.engine.models.checkpoint.gguf.architectures import FALCON_2, MIXTRAL
 from service.generation.errors import ModelLoadError
 
 Fields: TypeAlias = dict[str, Any]
@@ -109,10 +122,6 @@ def _minimax_m2(metadata: GgufMetadata) -> Fields:
     }
 
 
-def _phi2(metadata: GgufMetadata) -> Fields:
-    return _part(metadata) | {"layer_norm_eps": _layer_norm(metadata), "hidden_act": "gelu_new"}
-
-
 def _gpt_oss(metadata: GgufMetadata) -> Fields:
     rope = rope_scaling(metadata, metadata.number("rope.freq_base"), head_dim_of(metadata))
     return _experts(metadata) | {
@@ -160,38 +169,8 @@ def _part(metadata: GgufMetadata) -> Fields:
     return {"partial_rotary_factor": rotated_share(metadata, head_dim_of(metadata))}
 
 
-def _layer_norm(metadata: GgufMetadata) -> float:
-    return metadata.number("attention.layer_norm_epsilon")
-
-
 def _glm4(metadata: GgufMetadata) -> Fields:
     return _bias(metadata) | _part(metadata)
-
-
-def _starcoder2(metadata: GgufMetadata) -> Fields:
-    return {
-        "norm_epsilon": _layer_norm(metadata),
-        "hidden_act": "gelu_pytorch_tanh",
-        "use_bias": metadata.has(_QUERY_BIAS),
-        "sliding_window": None,
-    }
-
-
-def _cohere(metadata: GgufMetadata) -> Fields:
-    return {
-        "layer_norm_eps": _layer_norm(metadata),
-        "logit_scale": metadata.number("logit_scale"),
-        "attention_bias": metadata.has(_QUERY_BIAS),
-        "use_qk_norm": metadata.has("blk.*.attn_q_norm.weight"),
-    }
-
-
-def _cohere2(metadata: GgufMetadata) -> Fields:
-    return {
-        "layer_norm_eps": _layer_norm(metadata),
-        "logit_scale": metadata.number("logit_scale"),
-        **windows(metadata, 4),
-    }
 
 
 def _ernie(metadata: GgufMetadata) -> Fields:
@@ -200,19 +179,6 @@ def _ernie(metadata: GgufMetadata) -> Fields:
 
 def _seed_oss(metadata: GgufMetadata) -> Fields:
     return _bias(metadata) | {"attention_out_bias": metadata.has(_OUTPUT_BIAS)}
-
-
-def _stablelm(metadata: GgufMetadata) -> Fields:
-    return _part(metadata) | {
-        "layer_norm_eps": _layer_norm(metadata),
-        "use_parallel_residual": bool(metadata.own("use_parallel_residual", False)),
-        "use_qkv_bias": metadata.has(_QUERY_BIAS),
-        "qk_layernorm": metadata.has("blk.*.attn_q_norm.weight"),
-    }
-
-
-def _nemotron(metadata: GgufMetadata) -> Fields:
-    return _bias(metadata) | _part(metadata) | {"norm_eps": _layer_norm(metadata), "hidden_act": "relu2"}
 
 
 def _arcee(metadata: GgufMetadata) -> Fields:
@@ -226,11 +192,14 @@ def _granite_hybrid(metadata: GgufMetadata) -> Fields:
     return _granite(metadata) | experts | mamba2_layers(metadata) | {"shared_intermediate_size": width}
 
 
+_FALCON: Final = GgufFamily("falcon", "FalconForCausalLM", falcon)
 FAMILIES: Final[dict[str, GgufFamily]] = {
     "apertus": GgufFamily("apertus", "ApertusForCausalLM", apertus),
     "arcee": GgufFamily("arcee", "ArceeForCausalLM", _arcee),
-    "cohere2": GgufFamily("cohere2", "Cohere2ForCausalLM", _cohere2),
-    "command-r": GgufFamily("cohere", "CohereForCausalLM", _cohere),
+    "bitnet": GgufFamily("bitnet", "BitNetForCausalLM", _bias),
+    "chatglm": GgufFamily("glm", "GlmForCausalLM", _glm4, rotates_parts=True),
+    "cohere2": GgufFamily("cohere2", "Cohere2ForCausalLM", cohere2),
+    "command-r": GgufFamily("cohere", "CohereForCausalLM", cohere),
     "deepseek2": GgufFamily("deepseek_v3", "DeepseekV3ForCausalLM", deepseek, rotates_parts=True),
     "dots1": GgufFamily("dots1", "Dots1ForCausalLM", dots1),
     "ernie4_5-moe": GgufFamily("ernie4_5_moe", "Ernie4_5_MoeForCausalLM", ernie_moe),
@@ -238,6 +207,8 @@ FAMILIES: Final[dict[str, GgufFamily]] = {
     "exaone-moe": GgufFamily("exaone_moe", "ExaoneMoeForCausalLM", exaone_moe),
     "exaone4": GgufFamily("exaone4", "Exaone4ForCausalLM", lambda metadata: windows(metadata, 4)),
     "falcon-h1": GgufFamily("falcon_h1", "FalconH1ForCausalLM", falcon_h1),
+    "falcon": _FALCON,
+    FALCON_2: _FALCON,
     "gemma": GgufFamily("gemma", "GemmaForCausalLM", gelu),
     "gemma2": GgufFamily("gemma2", "Gemma2ForCausalLM", gemma2),
     "gemma3": GgufFamily("gemma3_text", "Gemma3ForCausalLM", gemma3),
@@ -246,11 +217,13 @@ FAMILIES: Final[dict[str, GgufFamily]] = {
     "glm4": GgufFamily("glm4", "Glm4ForCausalLM", _glm4, rotates_parts=True),
     "glm4moe": GgufFamily("glm4_moe", "Glm4MoeForCausalLM", glm_moe, rotates_parts=True),
     "gpt-oss": GgufFamily("gpt_oss", "GptOssForCausalLM", _gpt_oss),
+    "gptneox": GgufFamily("gpt_neox", "GPTNeoXForCausalLM", gpt_neox, rotates_parts=True),
     "granite": GgufFamily("granite", "GraniteForCausalLM", _granite),
     "granitehybrid": GgufFamily("granitemoehybrid", "GraniteMoeHybridForCausalLM", _granite_hybrid),
     "granitemoe": GgufFamily("granitemoeshared", "GraniteMoeSharedForCausalLM", _granite_moe),
     "hunyuan-dense": GgufFamily("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", _bias),
     "hunyuan-moe": GgufFamily("hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", _hunyuan_moe),
+    "jais2": GgufFamily("jais2", "Jais2ForCausalLM", jais2),
     "jamba": GgufFamily("jamba", "JambaForCausalLM", jamba),
     "lfm2": GgufFamily("lfm2", "Lfm2ForCausalLM", lfm2),
     "lfm2moe": GgufFamily("lfm2_moe", "Lfm2MoeForCausalLM", lfm2_moe),
@@ -259,13 +232,15 @@ FAMILIES: Final[dict[str, GgufFamily]] = {
     "mamba": GgufFamily("mamba", "MambaForCausalLM", mamba, has_attention=False),
     "mamba2": GgufFamily("mamba2", "Mamba2ForCausalLM", mamba2, has_attention=False),
     "minimax-m2": GgufFamily("minimax_m2", "MiniMaxM2ForCausalLM", _minimax_m2, rotates_parts=True),
+    "minicpm3": GgufFamily("minicpm3", "MiniCPM3ForCausalLM", minicpm3, rotates_parts=True),
     "mistral3": GgufFamily("ministral3", "Ministral3ForCausalLM", mistral3),
     "nemotron_h": GgufFamily("nemotron_h", "NemotronHForCausalLM", nemotron_h, rotates_parts=True),
     "nemotron_h_moe": GgufFamily("nemotron_h", "NemotronHForCausalLM", nemotron_h, rotates_parts=True),
-    "nemotron": GgufFamily("nemotron", "NemotronForCausalLM", _nemotron, rotates_parts=True),
+    "nemotron": GgufFamily("nemotron", "NemotronForCausalLM", nemotron, rotates_parts=True),
+    "olmo": GgufFamily("olmo", "OlmoForCausalLM", olmo),
     "olmo2": GgufFamily("olmo2", "Olmo2ForCausalLM", _olmo2),
     "olmoe": GgufFamily("olmoe", "OlmoeForCausalLM", _olmoe),
-    "phi2": GgufFamily("phi", "PhiForCausalLM", _phi2, rotates_parts=True),
+    "phi2": GgufFamily("phi", "PhiForCausalLM", phi2, rotates_parts=True),
     "phi3": GgufFamily("phi3", "Phi3ForCausalLM", _phi3, rotates_parts=True),
     "qwen2": GgufFamily("qwen2", "Qwen2ForCausalLM"),
     "qwen2moe": GgufFamily("qwen2_moe", "Qwen2MoeForCausalLM", _qwen2_moe),
@@ -279,6 +254,6 @@ FAMILIES: Final[dict[str, GgufFamily]] = {
     "qwen3next": GgufFamily("qwen3_next", "Qwen3NextForCausalLM", qwen3_next, rotates_parts=True),
     "seed_oss": GgufFamily("seed_oss", "SeedOssForCausalLM", _seed_oss),
     "smollm3": GgufFamily("smollm3", "SmolLM3ForCausalLM", _bias),
-    "stablelm": GgufFamily("stablelm", "StableLmForCausalLM", _stablelm, rotates_parts=True),
-    "starcoder2": GgufFamily("starcoder2", "Starcoder2ForCausalLM", _starcoder2),
+    "stablelm": GgufFamily("stablelm", "StableLmForCausalLM", stablelm, rotates_parts=True),
+    "starcoder2": GgufFamily("starcoder2", "Starcoder2ForCausalLM", starcoder2),
 }

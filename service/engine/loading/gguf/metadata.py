@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Final
 
 import numpy as np
 
 from service.engine.models.checkpoint.gguf.gguf_checkpoint import read_numbers
 from service.engine.models.checkpoint.gguf.header import GgufHeader
+from service.engine.models.checkpoint.gguf.restored import ALL_HEADS
 from service.generation.errors import ModelLoadError
 
 _MOST: Final = {"block_count": 1 << 12, "context_length": 1 << 31, "rope.scaling.original_context_length": 1 << 31}
@@ -101,10 +103,13 @@ class GgufMetadata:
         return value
 
     def has(self, name: str) -> bool:
-        """Return whether the model has a tensor; `*` stands for the number of any layer."""
-        if "*" not in name:
-            return name in self._header.tensors
-        return any(name.replace("*", str(layer)) in self._header.tensors for layer in range(self.size("block_count")))
+        """Return whether the model has a tensor; `*` stands for the number of any layer.
+
+        A tensor that has the rows of queries, keys and values counts as that of each.
+        """
+        layers = range(self.size("block_count")) if "*" in name else [0]
+        names = (name.replace("*", str(layer)) for layer in layers)
+        return any(each in self._header.tensors or _fused(each) in self._header.tensors for each in names)
 
     def width(self, name: str) -> int:
         """Return the width of a tensor's rows; `*` stands for the number of the first layer that has it."""
@@ -134,6 +139,11 @@ class GgufMetadata:
     def is_tied(self) -> bool:
         """True if the head's weights are the embedding's."""
         return not self.has("output.weight")
+
+
+def _fused(name: str) -> str:
+    """Return the name of the tensor that may have the rows of queries, keys or values instead."""
+    return re.sub(r"\.attn_[qkv]\.", ALL_HEADS, name)
 
 
 def head_dim_of(metadata: GgufMetadata) -> int:

@@ -148,6 +148,27 @@ def mistral3(metadata: GgufMetadata) -> Fields:
     }
 
 
+def minicpm3(metadata: GgufMetadata) -> Fields:
+    """Return the fields of MiniCPM3. Files lack the multipliers, which are those of its only size."""
+    rotated, key_dim = metadata.size("rope.dimension_count"), metadata.size("attention.key_length")
+    if rotated >= key_dim:
+        raise ModelLoadError(f"{metadata.file}: {metadata.kind}.rope.dimension_count is too large for its keys")
+    usual_width = metadata.size("embedding_length") // metadata.size("attention.head_count")
+    return {
+        "head_dim": rotated,
+        "kv_lora_rank": metadata.size("attention.kv_lora_rank"),
+        "q_lora_rank": metadata.optional_size("attention.q_lora_rank"),
+        "qk_nope_head_dim": key_dim - rotated,
+        "qk_rope_head_dim": rotated,
+        "v_head_dim": metadata.size("attention.value_length", usual_width),
+        "attention_bias": metadata.has("blk.*.attn_q_a.bias"),
+        "original_max_position_embeddings": metadata.size("context_length"),
+        "scale_emb": 12,
+        "scale_depth": 1.4,
+        "dim_model_base": 256,
+    }
+
+
 def _mixer_kinds(metadata: GgufMetadata) -> list[str]:
     """Return the kind of each layer's mixer: by the file's list, or attention in each layer of an interval."""
     recurs = metadata.layers("attention.recurrent_layers")

@@ -11,11 +11,12 @@ import numpy as np
 from service.engine.loading.gguf.families import FAMILIES
 from service.engine.loading.gguf.metadata import GgufMetadata, head_dim_of
 from service.engine.loading.gguf.rotary import rope_scaling
-from service.engine.models.checkpoint.gguf.architectures import MIXTRAL, architecture_of
+from service.engine.models.checkpoint.gguf.architectures import UNSTATED, architecture_of
 from service.engine.models.checkpoint.gguf.header import GgufHeader
 from service.generation.errors import ModelLoadError
 
 _RMS_EPSILON: Final = "attention.layer_norm_rms_epsilon"
+_EPSILONS: Final = frozenset({"layer_norm_eps", "layer_norm_epsilon", "norm_eps", "norm_epsilon"})  # of other norms
 # Tokens at which llama.cpp ends a text as well, since many files state one end token of several.
 _ENDS: Final = frozenset(
     {
@@ -49,11 +50,11 @@ class GgufSettings:
     def __init__(self, header: GgufHeader) -> None:
         """Raise ModelLoadError for a model of an unsupported architecture."""
         self._metadata = GgufMetadata(header)
-        name = architecture_of(header.metadata)
+        name = architecture_of(header.metadata, header.tensors)
         if name not in FAMILIES:
             raise ModelLoadError(
                 f"{header.file}: general.architecture is {name}; supported are "
-                f"{', '.join(sorted(FAMILIES.keys() - {MIXTRAL}))}"
+                f"{', '.join(sorted(FAMILIES.keys() - UNSTATED))}"
             )
         self._family = FAMILIES[name]
 
@@ -114,7 +115,7 @@ class GgufSettings:
             config["num_key_value_heads"] = metadata.size("attention.head_count_kv", num_heads)
         if "intermediate_size" not in own:
             config["intermediate_size"] = metadata.size("feed_forward_length")
-        if not own.keys() & {"layer_norm_eps", "norm_eps", "norm_epsilon"}:
+        if not own.keys() & _EPSILONS:
             config["rms_norm_eps"] = metadata.number(_RMS_EPSILON)
         return config | self._positions() | own
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import gguf
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from service.engine.loading.gguf.families import FAMILIES as SETTINGS
-from service.engine.models.checkpoint.gguf.architectures import ARCHITECTURES
+from service.engine.models.checkpoint.gguf.architectures import ARCHITECTURES, UNSTATED
 from service.engine.models.checkpoint.gguf.gguf_checkpoint import GgufCheckpoint
 from service.engine.models.checkpoint.gguf.header import read_header
 from service.engine.models.native.backend import RecurrentBackend
@@ -55,12 +57,13 @@ class Widened(GgufCheckpoint):
     block_type = None
 
 
-# Layers with short convolutions, with Mamba, with Mamba-2, with latents, and with delta nets.
+# Layers with short convolutions, with Mamba, with Mamba-2, with latents, with delta nets, and with fused heads.
 MIXERS = (
     *("lfm2", "lfm2_moe", "falcon_h1, multipliers", "granitemoehybrid", "granitemoehybrid, dense"),
     *("mamba", "falcon_mamba", "mamba2", "jamba", "nemotron_h", "nemotron_h, experts"),
-    *("deepseek_v2, groups", "deepseek_v3, yarn"),
+    *("deepseek_v2, groups", "deepseek_v3, yarn", "minicpm3"),
     *("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"),
+    *("falcon, two norms", "gpt_neox"),
 )
 
 
@@ -79,6 +82,47 @@ def test_weights_that_are_not_multiplied_in_blocks_are_widened(name: str, tmp_pa
     file, token_ids = tmp_path / "tiny.gguf", some_tokens(0, LENGTH)
     write_family(name, model_of(name), file, gguf.GGMLQuantizationType.Q8_0)
     assert logits_of(file, GgufCheckpoint, token_ids).tobytes() == logits_of(file, Widened, token_ids).tobytes()
+
+
+@pytest.mark.parametrize("quantized", [None, gguf.GGMLQuantizationType.Q8_0])
+@pytest.mark.parametrize("name", ["glm", "granite", "seed_oss, biases"])
+def test_queries_keys_and_values_may_be_one_tensor(
+    name: str, quantized: gguf.GGMLQuantizationType | None, tmp_path: Path
+) -> None:
+    """Logits have the bits that a file with three tensors gives, also where rows have another order."""
+    token_ids, found = some_tokens(0, LENGTH), []
+    for is_fused in (False, True):
+        file = tmp_path / f"{is_fused}.gguf"
+        write_family(name, model_of(name), file, quantized, fuses_heads=is_fused)
+        assert any("attn_qkv" in tensor for tensor in read_header(file).tensors) == is_fused
+        found.append(logits_of(file, GgufCheckpoint, token_ids))
+    assert found[0].tobytes() == found[1].tobytes()
+
+
+NOT_THE_HEADS = r"attn_qkv.weight can't be read: its 62 rows are not those of 4 heads with 2"
+
+
+def test_rows_that_are_not_those_of_the_heads_are_not_split(tmp_path: Path) -> None:
+    with pytest.raises(ModelLoadError, match=NOT_THE_HEADS):
+        checkpoint_with_heads(tmp_path, "chatglm")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "name"),
+    [
+        ("gptneox", "gpt_neox.layers.0.attention.query_key_value.weight"),
+        ("falcon", "transformer.h.0.self_attention.query_key_value.weight"),
+    ],
+)
+def test_rows_that_are_not_those_of_the_heads_are_not_grouped(architecture: str, name: str, tmp_path: Path) -> None:
+    checkpoint = checkpoint_with_heads(tmp_path, architecture)
+    with pytest.raises(ModelLoadError, match=NOT_THE_HEADS):
+        checkpoint.take(name, (62, 64))
+
+
+def checkpoint_with_heads(folder: Path, architecture: str) -> GgufCheckpoint:
+    counts = {f"{architecture}.attention.head_count": 4, f"{architecture}.attention.head_count_kv": 2}
+    return checkpoint_of(folder, {"blk.0.attn_qkv.weight": (62, 64)}, architecture, counts)
 
 
 @pytest.mark.parametrize("quantized", [None, gguf.GGMLQuantizationType.Q8_0])
@@ -155,9 +199,16 @@ def test_numbers_that_files_store_otherwise_are_restored_in_every_type(
     np.testing.assert_array_equal(found, np.full(64, expected, np.float32))
 
 
-def checkpoint_of(folder: Path, shapes: dict[str, tuple[int, ...]], architecture: str = "qwen3moe") -> GgufCheckpoint:
-    """Return the tensors of a file that has zeros of these shapes."""
+def checkpoint_of(
+    folder: Path,
+    shapes: dict[str, tuple[int, ...]],
+    architecture: str = "qwen3moe",
+    counts: Mapping[str, int] = MappingProxyType({}),
+) -> GgufCheckpoint:
+    """Return the tensors of a file that has zeros of these shapes; `counts` are values of its metadata."""
     writer = gguf.GGUFWriter(folder / "tiny.gguf", architecture)
+    for key, count in counts.items():
+        writer.add_uint32(key, count)
     for name, shape in shapes.items():
         writer.add_tensor(name, np.zeros(shape, np.float32))
     writer.write_header_to_file()
@@ -170,11 +221,11 @@ def checkpoint_of(folder: Path, shapes: dict[str, tuple[int, ...]], architecture
 def test_every_architecture_has_settings_and_a_file() -> None:
     assert set(ARCHITECTURES) == set(SETTINGS)
     tested = {gguf.MODEL_ARCH_NAMES[family.arch] for family in FAMILIES.values()}
-    assert tested | {"qwen2", "qwen3", "llama with experts"} == set(ARCHITECTURES)
+    assert tested | {"qwen2", "qwen3", *UNSTATED} == set(ARCHITECTURES)
 
 
 def test_documentation_lists_the_architectures() -> None:
     page = (Path(__file__).parents[4] / "docs/models/checkpoints.md").read_text(encoding="utf-8")
     row = next(line for line in page.splitlines() if line.startswith("| Architectures |"))
     listed = re.findall(r"`([\w-]+)`", row.split("|")[2].partition(";")[0])
-    assert listed == sorted(SETTINGS.keys() - {"llama with experts"})
+    assert listed == sorted(SETTINGS.keys() - UNSTATED)

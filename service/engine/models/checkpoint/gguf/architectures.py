@@ -5,7 +5,7 @@ A name of a file is that of a module and its kind, as in `blk.3.attn_q.weight`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -36,6 +36,7 @@ class Architecture:
     vectors: Mapping[str, str] = field(default_factory=dict)  # whole names in a layer, of tensors without a kind
     tiles_values: bool = False  # value heads of delta nets are not in the order of their key heads
     has_xielu: bool = False  # the metadata have the parameters of the activation function xIELU
+    groups_heads: bool = False  # checkpoints have the rows of queries, keys and values by heads of keys
     stacked: StackedExperts | None = None  # the experts in checkpoints; None: they are stored separately
 
     def module(self, name: str, *, is_in_layer: bool) -> str | None:
@@ -56,6 +57,11 @@ _QWEN35: Final[dict[str, Any]] = {
     "norm_addend": 1.0,
     "vectors": names.DELTA_NET_VECTORS,
 }
+_FALCON: Final[dict[str, Any]] = {
+    "outside": {"token_embd": "transformer.word_embeddings", "output_norm": "transformer.ln_f"},
+    "layers": "transformer.h.{}.",
+    "groups_heads": True,
+}
 _WITH_EXPERTS: Final = Architecture(layer=names.EXPERTS)
 _INTERLEAVED: Final = Architecture(is_interleaved=True)
 _BACKBONE: Final = "backbone.layers.{}."
@@ -66,10 +72,15 @@ _NEMOTRON_H: Final = Architecture(
     vectors=names.SSM_VECTORS
     | {"ssm_dt.bias": "mixer.dt_bias", "exp_probs_b.bias": "mixer.gate.e_score_correction_bias"},
 )
-MIXTRAL: Final = "llama with experts"  # the files themselves say llama
+# Names that files don't state: they say llama and falcon.
+MIXTRAL: Final = "llama with experts"
+FALCON_2: Final = "falcon with two norms"
+UNSTATED: Final = frozenset({MIXTRAL, FALCON_2})
 ARCHITECTURES: Final[dict[str, Architecture]] = {
     "apertus": Architecture(layer=names.APERTUS, has_xielu=True),
     "arcee": _INTERLEAVED,
+    "bitnet": Architecture(layer=names.SUB_NORMS),
+    "chatglm": Architecture(layer={"ffn_up": "mlp.gate_up_proj"}),
     "cohere2": _PLAIN,
     "command-r": _PLAIN,
     "deepseek2": Architecture(layer=names.SHARED_EXPERTS | names.LATENTS | names.PREDICTORS, vectors=names.CORRECTION),
@@ -91,6 +102,8 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
             "ffn_norm.weight": "pre_ff_layernorm.weight",
         },
     ),
+    "falcon": Architecture(**_FALCON, layer=names.FALCON),
+    FALCON_2: Architecture(**_FALCON, layer=names.FALCON_2),
     "gemma": Architecture(norm_addend=1.0),
     "gemma2": Architecture(layer=names.FOUR_NORMS, norm_addend=1.0),
     "gemma3": Architecture(layer=names.FOUR_NORMS, norm_addend=1.0),
@@ -122,6 +135,16 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
             is_transposed=True,
         ),
     ),
+    "gptneox": Architecture(
+        layer=names.GPT_NEOX,
+        outside={
+            "token_embd": "gpt_neox.embed_in",
+            "output_norm": "gpt_neox.final_layer_norm",
+            "output": "embed_out",
+        },
+        layers="gpt_neox.layers.{}.",
+        groups_heads=True,
+    ),
     "granite": _INTERLEAVED,
     "granitehybrid": Architecture(
         layer=names.GRANITE_MOE
@@ -138,6 +161,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "granitemoe": Architecture(layer=names.GRANITE_MOE, is_interleaved=True, stacked=_GRANITE_STACKED),
     "hunyuan-dense": Architecture(layer=names.HUNYUAN),
     "hunyuan-moe": Architecture(layer=names.HUNYUAN_MOE),
+    "jais2": _PLAIN,
     "jamba": Architecture(
         layer=names.JAMBA,
         outside={"output_norm": "model.final_layernorm"},
@@ -161,10 +185,12 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "minimax-m2": Architecture(
         layer=names.MIXTRAL, vectors={"exp_probs_b.bias": "block_sparse_moe.e_score_correction_bias"}
     ),
+    "minicpm3": Architecture(layer=names.LATENTS),
     "mistral3": _INTERLEAVED,
     "nemotron": Architecture(norm_addend=1.0),
     "nemotron_h": _NEMOTRON_H,
     "nemotron_h_moe": _NEMOTRON_H,
+    "olmo": _INTERLEAVED,
     "olmo2": Architecture(layer=names.OUTPUT_NORMS),
     "olmoe": _WITH_EXPERTS,
     "phi2": Architecture(layer=names.PHI2, outside={"output_norm": "model.final_layernorm"}),
@@ -186,7 +212,12 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
 }
 
 
-def architecture_of(metadata: Mapping[str, object]) -> str:
-    """Return the name in the table of the architecture that a file's metadata state; it may be missing there."""
+def architecture_of(metadata: Mapping[str, object], tensors: Container[str]) -> str:
+    """Return the name in the table of the architecture that a file states, which may be missing there.
+
+    `tensors` are the names of the model's tensors.
+    """
     name = str(metadata.get("general.architecture"))
-    return MIXTRAL if name == "llama" and metadata.get("llama.expert_count") else name
+    if name == "llama" and metadata.get("llama.expert_count"):
+        return MIXTRAL
+    return FALCON_2 if name == "falcon" and "blk.0.attn_norm_2.weight" in tensors else name

@@ -19,12 +19,15 @@ from service.engine.models.checkpoint.gguf.architectures import ARCHITECTURES, a
 from service.engine.models.checkpoint.gguf.header import GgufHeader, GgufTensor, read_header
 from service.engine.models.checkpoint.gguf.names import NOT_WEIGHTS, checkpoint_name, in_halves
 from service.engine.models.checkpoint.gguf.restored import (
+    ALL_HEADS,
     Assembled,
     as_stored,
     assembled_from,
+    grouped_order,
     held_names,
     is_decay_rate,
     restored_decay_rates,
+    split_heads,
     stored_order,
     value_heads,
     xielu_parameters,
@@ -37,6 +40,7 @@ _NUMBERS: Final = {"float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
 _COMPUTED: Final = frozenset({"float32", "bfloat16"})  # the types whose files are computed like other checkpoints
 _NORM: Final = "norm.weight"  # the end of a norm's name
 _OUTPUT: Final = ".linear_attn.out_proj.weight"  # the end of the name of the matrix whose columns are value heads
+_GROUPED: Final = ".query_key_value."  # in the names of tensors with the rows of queries, keys and values
 _PLAIN_NORMS: Final = ("linear_attn.norm.weight",)  # norms without an addend in any file
 
 
@@ -49,7 +53,7 @@ class GgufCheckpoint(Checkpoint):
         self._files = [header.file for header in headers]
         metadata = headers[0].metadata
         kind = str(metadata.get("general.architecture"))
-        self._name = architecture_of(metadata)
+        self._name = architecture_of(metadata, {name for header in headers for name in header.tensors})
         if self._name not in ARCHITECTURES:
             raise ModelLoadError(f"{headers[0].file}: general.architecture is {kind}, which is not supported")
         self._architecture = ARCHITECTURES[self._name]
@@ -70,6 +74,10 @@ class GgufCheckpoint(Checkpoint):
 
     def _add(self, tensor: GgufTensor, kind: str) -> None:
         """Add a file's tensor by its names in checkpoints. Raise ModelLoadError for an unknown tensor."""
+        if ALL_HEADS in tensor.name and not self._architecture.module("attn_qkv", is_in_layer=True):
+            for each in self._split_heads(tensor):
+                self._add(each, kind)
+            return
         held = held_names(tensor.name)
         for part, own in enumerate(held):
             if (name := checkpoint_name(own, self._architecture)) is None:
@@ -77,6 +85,12 @@ class GgufCheckpoint(Checkpoint):
             if name in self._tensors or name.format(0) in self._tensors:
                 raise ModelLoadError(f"{tensor.file}: the tensor {own} occurs twice")
             self._tensors |= as_stored(name, tensor, part, len(held))
+
+    def _split_heads(self, tensor: GgufTensor) -> list[GgufTensor]:
+        try:
+            return list(split_heads(tensor, *self._heads))
+        except ValueError as error:
+            raise ModelLoadError(f"{tensor.file}: {tensor.name} can't be read: {error}") from error
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors or name in self._assembled or name in self._xielu
@@ -207,10 +221,18 @@ class GgufCheckpoint(Checkpoint):
 
     def _stored_order(self, name: str) -> npt.NDArray[np.intp] | None:
         """Return where the file has the rows of a tensor, or its columns if it is an output; None: in their places."""
+        if self._architecture.groups_heads and _GROUPED in name:
+            return self._grouped_order(self._tensors[name])
         heads = self._value_heads
         if not self._architecture.tiles_values or heads is None or heads.group == 1:
             return None
         return stored_order(name, heads)
+
+    def _grouped_order(self, tensor: GgufTensor) -> npt.NDArray[np.intp]:
+        try:
+            return grouped_order(tensor.shape[0], *self._heads)
+        except ValueError as error:
+            raise ModelLoadError(f"{tensor.file}: {tensor.name} can't be read: {error}") from error
 
     def _found(self, name: str) -> GgufTensor:
         if name not in self._tensors:

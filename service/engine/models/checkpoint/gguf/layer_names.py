@@ -185,3 +185,8 @@ HUNYUAN_MOE: Final = {
     **{f"ffn_{part}_shexp": f"mlp.shared_mlp.{part}_proj" for part in ("gate", "up", "down")},
 }
 PHI2: Final = {"attn_output": "self_attn.dense", "ffn_up": "mlp.fc1", "ffn_down": "mlp.fc2"}
+SUB_NORMS: Final = {"attn_sub_norm": "self_attn.attn_sub_norm", "ffn_sub_norm": "mlp.ffn_sub_norm"}
+_FOURFOLD: Final = {"ffn_up": "mlp.dense_h_to_4h", "ffn_down": "mlp.dense_4h_to_h"}
+GPT_NEOX: Final = {"attn_qkv": "attention.query_key_value", "attn_output": "attention.dense", **_FOURFOLD}
+FALCON: Final = {"attn_qkv": "self_attention.query_key_value", "attn_output": "self_attention.dense", **_FOURFOLD}
+FALCON_2: Final = FALCON | {"attn_norm": "ln_mlp", "attn_norm_2": "ln_attn"}

@@ -15,6 +15,7 @@ from service.generation.errors import ModelLoadError
 
 Array = npt.NDArray[Any]
 
+ALL_HEADS: Final = ".attn_qkv."  # in the name of a tensor that has the rows of queries, then keys, then values
 _GATE_AND_UP: Final = (
     ".ffn_gate_up_exps."  # in the name of a tensor that has, of each expert, gate's rows and then up's
 )
@@ -134,6 +135,37 @@ def stored_order(name: str, heads: ValueHeads) -> npt.NDArray[np.intp] | None:
         num_others = 2 * heads.num_keys * heads.key_dim
         return np.concatenate([np.arange(num_others), num_others + rows])
     return None
+
+
+def split_heads(tensor: GgufTensor, num_heads: int, num_kv_heads: int) -> Iterator[GgufTensor]:
+    """Yield the tensors of queries, keys and values, given one that has the rows of all. Raise ValueError."""
+    _require_heads(tensor.shape[0], num_heads, num_kv_heads)
+    width, end = tensor.shape[0] // (num_heads + 2 * num_kv_heads), tensor.offset
+    for own, count in ((".attn_q.", num_heads), (".attn_k.", num_kv_heads), (".attn_v.", num_kv_heads)):
+        shape = (count * width, *tensor.shape[1:])
+        part = replace(tensor, name=tensor.name.replace(ALL_HEADS, own), shape=shape, offset=end)
+        end += part.num_bytes
+        yield part
+
+
+def _require_heads(num_rows: int, num_heads: int, num_kv_heads: int) -> None:
+    """Raise ValueError unless the rows can be those of the queries, keys and values of these heads."""
+    are_sizes = all(type(each) is int and each > 0 for each in (num_heads, num_kv_heads))
+    if not are_sizes or num_heads % num_kv_heads or num_rows % (num_heads + 2 * num_kv_heads):
+        raise ValueError(f"its {num_rows} rows are not those of {num_heads} heads with {num_kv_heads} heads of keys")
+
+
+def grouped_order(num_rows: int, num_heads: int, num_kv_heads: int) -> npt.NDArray[np.intp]:
+    """Return the index in the file of each row of a tensor of queries, keys and values.
+
+    In a checkpoint the queries, the key and the value of a head of keys are adjacent; a file has all queries, then all
+    keys, then all values. Raise ValueError for rows that are not those of these heads.
+    """
+    _require_heads(num_rows, num_heads, num_kv_heads)
+    heads = np.arange(num_rows).reshape(num_heads + 2 * num_kv_heads, -1)
+    queries, keys, values = np.split(heads, [num_heads, num_heads + num_kv_heads])
+    by_kind = (each.reshape(num_kv_heads, -1) for each in (queries, keys, values))
+    return np.concatenate(list(by_kind), axis=1).reshape(-1)
 
 
 def assembled_from(tensors: Mapping[str, GgufTensor], heads: ValueHeads | None) -> Iterator[tuple[str, Assembled]]:
