@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from service.engine.models.checkpoint.model_config import DecoderConfig, read_model_config
-from service.engine.models.checkpoint.text_part import text_part
+from service.engine.models.checkpoint.families.family_config import FamilyConfig
+from service.engine.models.checkpoint.model_config import DecoderConfig, read_model_config, read_transformers_config
+from service.engine.models.checkpoint.text_part import text_part, text_part_of
+from service.engine.models.plans.families.table import plan_of
 from tests.engine.folders.packing import fp8_tensor
 from tests.models.comparison import CONFIG, compare
 from tests.models.made import made
@@ -158,6 +160,37 @@ def test_the_decoder_is_read_without_transformers(tmp_path: Path) -> None:
         assert config.rope_parameters == {"rope_theta": 1e6, "rope_type": "default"}
         assert config.is_part
     assert config.architectures == ["mistral"]
+
+
+AXES = {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25}
+
+
+@pytest.mark.parametrize("whole", [{"tie_word_embeddings": False}, {"tie_word_embeddings": True}, {}])
+@pytest.mark.parametrize("kind", ["qwen3_5", "qwen3_5_moe"])
+def test_the_decoder_of_qwen_3_5_is_read_as_by_transformers(kind: str, whole: dict[str, bool], tmp_path: Path) -> None:
+    """A published configuration, which leaves out some of the text's fields, gives transformers' plan."""
+    text = {
+        "model_type": f"{kind}_text",
+        "vocab_size": 101,
+        "hidden_size": 64,
+        "num_hidden_layers": 8,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 256,
+        "full_attention_interval": 4,
+        "eos_token_id": 7,
+        "tie_word_embeddings": True,  # ignored
+        "mtp_num_hidden_layers": 1,
+        "rope_parameters": AXES | {"mrope_section": [11, 11, 10], "mrope_interleaved": True},
+    } | ({"intermediate_size": 96} if kind == "qwen3_5" else {"num_experts": 4, "num_experts_per_tok": 2})
+    said = {"model_type": kind, "architectures": [f"{kind}ForConditionalGeneration"], "text_config": text, **whole}
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    found, expected = read_model_config(tmp_path), text_part_of(read_transformers_config(tmp_path))
+    assert isinstance(found, FamilyConfig)
+    assert found.is_part
+    assert plan_of(found) == plan_of(expected)
+    for name in ("eos_token_id", "architectures", "model_type", "max_position_embeddings", "tie_word_embeddings"):
+        assert getattr(found, name) == getattr(expected, name), name
 
 
 def test_other_models_have_no_part_for_text() -> None:

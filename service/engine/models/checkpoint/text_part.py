@@ -48,6 +48,8 @@ _DECODERS: Final[dict[str, _Decoder]] = {
     "ovis2": _Decoder(),
     "qwen2_5_vl": _Decoder(kind="qwen2"),
     "qwen2_vl": _Decoder(kind="qwen2"),
+    "qwen3_5": _Decoder(kinds=("qwen3_5_text",), is_tied=False),
+    "qwen3_5_moe": _Decoder(kinds=("qwen3_5_moe_text",), is_tied=False),
     "qwen3_vl": _Decoder(kind="qwen3"),
     "smolvlm": _Decoder(),
     "video_llava": _Decoder(),

@@ -42,6 +42,14 @@ FILES: dict[str, tuple[str, dict[str, Any]]] = {
     "ernie4_5_moe": ("ernie4_5_moe", {"num_experts": 8, "moe_k": 3, "moe_layer_interval": 2}),
     "exaone4, no window": ("exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 7}),
     "exaone4, pattern": ("exaone4", {"sliding_window_pattern": 2, "num_key_value_heads": 2}),
+    "exaone4, pattern of letters": (
+        "exaone4",
+        {"sliding_window_pattern": "LLLG", "layer_types": ["sliding_attention"] * 3 + ["full_attention"] * 4},
+    ),
+    "exaone_moe, pattern of letters": (
+        "exaone_moe",
+        {"sliding_window_pattern": "LLLG", "layer_types": ["sliding_attention"] * 3 + ["full_attention"] * 4},
+    ),
     "exaone_moe": ("exaone_moe", {"num_experts": 8, "first_k_dense_replace": 2, "layer_types": None}),
     "falcon_h1, sizes": ("falcon_h1", {"mamba_d_ssm": None, "mamba_n_heads": 4, "mamba_rms_norm": True}),
     "falcon_mamba, rank": ("falcon_mamba", {"time_step_rank": "auto", "expand": 3}),
@@ -172,6 +180,14 @@ def test_what_a_file_leaves_out_has_the_defaults_of_transformers(kind: str) -> N
 def test_older_and_uncommon_files_give_the_plan_of_transformers(name: str) -> None:
     kind, fields = FILES[name]
     assert_equal({"model_type": kind, **SIZES, **fields})
+
+
+@pytest.mark.parametrize("kind", ["lfm2"])
+def test_a_required_size_may_have_its_other_name(kind: str) -> None:
+    """LFM2's published files have no intermediate_size."""
+    sizes = {name: size for name, size in SIZES.items() if name != "intermediate_size"}
+    assert_equal({"model_type": kind, **sizes, "block_ff_dim": 96, "full_attn_idxs": [1, 4]})
+    assert family_config({"model_type": kind, **sizes}) is None
 
 
 @pytest.mark.parametrize("name", BY_TRANSFORMERS)

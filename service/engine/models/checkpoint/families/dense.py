@@ -152,9 +152,8 @@ DENSE: Final = {
             "rms_norm_eps": 1e-5,
             "layer_types": None,
             "sliding_window": 4096,
-            "sliding_window_pattern": 4,
         },
-        complete=_exaone4,
+        complete=_exaone4,  # sliding_window_pattern may be letters, which are ignored with layer_types
     ),
     "glm": FamilyDefaults(fields=_GLM, complete=_glm, rotated_share=0.5),
     "glm4": FamilyDefaults(fields=_GLM, complete=_glm, rotated_share=0.5),

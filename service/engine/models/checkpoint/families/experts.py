@@ -121,7 +121,6 @@ EXPERTS: Final = {
             "eos_token_id": 53,
             "layer_types": None,
             "sliding_window": 4096,
-            "sliding_window_pattern": 4,
             "mlp_layer_types": None,
             "first_k_dense_replace": 1,
             "moe_intermediate_size": 1024,

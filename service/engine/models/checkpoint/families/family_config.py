@@ -36,12 +36,19 @@ def family_config(raw: dict[str, Any]) -> FamilyConfig | None:
     defaults = FAMILY_DEFAULTS[kind]
     if "per_layer_config" in raw and not defaults.has_own_sizes:
         return None
-    if not all(type(raw.get(name)) is int and raw[name] > 0 for name in defaults.stated):
+    if not all(_states_size(raw, name, defaults) for name in defaults.stated):
         return None
     try:
         return FamilyConfig(**_fields(raw, defaults))
     except (UncommonConfigError, TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError):
         return None
+
+
+def _states_size(raw: dict[str, Any], name: str, defaults: FamilyDefaults) -> bool:
+    """Return whether a file has a positive integer by the name of a field or by another name of the field."""
+    names = [name, *(alias for alias, field in defaults.aliases.items() if field == name)]
+    values = [raw[each] for each in names if each in raw]
+    return bool(values) and all(type(value) is int and value > 0 for value in values)
 
 
 def _fields(raw: dict[str, Any], defaults: FamilyDefaults) -> Fields:
