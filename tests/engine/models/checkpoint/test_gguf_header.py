@@ -97,6 +97,20 @@ MALFORMED: dict[str, tuple[bytes, str]] = {
         "the length of a.b must be at most",
     ),
     "texts": (file_of([entry("a.b", 9, struct.pack("<IQ", 8, HUGE))], []), "the length of a.b must be at most"),
+    "a text of a list": (
+        file_of(
+            [entry("a.b", 9, struct.pack("<IQ", 8, 3) + text("a") + struct.pack("<Q", 1) + b"\xff" + text("c"))], []
+        ),
+        r"a.b\[1\] is not UTF-8",
+    ),
+    "a text's length": (
+        file_of([entry("a.b", 9, struct.pack("<IQ", 8, 2) + text("a") + struct.pack("<Q", 1 << 40))], []),
+        r"the length of a.b\[1\] must be at most",
+    ),
+    "a text's end": (
+        file_of([entry("a.b", 9, struct.pack("<IQ", 8, 2) + text("a") + struct.pack("<Q", 1 << 20))], []),
+        r"the file ends before a.b\[1\]",
+    ),
     "lists": (file_of([entry("a.b", 9, struct.pack("<IQ", 9, 1))], []), "a.b is a list of the unknown type 9"),
     "alignment": (
         file_of([entry("general.alignment", 4, struct.pack("<I", 33))], []),
@@ -130,6 +144,18 @@ def test_malformed_files_are_rejected_by_the_field(name: str, tmp_path: Path) ->
     assert tracemalloc.get_traced_memory()[1] < 1 << 20
     tracemalloc.stop()
     assert str(error.value).startswith(f"{file} can't be read as GGUF: ")
+
+
+@pytest.mark.parametrize("lengths", [[], [0], [300_000, 0, 1], [200_000] * 5, [1, 1 << 18, 2, 3], [9] * 70_000])
+def test_lists_of_texts_are_read_in_blocks(lengths: list[int], tmp_path: Path) -> None:
+    """Texts may be longer than a block of the file or lie on the border of two, and what follows is found."""
+    texts = [chr(97 + index % 26) * length for index, length in enumerate(lengths)]
+    listed = struct.pack("<IQ", 8, len(texts)) + b"".join(text(each) for each in texts)
+    file = tmp_path / "texts.gguf"
+    file.write_bytes(file_of([entry("a.b", 9, listed), entry("a.c", 8, text("end"))], [tensor()]))
+    header = read_header(file)
+    assert header.metadata == {"a.b": texts, "a.c": "end"}
+    assert list(header.tensors) == ["output.weight"]
 
 
 NUMBERS = (0, 1, 31, 32, 1 << 31, 1 << 32, 1 << 63, HUGE)

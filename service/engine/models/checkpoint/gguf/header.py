@@ -7,6 +7,7 @@ file's and the field's name. The layout is that of the format's versions 2 and 3
 from __future__ import annotations
 
 import math
+import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ _MOST_ENTRIES: Final = 1 << 17  # of the metadata, and tensors
 _MOST_NAME_BYTES: Final = 1 << 10
 _MOST_DIMENSIONS: Final = 4
 _DEFAULT_ALIGNMENT: Final = 32
+_BLOCK_BYTES: Final = 1 << 18  # of a list of texts that are read at once
+_LENGTH: Final = struct.Struct("<Q")  # of a text
 _STRING, _ARRAY, _BOOL = 8, 9, 7
 # The types of metadata values by their numbers, as struct and numpy name them.
 _NUMBERS: Final = {
@@ -139,12 +142,23 @@ class _Reader:
         number = self._number("u4", f"the type of {key}")
         if number == _STRING:
             count = self._count(f"the length of {key}", (self._size - self._position) // 8)
-            return [self._text(f"{key}[{index}]", _MOST_HEADER_BYTES) for index in range(count)]
+            return self._texts(key, count)
         if number not in _NUMBERS:
             self._fail(f"{key} is a list of the unknown type {number}")
         dtype = np.dtype("<" + _NUMBERS[number])
         count = self._count(f"the length of {key}", (self._size - self._position) // dtype.itemsize)
         return np.frombuffer(self._bytes(count * dtype.itemsize, key), dtype)
+
+    def _texts(self, key: str, count: int) -> list[str]:
+        """Read a list of texts, as many as possible of each block; `_text` reads the others and those with errors."""
+        texts: list[str] = []
+        while len(texts) < count:
+            block = self._opened.read(min(_BLOCK_BYTES, _MOST_HEADER_BYTES - self._position))
+            in_block, end = _whole_texts(block, count - len(texts))
+            self._opened.seek(end - len(block), os.SEEK_CUR)
+            self._position += end
+            texts += in_block or [self._text(f"{key}[{len(texts)}]", _MOST_HEADER_BYTES)]
+        return texts
 
     def _text(self, field: str, most: int) -> str:
         length = self._count(f"the length of {field}", most)
@@ -176,3 +190,20 @@ class _Reader:
 
     def _fail(self, problem: str) -> NoReturn:
         raise ModelLoadError(f"{self._file} can't be read as GGUF: {problem}")
+
+
+def _whole_texts(block: bytes, most: int) -> tuple[list[str], int]:
+    """Return at most `most` texts from the start of a block, up to one that isn't whole or not UTF-8, and their end."""
+    texts: list[str] = []
+    position, size = 0, len(block) - _LENGTH.size
+    while len(texts) < most and position <= size:
+        start = position + _LENGTH.size
+        end = start + _LENGTH.unpack_from(block, position)[0]
+        if end > len(block):
+            break
+        try:
+            texts.append(block[start:end].decode("utf-8"))
+        except UnicodeDecodeError:
+            break
+        position = end
+    return texts, position
