@@ -27,11 +27,10 @@ _SPLIT: Final = re.compile(r"(.+-)\d{5}(-of-(\d{5})\.gguf)", re.IGNORECASE)
 def gguf_folder(file: Path) -> Path:
     """Return the folder of a GGUF file, which is created once per version of the file. Raise ModelLoadError."""
     files = split_files(file)
-    headers = [read_header(each) for each in files]
-    check_split(headers)
     folder = _cache() / f"{file.stem}-{_identity(files)}"
     if (folder / REFERENCE).is_file():
         return folder
+    check_split([read_header(each) for each in files])
     folder.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
