@@ -97,7 +97,6 @@ _SHAPES: Final[dict[str, dict[str, Any]]] = {
     "stablelm": {"partial_rotary_factor": 0.5},
     "nemotron": {"partial_rotary_factor": 0.5},
     "jais2": {},
-    "gpt_neox": {"rotary_pct": 0.25},
     "falcon": {"new_decoder_architecture": True, "num_kv_heads": 2, "bias": False, "tie_word_embeddings": True},
     "arcee": {},
     "mixtral": {"num_local_experts": 8, "num_experts_per_tok": 3, "sliding_window": None},
