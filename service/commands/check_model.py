@@ -28,6 +28,7 @@ from service.engine.models.plans.families.table import plan_of
 from service.engine.models.plans.sizes import cache_bytes_per_token, state_bytes
 from service.engine.models.selection.backends import preferred_reasons, weight_type_of
 from service.engine.models.torch.shard import num_rank_parameters
+from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
 # Bytes of one weight, with its share of the scales.
@@ -41,7 +42,9 @@ def check_model(model: str, config: EngineConfig, dtype: Any, device: str) -> di
         return _encoder(folder, config, dtype, device)
     if (head := unsupported_head(folder)) is not None:
         raise ModelLoadError(f"{folder}: a {head} can't be served: it neither generates nor makes vectors nor ranks")
-    return _report(plan_model(model, config, dtype, device), config.max_batch_tokens)
+    plan = plan_model(model, config, dtype, device)
+    FastTokenizer.from_folder(plan.folder)  # raises for a tokenizer that can't encode
+    return _report(plan, config.max_batch_tokens)
 
 
 def _encoder(folder: Path, config: EngineConfig, dtype: Any, device: str) -> dict[str, Any]:

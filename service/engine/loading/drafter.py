@@ -17,8 +17,8 @@ from service.engine.models.interface.backend import Backend, KeepsSequenceState
 from service.engine.models.interface.model_spec import ModelSpec
 from service.engine.models.selection.backends import choose_backend
 from service.engine.runner.model_drafter import Draw, ModelDrafter
+from service.engine.tokens.read_table import read_token_table
 from service.engine.tokens.token_table import TokenTable
-from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
 
@@ -50,7 +50,7 @@ def load_draft_model(model: str, config: EngineConfig, spec: ModelSpec, tokens: 
     """Load `model`, a folder or a hub id, to draft for the model of `spec`. Raise ModelLoadError if that fails."""
     folder = find_folder(model)
     model_config = read_model_config(folder)
-    own = FastTokenizer.from_folder(folder).table
+    own = read_token_table(folder)
     if text_config(model_config).vocab_size != text_config(spec.config).vocab_size or _spelling(own) != _spelling(
         tokens
     ):

@@ -15,8 +15,8 @@ from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.text_part import open_checkpoint, text_config
 from service.engine.models.interface.model_spec import AUTO, ModelSpec
 from service.engine.models.selection.backends import BackendRow, choose_backend
+from service.engine.tokens.read_table import read_token_table
 from service.engine.tokens.token_table import TokenTable
-from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
 _TEXT_ONLY: Final = ("native", "torch")  # backends that take no images
@@ -38,7 +38,7 @@ def plan_model(model: str, config: EngineConfig, compute_dtype: ComputeDtype, de
     folder = find_folder(model)
     model_config = read_model_config(folder, keeps_images=config.backend not in _TEXT_ONLY)
     max_model_len = choose_max_model_len(model_config, config.max_model_len, folder)
-    tokens = FastTokenizer.from_folder(folder).table
+    tokens = read_token_table(folder)
     vocab_size = getattr(text_config(model_config), "vocab_size", None)
     if vocab_size is None:
         raise ModelLoadError(f"{folder}: a {model_config.model_type} has no vocabulary, so it cannot generate text")

@@ -8,12 +8,13 @@ ids, which come from the model's generation_config.json.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import tokenizers
 
+from service.engine.tokens.spelling import Spelling
 from service.engine.tokens.token_table import TokenTable
 from service.generation.errors import ModelLoadError
 
@@ -62,10 +63,8 @@ class FastTokenizer:
         vocabulary: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
         added = self._tokenizer.get_added_tokens_decoder()
         decoder = self._tokenizer.decoder
-        spelling = _Spelling(None if decoder is None else json.loads(decoder.__getstate__()))
-        tokens = [b""] * (max(vocabulary.values(), default=-1) + 1)
-        for token, token_id in vocabulary.items():
-            tokens[token_id] = token.encode() if token_id in added else spelling.to_bytes(token)
+        spelling = Spelling(None if decoder is None else json.loads(decoder.__getstate__()))
+        tokens = spelling.vocabulary_bytes(vocabulary, {token_id: token.content for token_id, token in added.items()})
         self.table = TokenTable(text, tokens, (token_id for token_id, token in added.items() if token.special))
         self.vocab_size = self.table.vocab_size
         self.special_token_ids = self.table.special_token_ids
@@ -108,51 +107,3 @@ def encode_releasing_gil(tokenizer: Any, text: str, *, add_special_tokens: bool)
     (encoding,) = tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
     ids: list[int] = encoding.ids
     return ids
-
-
-class _Spelling:
-    """A vocabulary's spelling of bytes, as read from tokenizer.json's decoder."""
-
-    def __init__(self, decoder: Any) -> None:
-        steps = list(_steps(decoder))
-        kinds = {step["type"] for step in steps}
-        self._byte_of = _byte_level_alphabet() if "ByteLevel" in kinds else None
-        self._has_byte_tokens = "ByteFallback" in kinds
-        # A sentencepiece vocabulary spells the space as "▁", with either of two decoders.
-        self._space = next((step["replacement"] for step in steps if step["type"] == "Metaspace"), None)
-        for step in steps:
-            if step["type"] == "Replace" and step.get("content") == " ":
-                self._space = step["pattern"].get("String")
-
-    def to_bytes(self, token: str) -> bytes:
-        if self._byte_of is not None:
-            try:
-                return bytes(self._byte_of[character] for character in token)
-            except KeyError:  # a token outside the alphabet stands for itself, as the library decodes it
-                return token.encode()
-        if self._has_byte_tokens and len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
-            return bytes.fromhex(token[3:5])
-        return (token.replace(self._space, " ") if self._space else token).encode()
-
-
-def _steps(decoder: Any) -> Iterator[dict[str, Any]]:
-    """Yield the steps of a tokenizer's decoder in order; nested sequences are flattened."""
-    if decoder is None:
-        return
-    if decoder["type"] == "Sequence":
-        for step in decoder["decoders"]:
-            yield from _steps(step)
-    else:
-        yield decoder
-
-
-def _byte_level_alphabet() -> dict[str, int]:
-    """Return the byte that each character stands for in byte-level BPE (GPT-2's table).
-
-    Printable Latin-1 characters represent themselves, and other bytes are mapped to characters from U+0100 on.
-    """
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = (byte for byte in range(256) if byte not in printable)
-    alphabet = {chr(byte): byte for byte in printable}
-    alphabet.update({chr(0x100 + index): byte for index, byte in enumerate(others)})
-    return alphabet

@@ -152,6 +152,15 @@ def test_model_that_cannot_load_is_rejected_with_the_loaders_error(tmp_path: Pat
     assert str(checked.value) == str(loaded.value)
 
 
+def test_a_tokenizer_that_cannot_encode_is_rejected(tmp_path: Path) -> None:
+    """A load reads the tokens only, but the service needs the whole tokenizer."""
+    folder = shutil.copytree(DEMO_FOLDER, tmp_path / "model")
+    file = folder / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"pre_tokenizer": {"type": "Unknown"}}))
+    with pytest.raises(ModelLoadError, match=r"tokenizer\.json: not a tokenizer\.json"):
+        check_model(str(folder), EngineConfig(), "auto", "cpu")
+
+
 @pytest.mark.slow
 def test_command_prints_one_line_and_sets_the_exit_code() -> None:
     """The code is 0 with the facts as text or JSON, and 1 with the reason."""
