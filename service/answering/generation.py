@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import zlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,7 @@ from grpc import aio
 
 from service.answering.admission import admitted
 from service.answering.answer_events import MAX_INLINE_LOGPROBS, AnswerEvents
-from service.answering.kind import Answer, Kind, Message, Renderer, Request
+from service.answering.kind import Answer, Kind, Message, Renderer, Request, Sized
 from service.answering.loop_turns import LoopTurns
 from service.answering.receipts import Receipts
 from service.answering.resumable_stream import ResumableStream
@@ -51,6 +51,7 @@ Context: TypeAlias = aio.ServicerContext[Any, Any]
 
 _REPLICA = random.SystemRandom().getrandbits(32)  # distinguishes the limits of replicas
 _MAX_INTERVAL_MS = 3_600_000  # between the ends of two answers, as sent to Envoy
+_TURN = 256  # messages that are folded before other calls continue
 _TOO_LARGE = "the answer has more than {} bytes, which is the limit; ask for fewer logprobs or choices, or stream it"
 
 
@@ -82,18 +83,25 @@ class Answering:
 
     async def whole(self, kind: Kind[Request, Message, Answer], request: Request, context: Timed) -> Answer:
         """Return the fold of the stream. Raise what `stream` raises, and InvalidRequest if the answer is too large."""
+        async with aclosing(self.messages(kind, request, context, stream=False)) as messages:
+            return await self.fold(kind, messages)
+
+    async def fold(self, kind: Kind[Request, Message, Answer], messages: AsyncIterable[Message]) -> Answer:
+        """Return the whole answer that has these messages. Raise InvalidRequest if it is too large."""
         folding = kind.fold()
-        num_bytes = 0
-        async with aclosing(self._messages(kind, request, context, stream=False)) as messages:
-            async for message in messages:
-                folding.add(message)
-                num_bytes += message.ByteSize()
-                if num_bytes > self._max_answer_bytes:
-                    num_bytes = self._size(folding.response)  # less than that of the messages, which repeat fields
-        self._size(folding.response)
+        num_bytes = num_messages = 0
+        async for message in messages:
+            folding.add(message)
+            num_bytes += message.ByteSize()
+            if num_bytes > self._max_answer_bytes:
+                num_bytes = self.size(folding.response)  # less than that of the messages, which repeat fields
+            num_messages += 1
+            if num_messages % _TURN == 0:  # the messages may have been there before
+                await asyncio.sleep(0)
+        self.size(folding.response)
         return folding.response
 
-    def _size(self, answer: Answer) -> int:
+    def size(self, answer: Sized) -> int:
         """Return the size in bytes. Raise InvalidRequest if it exceeds the limit."""
         num_bytes = answer.ByteSize()
         if num_bytes > self._max_answer_bytes:
@@ -107,7 +115,7 @@ class Answering:
 
         Raise the errors of preparation and of the engine. If tokens were generated, the usage is sent before the error.
         """
-        async with aclosing(self._messages(kind, request, context, stream=True)) as messages:
+        async with aclosing(self.messages(kind, request, context, stream=True)) as messages:
             async for message in messages:
                 yield message
 
@@ -140,10 +148,10 @@ class Answering:
         level = request.service_level.or_else(visible.service_level(request.model))
         return replace(request, service_level=level), model
 
-    async def _messages(
+    async def messages(
         self, kind: Kind[Request, Message, Answer], request: Request, context: Timed, *, stream: bool
     ) -> AsyncGenerator[Message, None]:
-        """Yield the numbered messages of one call."""
+        """Yield the numbered messages of one call, for a stream or for a fold. Raise the errors of `stream`."""
         answer_request = kind.to_answer_request(request)
         point = answer_request.resume
         if point is not None and not stream:

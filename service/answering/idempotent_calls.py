@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -14,10 +14,10 @@ from service.answering.kind import Sized
 from service.calls.call import Timed, current_caller, deadline_of
 from service.generation.errors import InvalidRequest
 
-Request = TypeVar("Request")  # a message with the fields `serving`, `sampling` and `resume`
+Request = TypeVar("Request", bound=Any)  # a message with the fields `serving`, `sampling` and `resume`
 Message = TypeVar("Message", bound=Sized)
 
-_Key: TypeAlias = tuple[str, str, str]  # the caller, the method, and the id
+_Key: TypeAlias = tuple[str, str, str]  # the caller, the kind of the call, and the id
 _SEED_SIZE: Final = 4  # bytes
 _LEAST_BYTES: Final = 1024  # that a call counts, so that the number of calls is limited, too
 
@@ -28,6 +28,8 @@ class IdempotentCalls:
     A call runs in a task of its own: it ends also if its client disconnects, so that a repeated call finds its answer.
     One that fails is forgotten. A request without a seed gets one that follows from the caller and the id, so that the
     tokens are the same if it is generated again by another process.
+
+    A call is kept as the messages of its stream, so that it can be repeated in the other form, streamed or whole.
     """
 
     def __init__(self, *, window_s: float, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,29 +43,21 @@ class IdempotentCalls:
         self._calls: dict[_Key, _Call[Any]] = {}
         self._ended = _EndedCalls()
 
-    async def whole(
-        self, method: str, request: Request, context: Timed, answer: Callable[[Request, Timed], Awaitable[Message]]
-    ) -> Message:
-        """Return the answer of a unary method. Raise what `answer` raises, and InvalidRequest for another's id."""
-
-        async def messages(given: Request, within: Timed) -> AsyncGenerator[Message, None]:
-            yield await answer(given, within)
-
-        async with aclosing(self.stream(method, request, context, messages)) as found:
-            return await anext(found)
-
-    async def stream(
+    async def messages(
         self,
-        method: str,
+        kind: str,
         request: Any,
         context: Timed,
         messages: Callable[[Any, Timed], AsyncGenerator[Message, None]],
     ) -> AsyncGenerator[Message, None]:
-        """Yield the messages of a streaming method. Raise what they raise, and InvalidRequest for another's id."""
+        """Yield the messages of a call, streamed or to be folded. Raise what they raise, and InvalidRequest.
+
+        The id of a request belongs to the calls of its `kind`, in both forms.
+        """
         if not request.serving.request_id or request.HasField("resume"):
             source = messages(request, context)
         else:
-            source = self._joined(method, request, context, messages).messages()
+            source = self._joined(kind, request, context, messages).messages()
         async with aclosing(source) as found:
             async for message in found:
                 yield message
@@ -77,15 +71,15 @@ class IdempotentCalls:
 
     def _joined(
         self,
-        method: str,
+        kind: str,
         request: Any,
         context: Timed,
         messages: Callable[[Any, Timed], AsyncGenerator[Message, None]],
     ) -> _Call[Message]:
         """Return the call of a request's id, which is begun if there is none. Raise InvalidRequest."""
         self._forget_old()
-        key = (current_caller().id, method, request.serving.request_id)
-        digest = hashlib.blake2b(request.SerializeToString(deterministic=True)).digest()
+        key = (current_caller().id, kind, request.serving.request_id)
+        digest = hashlib.blake2b(undivided(request).SerializeToString(deterministic=True)).digest()
         call: _Call[Message] | None = self._calls.get(key)
         if call is None:
             seeded = type(request)()
@@ -216,6 +210,15 @@ class _Deadline:
     def time_remaining(self) -> float | None:
         """Return the seconds until the deadline; None if there is none."""
         return None if self._deadline is None else self._deadline - self._clock()
+
+
+def undivided(request: Request) -> Request:
+    """Return a copy of a request without the options that only change how a stream of its answer is divided."""
+    found: Request = type(request)()
+    found.CopyFrom(request)
+    for name in ("separate_tokens", "report_progress"):
+        found.serving.ClearField(name)
+    return found
 
 
 def _is_progress(message: Any) -> bool:

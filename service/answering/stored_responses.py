@@ -14,10 +14,12 @@ from typing import Final, TypeVar
 from sluice.v1 import response_item_pb2, response_pb2, stored_response_pb2
 
 from service.answering.errors import ConversationNotFound, ResponseNotFound, StoreUnavailable, StoringOff
+from service.answering.idempotent_calls import undivided
 from service.calls.call import current_call, current_caller
 from service.contract.parts.resume import to_resume
 from service.contract.responses.conversation import addition_of, to_input, to_item_records
 from service.contract.responses.stored_response import (
+    is_of,
     to_history,
     to_page,
     to_record,
@@ -42,6 +44,7 @@ _MAX_CHAIN: Final = 1024  # responses
 _CONVERSATION: Final = "conversation"
 _UNTIL: Final = "conversation_until"
 _PREVIOUS: Final = "previous_response_id"
+_OTHER: Final = "is the id of another request"
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +64,18 @@ class StoredResponses:
         """Raise StoringOff if the request needs the store, but the settings don't allow it."""
         if self._store is None and (request.store or request.conversation):
             raise StoringOff("store" if request.store else _CONVERSATION)
+
+    async def check_id(self, request: response_pb2.CreateResponseRequest) -> None:
+        """Raise InvalidRequest if the id of a request to be stored is that of another one whose response is stored."""
+        if self._store is None or not (request.store and request.serving.request_id) or request.HasField("resume"):
+            return
+        owner = current_caller().id
+        try:
+            found = await self._store.run(lambda store: store.get(owner, request.response_id))
+        except StoreFailed:
+            return  # the answer doesn't depend on the store, which rejects the response later
+        if found is not None and not is_of(found, undivided(request)):
+            raise InvalidRequest("serving.request_id", _OTHER)
 
     async def history(self, request: response_pb2.CreateResponseRequest) -> Sequence[response_item_pb2.InputItem]:
         """Return the items that precede those of a request.
@@ -96,7 +111,7 @@ class StoredResponses:
             return
         try:
             if request.store:
-                record = to_record(owner, request, response, addition)
+                record = to_record(owner, undivided(request), response, addition)
                 await self._store.put(record, is_repeatable=bool(request.response_id))
             elif addition is not None:
                 await self._store.add(owner, addition, is_repeatable=bool(request.response_id))
@@ -216,7 +231,7 @@ def _before_own(
     added = {each.id: each for each in items[len(before) :]}
     if any(added.get(each.id, each) != each for each in own):
         field = "serving.request_id" if request.serving.request_id else "response_id"
-        raise InvalidRequest(field, "is the id of another request")
+        raise InvalidRequest(field, _OTHER)
     return before
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from functools import partial
 
 from sluice.v1 import chat_pb2, chat_pb2_grpc
@@ -22,9 +23,12 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
     async def Chat(  # noqa: N802
         self, request: chat_pb2.ChatRequest, context: Context
     ) -> chat_pb2.ChatResponse:
-        return await self._calls.whole("Chat", request, context, partial(self._answering.whole, CHAT))
+        source = partial(self._answering.messages, CHAT, stream=False)
+        async with aclosing(self._calls.messages("Chat", request, context, source)) as messages:
+            return await self._answering.fold(CHAT, messages)
 
     def StreamChat(  # noqa: N802
         self, request: chat_pb2.ChatRequest, context: Context
     ) -> AsyncGenerator[chat_pb2.StreamChatResponse, None]:
-        return self._calls.stream("StreamChat", request, context, partial(self._answering.stream, CHAT))
+        source = partial(self._answering.messages, CHAT, stream=True)
+        return self._calls.messages("Chat", request, context, source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from functools import partial
 
 from sluice.v1 import completion_pb2, completion_pb2_grpc
@@ -22,9 +23,12 @@ class CompletionServicer(completion_pb2_grpc.CompletionServiceServicer):
     async def Complete(  # noqa: N802
         self, request: completion_pb2.CompleteRequest, context: Context
     ) -> completion_pb2.CompleteResponse:
-        return await self._calls.whole("Complete", request, context, partial(self._answering.whole, COMPLETION))
+        source = partial(self._answering.messages, COMPLETION, stream=False)
+        async with aclosing(self._calls.messages("Complete", request, context, source)) as messages:
+            return await self._answering.fold(COMPLETION, messages)
 
     def StreamComplete(  # noqa: N802
         self, request: completion_pb2.CompleteRequest, context: Context
     ) -> AsyncGenerator[completion_pb2.StreamCompleteResponse, None]:
-        return self._calls.stream("StreamComplete", request, context, partial(self._answering.stream, COMPLETION))
+        source = partial(self._answering.messages, COMPLETION, stream=True)
+        return self._calls.messages("Complete", request, context, source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 
 from sluice.v1 import response_event_pb2, response_pb2, response_pb2_grpc, stored_response_pb2
 
@@ -11,7 +12,7 @@ from service.answering.background.background_responses import BackgroundResponse
 from service.answering.errors import ResponseNotFound
 from service.answering.generation import Answering, Context
 from service.answering.idempotent_calls import IdempotentCalls
-from service.answering.kind import continuing
+from service.answering.kind import RESPONSE, continuing
 from service.answering.repeatable_response import repeatable
 from service.answering.replays import Replays
 from service.answering.stored_responses import StoredResponses
@@ -42,7 +43,9 @@ class ResponseServicer(response_pb2_grpc.ResponseServiceServicer):
         self._stored.check(request)
         if request.background and self._background is not None:
             return response_pb2.CreateResponseResponse(response=await self._background.create(request, context))
-        return await self._calls.whole("CreateResponse", request, context, self._whole)
+        source = partial(self._events, stream=False)
+        async with aclosing(self._calls.messages("CreateResponse", request, context, source)) as events:
+            return await self._answering.fold(RESPONSE, events)
 
     async def StreamResponse(  # noqa: N802
         self, request: response_pb2.CreateResponseRequest, context: Context
@@ -54,32 +57,25 @@ class ResponseServicer(response_pb2_grpc.ResponseServiceServicer):
                 async for event in events:
                     yield event
             return
-        async with aclosing(self._calls.stream("StreamResponse", request, context, self._stream)) as events:
+        source = partial(self._events, stream=True)
+        async with aclosing(self._calls.messages("CreateResponse", request, context, source)) as events:
             async for event in events:
                 yield event
 
-    async def _whole(
-        self, request: response_pb2.CreateResponseRequest, context: Timed
-    ) -> response_pb2.CreateResponseResponse:
-        """Return a whole response, after it is stored."""
-        request = repeatable(request)
-        kind = continuing(await self._stored.history(request))
-        answer = await self._answering.whole(kind, request, context)
-        await self._stored.keep(request, answer.response)
-        return answer
-
-    async def _stream(
-        self, request: response_pb2.CreateResponseRequest, context: Timed
+    async def _events(
+        self, request: response_pb2.CreateResponseRequest, context: Timed, *, stream: bool
     ) -> AsyncGenerator[response_event_pb2.StreamResponseResponse, None]:
-        """Yield the events of a response, which is stored before the last one."""
+        """Yield the events of a response, which is stored before the last one. They are folded without `stream`."""
         request = repeatable(request)
+        await self._stored.check_id(request)
         kind = continuing(await self._stored.history(request))
-        async with aclosing(self._answering.stream(kind, request, context)) as events:
+        async with aclosing(self._answering.messages(kind, request, context, stream=stream)) as events:
             async for event in events:
-                if event.HasField("completed"):
-                    await self._stored.keep(request, event.completed.response)
-                elif event.HasField("incomplete"):
-                    await self._stored.keep(request, event.incomplete.response)
+                if (name := event.WhichOneof("event")) in {"completed", "incomplete"}:
+                    response = getattr(event, name).response
+                    if not stream:
+                        self._answering.size(response_pb2.CreateResponseResponse(response=response))
+                    await self._stored.keep(request, response)
                 yield event
 
     async def GetResponse(  # noqa: N802

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from functools import partial
 
 from sluice.v1 import text_generation_pb2, text_generation_pb2_grpc
@@ -22,13 +23,12 @@ class TextGenerationServicer(text_generation_pb2_grpc.TextGenerationServiceServi
     async def GenerateText(  # noqa: N802
         self, request: text_generation_pb2.GenerateTextRequest, context: Context
     ) -> text_generation_pb2.GenerateTextResponse:
-        return await self._calls.whole(
-            "GenerateText", request, context, partial(self._answering.whole, TEXT_GENERATION)
-        )
+        source = partial(self._answering.messages, TEXT_GENERATION, stream=False)
+        async with aclosing(self._calls.messages("GenerateText", request, context, source)) as messages:
+            return await self._answering.fold(TEXT_GENERATION, messages)
 
     def StreamGenerateText(  # noqa: N802
         self, request: text_generation_pb2.GenerateTextRequest, context: Context
     ) -> AsyncGenerator[text_generation_pb2.StreamGenerateTextResponse, None]:
-        return self._calls.stream(
-            "StreamGenerateText", request, context, partial(self._answering.stream, TEXT_GENERATION)
-        )
+        source = partial(self._answering.messages, TEXT_GENERATION, stream=True)
+        return self._calls.messages("GenerateText", request, context, source)

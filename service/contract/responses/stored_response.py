@@ -30,20 +30,30 @@ def to_record(
     addition: Addition | None = None,
 ) -> ResponseRecord:
     """Return the record of a response, with what it adds to its conversation."""
-    kept = response_pb2.CreateResponseRequest()
-    kept.CopyFrom(request)
-    for name in ("client_data", "resume", "response_id"):
-        kept.ClearField(name)
     return ResponseRecord(
         owner=owner,
         id=response.id,
         created_ns=response.created.ToNanoseconds(),
         previous_id=request.previous_response_id,
-        request=kept.SerializeToString(deterministic=True),
+        request=_kept(request),
         response=response.SerializeToString(),
         client_data=request.client_data,
         addition=addition,
     )
+
+
+def is_of(record: ResponseRecord, request: response_pb2.CreateResponseRequest) -> bool:
+    """Return whether a record is that of a request."""
+    return record.request == _kept(request)
+
+
+def _kept(request: response_pb2.CreateResponseRequest) -> bytes:
+    """Return what is stored of a request."""
+    kept = response_pb2.CreateResponseRequest()
+    kept.CopyFrom(request)
+    for name in ("client_data", "resume", "response_id"):
+        kept.ClearField(name)
+    return kept.SerializeToString(deterministic=True)
 
 
 def with_response(

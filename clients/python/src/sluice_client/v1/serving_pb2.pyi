@@ -95,9 +95,10 @@ class ServingOptions(_message.Message):
     """
     request_id: _builtins.str
     """An id of the request that the client chooses, unique among the requests of its API key; at most 256 characters. A
-    request for text that is sent again with the same id to the same method gets the answer of the first one, finished or
-    running, and no second one is generated: a stream begins with its first message again. A response in the background
-    that exists is returned. INVALID_FIELD if the first one had other content. Default: empty, every request is a new one.
+    request for text that is sent again with the same id gets the answer of the first one, finished or running, and no
+    second one is generated: a stream begins with its first message again. It can be sent to the method that returns the
+    same answer in the other form, streamed or whole. A response in the background that exists is returned.
+    INVALID_FIELD if the first one had other content. Default: empty, every request is a new one.
     """
     separate_tokens: _builtins.bool
     """Whether each generated token of a stream is sent in a separate piece, at the cost of throughput. Text that is held

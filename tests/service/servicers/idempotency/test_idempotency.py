@@ -99,7 +99,7 @@ async def failing(_: Any, within: Any) -> AsyncGenerator[Any, None]:
 async def ids(calls: IdempotentCalls, source: Any, request_id: str = "r") -> list[str]:
     """Return the ids of the messages of a call."""
     wanted = chat_pb2.ChatRequest(serving={"request_id": request_id})
-    return [each.id async for each in calls.stream("m", wanted, NoDeadline(), source)]
+    return [each.id async for each in calls.messages("m", wanted, NoDeadline(), source)]
 
 
 async def test_failed_call_is_forgotten() -> None:
