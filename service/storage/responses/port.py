@@ -210,13 +210,19 @@ class ConversationStore(Protocol):
     def items(
         self, owner: str, conversation_id: str, max_items: int, after: str = "", *, descending: bool = False
     ) -> Sequence[ItemRecord] | None:
-        """Return the first items, or those after one, or None if there is no such conversation. Raise UnknownItem."""
+        """Return the first items, or those after one, or None if there is no such conversation. Raise UnknownItem.
+
+        The item `after` may have been deleted meanwhile, unless many others of the conversation were after it.
+        """
 
     def item(self, owner: str, conversation_id: str, item_id: str) -> ItemRecord | None:
         """Return an item, or None."""
 
     def delete_item(self, owner: str, conversation_id: str, item_id: str) -> bool:
-        """Delete an item and leave nothing of it in the store's files. Return whether there was one."""
+        """Delete an item. Return whether there was one.
+
+        Nothing of it is left in the store's files but its position, with a digest of its id.
+        """
 
 
 class ResponseStore(Protocol):

@@ -86,6 +86,19 @@ def test_deleted_response_leaves_no_data_in_the_state_folder(storing: Stack, cli
     assert found_in("Quetzalcoatl") == found_in(created.id.removeprefix("resp_")) == []
 
 
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_every_listed_item_can_be_deleted(client: Any, order: str) -> None:
+    """OpenAI's client names a deleted item as the end of its previous page."""
+    items = [{"type": "message", "role": "user", "content": f"{number}"} for number in range(5)]
+    conversation = client.conversations.create(items=items)
+    deleted = []
+    for item in client.conversations.items.list(conversation.id, limit=2, order=order):
+        client.conversations.items.delete(item.id, conversation_id=conversation.id)
+        deleted.append(item.content[0].text)
+    assert deleted == sorted("01234", reverse=order == "desc")
+    assert not client.conversations.items.list(conversation.id).data
+
+
 def test_log_has_no_prompts_or_metadata(storing: Stack, client: Any) -> None:
     """Storing a response logs neither its input nor its metadata."""
     client.responses.create(**GREEDY, store=True, input="The code word is Xochimilco.", metadata={"k": "Tlaloc"})

@@ -84,6 +84,7 @@ def tables_of(path: Path) -> dict[str, list[str]]:
         columns = {name: [row[1] for row in file.execute(f"PRAGMA table_info({name})")] for name in names}
     own = {name: [each for each in found if each not in OF_PROCESSES] for name, found in columns.items()}
     own["items"].remove("position")  # the order counts
+    own["deleted_items"] = ["owner", "conversation", "digest"]
     return {name: found for name, found in own.items() if name not in {"seal", "sqlite_sequence"}}
 
 

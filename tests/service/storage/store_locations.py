@@ -32,6 +32,9 @@ class StoreLocation(Protocol):
     def change(self, statement: str) -> None:
         """Change the content."""
 
+    def count(self, table: str) -> int:
+        """Return the number of rows of a table."""
+
     def set_version(self, version: int) -> None:
         """Change the version of the schema."""
 
@@ -57,6 +60,11 @@ class SqliteLocation:
         with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
             connection.execute(statement)
 
+    def count(self, table: str) -> int:
+        with closing(sqlite3.connect(self.path)) as connection:
+            number: int = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608  a name
+            return number
+
     def set_version(self, version: int) -> None:
         self.change(f"PRAGMA user_version = {version}")
 
@@ -79,6 +87,10 @@ class PostgresLocation:
 
     def change(self, statement: str) -> None:
         self.server.execute(f"SET search_path = sluice; {statement}")
+
+    def count(self, table: str) -> int:
+        ((number,),) = self.server.execute(f"SELECT count(*) FROM sluice.{table}")  # noqa: S608  a name
+        return int(str(number))
 
     def set_version(self, version: int) -> None:
         self.change(f"UPDATE version SET number = {version}")  # noqa: S608  a number

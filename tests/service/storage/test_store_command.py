@@ -39,6 +39,11 @@ def filled(location: StoreLocation, key: Path) -> StoreLocation:
     return location
 
 
+_LATER = (
+    "deleted_items", "batch_lines", "batches", "file_parts", "files", "jobs", "conversations", "items", "clock"
+)  # fmt: skip
+
+
 def run(command: str, location: StoreLocation, key: Path, *options: str) -> int:
     return main([command, location.name, "--encryption-key-file", str(key), *options])
 
@@ -92,7 +97,7 @@ def test_migrate_brings_an_old_file_to_the_newest_version(tmp_path: Path, capsys
     path = tmp_path / "old.sqlite3"
     SqliteStore(path, LIMITS).close()
     with sqlite3.connect(path) as connection:  # as the first release with it left it
-        for name in ("batch_lines", "batches", "file_parts", "files", "jobs", "conversations", "items", "clock"):
+        for name in _LATER:
             connection.execute(f"DROP TABLE {name}")
         connection.execute("DROP TRIGGER delete_job")
         connection.execute("DROP TRIGGER count_changed")

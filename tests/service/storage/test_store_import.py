@@ -59,6 +59,9 @@ def test_services_that_use_the_database_see_what_is_imported(path: Path, postgre
         items = store.conversations.items("a", "c1", 9)
         assert items is not None
         assert [each.id for each in items] == ["i5", "i3", "i0", "i9"]
+        for descending, expected in ((False, ["i3", "i0", "i9"]), (True, ["i5"])):
+            others = store.conversations.items("a", "c1", 9, "i1", descending=descending)  # after a deleted item
+            assert [each.id for each in others or ()] == expected
         parts = [store.batches.files.part("b", "f1", index) for index in range(3)]
         assert parts == [b"first", bytes(70_000), None]
         claims = iter(lambda: store.jobs.claim("new", 60), None)

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from service.storage.responses.port import StoreFailed
 from service.storage.responses.postgres.database import PostgresDatabase
+from service.storage.responses.postgres.schema import SCHEMA
 from service.storage.responses.sql.database import Execute
 
 Rows: TypeAlias = Callable[[str], Iterable[Sequence[Any]]]
@@ -18,13 +19,12 @@ class _Table(NamedTuple):
 
     name: str
     columns: tuple[str, ...]
-    order: str = ""
+    is_placed: bool = False  # among the items of all conversations
 
-    @property
-    def query(self) -> str:
-        """The query for its rows."""
-        order = f" ORDER BY {self.order}" if self.order else ""
-        return f"SELECT {', '.join(self.columns)} FROM {self.name}{order}"  # noqa: S608  constants
+    def query(self, first: int) -> str:
+        """Return the query for its rows, whose positions follow `first`."""
+        columns = [f"position + {first}" if self.is_placed and each == "position" else each for each in self.columns]
+        return f"SELECT {', '.join(columns)} FROM {self.name}"  # noqa: S608  constants
 
 
 _KEY: Final = ("owner", "id")
@@ -37,8 +37,9 @@ _TABLES: Final = (
     ),
     _Table("jobs", (*_KEY, "created_ns", "caller", "stream", "num_claims")),
     _Table("conversations", (*_KEY, "created_ns", "updated_ns", "num_bytes", "metadata")),
-    # Items get new positions in the same order.
-    _Table("items", ("owner", "conversation", "id", "num_bytes", "item"), "position"),
+    # Items get new positions in the same order, and with the same distances, which those of deleted items keep.
+    _Table("items", ("position", "owner", "conversation", "id", "num_bytes", "item"), is_placed=True),
+    _Table("deleted_items", ("owner", "conversation", "digest", "position", "num_bytes"), is_placed=True),
     _Table(
         "files",
         (
@@ -57,6 +58,8 @@ _TABLES: Final = (
     ),
     _Table("batch_lines", ("owner", "batch", "position", "state", "request", "result", "num_claims")),
 )  # fmt: skip
+_POSITIONS: Final = f"pg_get_serial_sequence('{SCHEMA}.items', 'position')"
+_LAST: Final = "(SELECT max(position) FROM items), (SELECT max(position) FROM deleted_items)"  # greatest ignores NULL
 _BATCH: Final = 1000  # keys that one query looks for
 _EXAMPLES: Final = 3
 
@@ -72,7 +75,9 @@ def import_rows(rows: Rows, database: PostgresDatabase) -> int:
         conflicts = [text for table in _KEYED if (text := _conflict(table, rows, execute))]
         if conflicts:
             raise StoreFailed(f"{database.name} already has {', '.join(conflicts)} of the file; nothing was imported")
-        num_rows = sum(database.insert_all(table.name, table.columns, rows(table.query)) for table in _TABLES)
+        (first,) = execute(f"SELECT nextval({_POSITIONS})").fetchone()
+        num_rows = sum(database.insert_all(table.name, table.columns, rows(table.query(first))) for table in _TABLES)
+        execute(f"SELECT setval({_POSITIONS}, greatest(?, {_LAST}))", (first,))
         for seen in rows("SELECT seen_ns FROM clock"):
             execute("INSERT INTO clock VALUES (1, ?) ON CONFLICT (id) DO NOTHING", seen)
     return num_rows

@@ -177,6 +177,26 @@ _MIGRATIONS: Final = (
         # Seconds between the end of a batch and the expiry of its results; 0 if they are kept as long as the batch.
         "ALTER TABLE batches ADD COLUMN results_lifetime_s BIGINT NOT NULL DEFAULT 0",
     ),
+    (
+        # The positions of items that were deleted, by a digest of their ids, so that a listing continues after them.
+        """
+        CREATE TABLE deleted_items (
+            number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+            owner TEXT COLLATE "C" NOT NULL,
+            conversation TEXT COLLATE "C" NOT NULL,
+            digest BYTEA NOT NULL,
+            position BIGINT NOT NULL,
+            num_bytes BIGINT NOT NULL,
+            UNIQUE (owner, conversation, digest),
+            FOREIGN KEY (owner, conversation) REFERENCES conversations ON DELETE CASCADE
+        )
+        """,
+        "CREATE INDEX deleted_items_in_order ON deleted_items (owner, conversation, number)",
+        """
+        CREATE TRIGGER count_bytes AFTER INSERT OR DELETE OR UPDATE OF num_bytes ON deleted_items
+        FOR EACH ROW EXECUTE FUNCTION count_bytes()
+        """,
+    ),
 )
 VERSION: Final = len(_MIGRATIONS)
 

@@ -14,6 +14,7 @@ from service.storage.responses.port import (
     UnknownItem,
 )
 from service.storage.responses.sql.database import Execute, SqlDatabase
+from service.storage.responses.sql.deleted_items import SqlDeletedItems
 from service.storage.responses.sql.records import SqlRecords
 
 _PRESENT: Final = "conversations WHERE owner = ? AND id = ? AND updated_ns > ?"
@@ -27,6 +28,7 @@ class SqlConversations(ConversationStore):
         self._database = database
         self._records = records
         self._now_ns = now_ns
+        self._deleted = SqlDeletedItems(database)
 
     def create(self, conversation: ConversationRecord, items: Sequence[ItemRecord]) -> None:
         owner, conversation_id = conversation.owner, conversation.id
@@ -109,7 +111,7 @@ class SqlConversations(ConversationStore):
             return None
         key = (owner, conversation_id)
         begin = "" if not after else f"AND position {'<' if descending else '>'} ?"
-        values = key if not after else (*key, self._position(*key, after))
+        values = key if not after else (*key, self._begin(*key, after))
         rows = self._database.rows(
             f"SELECT id, item FROM items WHERE {_OF} {begin} "  # noqa: S608  constants
             f"ORDER BY position {'DESC' if descending else ''} LIMIT ?",
@@ -129,21 +131,30 @@ class SqlConversations(ConversationStore):
     def delete_item(self, owner: str, conversation_id: str, item_id: str) -> bool:
         with self._database.transaction() as execute:
             was_there = self._exists(owner, conversation_id)
-            deleted = execute(f"DELETE FROM items WHERE {_OF} AND id = ?", (owner, conversation_id, item_id))  # noqa: S608  constants
+            position = self._position(owner, conversation_id, item_id)
+            execute(f"DELETE FROM items WHERE {_OF} AND id = ?", (owner, conversation_id, item_id))  # noqa: S608  constants
+            if was_there and position is not None:
+                self._deleted.add(execute, owner, conversation_id, item_id, position)
         self._database.erase()
-        return was_there and deleted.rowcount > 0
+        return was_there and position is not None
 
     def _exists(self, owner: str, conversation_id: str) -> bool:
         values = (owner, conversation_id, self._records.oldest_ns())
         return self._database.row(f"SELECT 1 FROM {_PRESENT}", values) is not None  # noqa: S608  constants
 
-    def _position(self, owner: str, conversation_id: str, item_id: str) -> int:
-        """Return the position of an item. Raise UnknownItem."""
+    def _position(self, owner: str, conversation_id: str, item_id: str) -> int | None:
+        """Return the position of an item; None if there is no such item."""
         query = f"SELECT position FROM items WHERE {_OF} AND id = ?"  # noqa: S608  constants
         row = self._database.row(query, (owner, conversation_id, item_id))
-        if row is None:
+        return None if row is None else int(row[0])
+
+    def _begin(self, owner: str, conversation_id: str, after: str) -> int:
+        """Return the position of an item, also if it was deleted. Raise UnknownItem."""
+        position = self._position(owner, conversation_id, after)
+        if position is None:
+            position = self._deleted.position(owner, conversation_id, after)
+        if position is None:
             raise UnknownItem
-        position: int = row[0]
         return position
 
     def _opened(self, owner: str, conversation_id: str, item_id: str, item: bytes) -> ItemRecord:

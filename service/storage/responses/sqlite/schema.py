@@ -214,6 +214,38 @@ _MIGRATIONS: Final = (
         # Seconds between the end of a batch and the expiry of its results; 0 if they are kept as long as the batch.
         "ALTER TABLE batches ADD COLUMN results_lifetime_s INTEGER NOT NULL DEFAULT 0",
     ),
+    (
+        # The positions of items that were deleted, by a digest of their ids, so that a listing continues after them.
+        """
+        CREATE TABLE deleted_items (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            owner TEXT NOT NULL,
+            conversation TEXT NOT NULL,
+            digest BLOB NOT NULL,
+            position INTEGER NOT NULL,
+            num_bytes INTEGER NOT NULL,
+            UNIQUE (owner, conversation, digest)
+        )
+        """,
+        "CREATE INDEX deleted_items_in_order ON deleted_items (owner, conversation, number)",
+        """
+        CREATE TRIGGER count_added_deleted_items AFTER INSERT ON deleted_items BEGIN
+            INSERT INTO usage VALUES (new.owner, new.num_bytes)
+            ON CONFLICT (owner) DO UPDATE SET num_bytes = num_bytes + new.num_bytes;
+        END
+        """,
+        """
+        CREATE TRIGGER count_removed_deleted_items AFTER DELETE ON deleted_items BEGIN
+            UPDATE usage SET num_bytes = num_bytes - old.num_bytes WHERE owner = old.owner;
+            DELETE FROM usage WHERE owner = old.owner AND num_bytes = 0;
+        END
+        """,
+        """
+        CREATE TRIGGER delete_deleted_items AFTER DELETE ON conversations BEGIN
+            DELETE FROM deleted_items WHERE owner = old.owner AND conversation = old.id;
+        END
+        """,
+    ),
 )
 VERSION: Final = len(_MIGRATIONS)
 

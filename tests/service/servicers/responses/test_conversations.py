@@ -127,6 +127,25 @@ async def test_pages_continue_with_tokens(tmp_path: Path) -> None:
             assert [field for field, _ in rejection.fields] == ["page_token"]
 
 
+@pytest.mark.parametrize("name", ["after", "page_token"])
+async def test_pages_continue_after_deleted_items(tmp_path: Path, name: str) -> None:
+    """A client that deletes each item of a page gets the next page, also after a restart of the service."""
+    seen: list[str] = []
+    async with running(**storing(tmp_path)) as run:
+        created = await create(run, *"01234")
+    after = ""
+    for size in (2, 2, 1):
+        async with running(**storing(tmp_path)) as run:
+            got = await page(run, created.id, page_size=2, **{name: after})
+            assert len(got.items) == size
+            seen += [each.item.message.content[0].text for each in got.items]
+            after = got.items[-1].id
+            for each in got.items:
+                request = conversation_pb2.DeleteConversationItemRequest(id=created.id, item_id=each.id)
+                await conversations(run).DeleteConversationItem(request)
+    assert seen == [*"01234"]
+
+
 @pytest.mark.parametrize(("store", "background"), [(False, False), (True, False), (True, True)])
 async def test_response_continues_its_conversation(tmp_path: Path, *, store: bool, background: bool) -> None:
     """Earlier items precede the input, and the input and the answer are added, once; instructions are not."""

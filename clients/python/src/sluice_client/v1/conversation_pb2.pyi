@@ -388,8 +388,8 @@ class ListConversationItemsRequest(_message.Message):
     page_size: _builtins.int
     """The maximum number of items, 1 to 100. Default: 20."""
     after: _builtins.str
-    """The id of the item after which the list begins: the last one of the previous page; at most 256 characters.
-    Default: empty, the list begins with the first item.
+    """The id of the item after which the list begins: the last one of the previous page, also if it was deleted
+    meanwhile; at most 256 characters. Default: empty, the list begins with the first item.
     """
     descending: _builtins.bool
     """Lists the last item first. Default: false."""
