@@ -157,7 +157,7 @@ async def _translated(work: Awaitable[Result]) -> Result:
     try:
         return await work
     except StoreLimit as limit:
-        raise StoreFull(str(limit)) from limit
+        raise StoreFull.of(limit) from limit
     except StoreFailed as error:
         _log.warning("the store of conversations failed: %s", error)
         raise StoreUnavailable from error

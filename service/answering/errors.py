@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Self
 
 from service.generation.errors import InvalidRequest, ServiceError
+from service.storage.responses.port import StoreLimit
 
 
 class ResponseNotFound(InvalidRequest):
@@ -73,13 +75,27 @@ class TooManyInBackground(ServiceError):
 
     @property
     def values(self) -> Mapping[str, str]:
-        return {"limit": str(self._max_unfinished)}
+        return {"limit": str(self._max_unfinished), "setting": "stored_responses.max_background_per_key"}
 
 
 class StoreFull(ServiceError):
     """What is to be stored exceeds a limit of the store; the text names it."""
 
     retry_after_s = 60.0
+
+    def __init__(self, message: str, setting: str = "", limit: int = 0) -> None:
+        super().__init__(message)
+        self._setting = setting
+        self._limit = limit
+
+    @classmethod
+    def of(cls, exceeded: StoreLimit) -> Self:
+        """Return the error for a limit of the store."""
+        return cls(str(exceeded), exceeded.setting, exceeded.limit)
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        return {"limit": str(self._limit), "setting": self._setting} if self._setting else {}
 
 
 class StoreUnavailable(ServiceError):

@@ -91,7 +91,7 @@ class BackgroundResponses:
             raise TooManyInBackground(str(limit), self._max_unfinished) from limit
         except StoreLimit as limit:
             self._metrics.on_rejected()
-            raise StoreFull(str(limit)) from limit
+            raise StoreFull.of(limit) from limit
         except StoreFailed as error:
             self._metrics.on_failed()
             raise _unavailable(error) from error

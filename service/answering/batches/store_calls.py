@@ -50,7 +50,7 @@ class StoreCalls:
         except TooLarge as limit:
             raise InvalidRequest(field, str(limit)) from limit
         except StoreLimit as limit:
-            raise StoreFull(str(limit)) from limit
+            raise StoreFull.of(limit) from limit
         except UnknownItem as error:
             raise InvalidRequest(field, "is not the id of an item of this list") from error
         except StoreFailed as error:

@@ -22,7 +22,15 @@ class StoreUnavailable(StoreFailed):
 
 
 class StoreLimit(Exception):  # noqa: N818  the name says what happened
-    """A record exceeds a limit of the store; the text names it."""
+    """A record exceeds a limit of the store; the text names it.
+
+    `setting` is the setting of the limit, empty if it has none, and `limit` is its value.
+    """
+
+    def __init__(self, text: str, setting: str = "", limit: int = 0) -> None:
+        super().__init__(f"{text} ({setting})" if setting else text)
+        self.setting = setting
+        self.limit = limit
 
 
 class TooLarge(StoreLimit):

@@ -27,7 +27,8 @@ async def test_full_store_is_named_by_its_own_limit(tmp_path: Path) -> None:
     async with running(ScriptedRunner("hello"), **storing(tmp_path, max_bytes_per_key=10)) as run:
         rejection = await rejection_of(stub_of(run).CreateResponse(in_background()))
     assert (rejection.code, "a key may store 10" in rejection.text) == (Code.RESOURCE_EXHAUSTED, True)
-    assert "limit" not in rejection.info.metadata
+    metadata = rejection.info.metadata
+    assert (metadata["limit"], metadata["setting"]) == ("10", "stored_responses.max_bytes_per_key")
 
 
 async def test_unfinished_responses_are_limited(tmp_path: Path) -> None:
@@ -38,7 +39,8 @@ async def test_unfinished_responses_are_limited(tmp_path: Path) -> None:
             created = [await create(run) for _ in range(2)]
             rejection = await rejection_of(stub_of(run).CreateResponse(in_background()))
             assert (rejection.code, rejection.info.metadata["limit"]) == (Code.RESOURCE_EXHAUSTED, "2")
-            assert "the limit is 2" in rejection.text
+            assert "the limit is 2 (stored_responses.max_background_per_key)" in rejection.text
+            assert rejection.info.metadata["setting"] == "stored_responses.max_background_per_key"
         for each in created:
             await ended(run, each.id)
         assert (await create(run)).status == QUEUED

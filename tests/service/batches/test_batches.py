@@ -192,19 +192,24 @@ async def test_limits_are_named(tmp_path: Path) -> None:
     async with running(runner, **limited(tmp_path, **limits, max_bytes_per_key=1500)) as run:
         lines = [chat_line(str(n)) for n in range(3)]
         rejection = await rejection_of(stub_of(run).CreateBatch(iter(messages(lines))))
-        assert (rejection.code, "may have 2 requests" in rejection.text) == (Code.INVALID_ARGUMENT, True)
-        with pytest.raises(grpc.aio.AioRpcError, match="may have 1000 bytes"):
+        assert rejection.code is Code.INVALID_ARGUMENT
+        assert "may have 2 requests (batches.max_requests)" in rejection.text
+        with pytest.raises(grpc.aio.AioRpcError, match=r"may have 1000 bytes \(batches.max_file_bytes\)"):
             await upload(run, b"x" * 1001)
         await upload(run, b"x" * 1000)
-        with pytest.raises(grpc.aio.AioRpcError, match="a key may store 1"):
+        with pytest.raises(grpc.aio.AioRpcError, match=r"a key may store 1 \(batches.max_files_per_key\)"):
             await upload(run, b"x")
         with runner.paused():
-            await create(run, lines[:2])
+            batch = await create(run, lines[:2])
             rejection = await rejection_of(stub_of(run).CreateBatch(iter(messages(lines[:1]))))
-            assert (rejection.code, "may have 1" in rejection.text) == (Code.RESOURCE_EXHAUSTED, True)
+            assert rejection.code is Code.RESOURCE_EXHAUSTED
+            assert rejection.info.metadata["setting"] == "batches.max_batches_per_key"
+        await ended(run, batch.id)
         big = [chat_line("a", "x" * 600)]
         rejection = await rejection_of(stub_of(run).CreateBatch(iter(messages(big))))
         assert rejection.code is Code.RESOURCE_EXHAUSTED
+        metadata = rejection.info.metadata
+        assert (metadata["limit"], metadata["setting"]) == ("1500", "batches.max_bytes_per_key")
 
 
 async def test_rejection_reaches_a_client_that_still_writes(tmp_path: Path) -> None:

@@ -142,7 +142,18 @@ CASES = [
     ),
     Case(StoreFull("full"), Code.RESOURCE_EXHAUSTED, "QUEUE_FULL", retry_after_s=60.0),
     Case(
-        TooManyInBackground("many", 3), Code.RESOURCE_EXHAUSTED, "QUEUE_FULL", retry_after_s=5.0, values={"limit": "3"}
+        TooManyInBackground("many", 3),
+        Code.RESOURCE_EXHAUSTED,
+        "QUEUE_FULL",
+        retry_after_s=5.0,
+        values={"limit": "3", "setting": "stored_responses.max_background_per_key"},
+    ),
+    Case(
+        StoreFull("full", "batches.max_bytes", 7),
+        Code.RESOURCE_EXHAUSTED,
+        "QUEUE_FULL",
+        retry_after_s=60.0,
+        values={"limit": "7", "setting": "batches.max_bytes"},
     ),
     Case(StoreUnavailable(), Code.UNAVAILABLE, "STORE_UNAVAILABLE", retry_after_s=1.0),
     Case(ModelNotFound("nobody"), Code.NOT_FOUND, "MODEL_NOT_FOUND", values={"model": "nobody"}),

@@ -66,7 +66,8 @@ class SqlBatches(BatchStore):
             (num_batches,) = execute(unfinished, (batch.owner, int(BatchStatus.IN_PROGRESS))).fetchone()
             if num_batches >= self._limits.max_batches:
                 limit = self._limits.max_batches
-                raise StoreLimit(f"{num_batches} batches are unfinished; a key may have {limit}")
+                text = f"{num_batches} batches are unfinished; a key may have {limit}"
+                raise StoreLimit(text, "batches.max_batches_per_key", limit)
             execute(
                 "INSERT INTO batches (owner, id, created_ns, expires_ns, description, caller, digest, status, "
                 "results_lifetime_s) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -86,7 +87,8 @@ class SqlBatches(BatchStore):
             if num_before is None:
                 raise StoreFailed(_LOST_UPLOAD)
             if num_before + len(lines) > self._limits.max_lines:
-                raise TooLarge(f"a batch may have {self._limits.max_lines} requests")
+                limit = self._limits.max_lines
+                raise TooLarge(f"a batch may have {limit} requests", "batches.max_requests", limit)
             self.files.check_capacity(execute, owner, num_bytes)
             self._lines.insert(execute, owner, batch_id, num_before, lines)
             execute(

@@ -49,7 +49,10 @@ class SqlJobs(JobStore):
                 return existing
             (num_jobs,) = execute("SELECT count(*) FROM jobs WHERE owner = ?", (owner,)).fetchone()
             if num_jobs >= max_jobs:
-                raise TooManyJobs(f"{num_jobs} responses in the background are unfinished; the limit is {max_jobs}")
+                raise TooManyJobs(
+                    f"{num_jobs} responses in the background are unfinished; the limit is {max_jobs} "
+                    "(stored_responses.max_background_per_key)"
+                )
             self._records.insert(execute, job.record)
             context = f"{owner}\0{response_id}\0"
             execute(

@@ -98,9 +98,11 @@ class SqlRecords:
                     break
             oldest.close()
         if excess > 0:
-            raise StoreLimit(f"{size}; a key may store {limits.max_bytes_per_owner}")
+            limit = limits.max_bytes_per_owner
+            raise StoreLimit(f"{size}; a key may store {limit}", "stored_responses.max_bytes_per_key", limit)
         if total + num_new > limits.max_bytes:
-            raise StoreLimit(f"the store of responses is full; its limit is {limits.max_bytes} bytes")
+            text = f"the store of responses is full; its limit is {limits.max_bytes} bytes"
+            raise StoreLimit(text, "stored_responses.max_bytes", limits.max_bytes)
         for response_id in deleted:
             execute("DELETE FROM responses WHERE owner = ? AND id = ?", (owner, response_id))
             self._database.note_deletion()

@@ -35,7 +35,9 @@ class SqlUploads(FileStore):
             query = "SELECT count(*) FROM files WHERE owner = ? AND batch = ''"
             (num_files,) = execute(query, (file.owner,)).fetchone()
             if num_files >= self._limits.max_files:
-                raise StoreLimit(f"{num_files} files are stored; a key may store {self._limits.max_files}")
+                limit = self._limits.max_files
+                text = f"{num_files} files are stored; a key may store {limit}"
+                raise StoreLimit(text, "batches.max_files_per_key", limit)
             self.insert(execute, file, is_complete=False)
 
     def insert(self, execute: Execute, file: FileRecord, *, is_complete: bool) -> None:
@@ -56,7 +58,8 @@ class SqlUploads(FileStore):
                 raise StoreFailed("the upload was not continued in time")
             num_bytes, num_parts = row
             if num_bytes + len(data) > self._limits.max_file_bytes:
-                raise TooLarge(f"a file may have {self._limits.max_file_bytes} bytes")
+                limit = self._limits.max_file_bytes
+                raise TooLarge(f"a file may have {limit} bytes", "batches.max_file_bytes", limit)
             self.check_capacity(execute, owner, len(data))
             sealed = self._database.sealed(data, f"{owner}\0{file_id}\0{num_parts}")
             execute("INSERT INTO file_parts VALUES (?, ?, ?, ?)", (owner, file_id, num_parts, sealed))
@@ -70,10 +73,13 @@ class SqlUploads(FileStore):
         (num_own,) = execute(f"{_TOTAL} WHERE owner = ?", (owner,)).fetchone()
         if num_own + num_new > self._limits.max_bytes_per_owner:
             limit = self._limits.max_bytes_per_owner
-            raise StoreLimit(f"files and batches have {num_own + num_new} bytes; a key may store {limit}")
+            text = f"files and batches have {num_own + num_new} bytes; a key may store {limit}"
+            raise StoreLimit(text, "batches.max_bytes_per_key", limit)
         (num_all,) = execute(_TOTAL).fetchone()
         if num_all + num_new > self._limits.max_bytes:
-            raise StoreLimit(f"the store of files and batches is full; its limit is {self._limits.max_bytes} bytes")
+            limit = self._limits.max_bytes
+            text = f"the store of files and batches is full; its limit is {limit} bytes"
+            raise StoreLimit(text, "batches.max_bytes", limit)
 
     def complete(self, owner: str, file_id: str, lifetime_s: int | None = None) -> FileRecord:
         with self._database.transaction() as execute:

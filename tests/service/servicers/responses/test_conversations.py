@@ -228,7 +228,10 @@ async def test_conversations_count_against_the_limit(tmp_path: Path) -> None:
         created = await create(run, "a")
         request = conversation_pb2.AddConversationItemsRequest(id=created.id, items=items_of("x" * 200))
         rejection = await rejection_of(conversations(run).AddConversationItems(request))
-        assert (rejection.code, "a key may store 200" in rejection.text) == (Code.RESOURCE_EXHAUSTED, True)
+        assert rejection.code is Code.RESOURCE_EXHAUSTED
+        assert "a key may store 200 (stored_responses.max_bytes_per_key)" in rejection.text
+        metadata = rejection.info.metadata
+        assert (metadata["limit"], metadata["setting"]) == ("200", "stored_responses.max_bytes_per_key")
         assert await texts_in(run, created.id) == ["a"]
 
 

@@ -215,7 +215,7 @@ async def test_a_response_above_a_limit_is_returned_without_being_stored(tmp_pat
         created = await create(run)
     assert created.output[0].message.content[0].text == "hello"
     assert not created.stored
-    assert "a key may store 10" in created.store_error
+    assert "a key may store 10 (stored_responses.max_bytes_per_key)" in created.store_error
 
 
 async def test_a_response_is_stored_only_after_its_start(tmp_path: Path) -> None:
