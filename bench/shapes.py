@@ -285,10 +285,10 @@ def filled_up(tokenizer: Path, vocab_size: int) -> str:
     No text encodes to the additional entries.
     """
     data = json.loads(tokenizer.read_text())
-    taken = {data["model"]["vocab"][word] for word in data["model"]["vocab"]} | {t["id"] for t in data["added_tokens"]}
-    for token_id in range(vocab_size):
-        if token_id not in taken:
-            data["model"]["vocab"][f"w{token_id}"] = token_id
+    vocabulary = data["model"]["vocab"]
+    vocabulary |= {token["content"]: token["id"] for token in data["added_tokens"]}
+    taken = set(vocabulary.values())
+    vocabulary |= {f"w{token_id}": token_id for token_id in range(vocab_size) if token_id not in taken}
     text = json.dumps(data, ensure_ascii=False)
     Tokenizer.from_str(text)  # raises if it is invalid
     return text
