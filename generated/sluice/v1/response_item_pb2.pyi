@@ -55,16 +55,18 @@ class InputMessage(_message.Message):
     def __init__(self, role: _Optional[_Union[_content_pb2.Role, str]] = ..., content: _Optional[_Iterable[_Union[_content_pb2.ContentPart, _Mapping]]] = ...) -> None: ...
 
 class FunctionCallItem(_message.Message):
-    __slots__ = ("call_id", "name", "arguments", "custom")
+    __slots__ = ("call_id", "name", "arguments", "custom", "namespace")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
     CUSTOM_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     call_id: str
     name: str
     arguments: str
     custom: bool
-    def __init__(self, call_id: _Optional[str] = ..., name: _Optional[str] = ..., arguments: _Optional[str] = ..., custom: _Optional[bool] = ...) -> None: ...
+    namespace: str
+    def __init__(self, call_id: _Optional[str] = ..., name: _Optional[str] = ..., arguments: _Optional[str] = ..., custom: _Optional[bool] = ..., namespace: _Optional[str] = ...) -> None: ...
 
 class FunctionCallOutput(_message.Message):
     __slots__ = ("call_id", "output", "custom")

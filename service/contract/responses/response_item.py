@@ -112,10 +112,10 @@ class OpenCall(OpenItem):
     prefix: str = CALL_PREFIX
     is_custom = False
 
-    def begin(self, call_id: str, name: str) -> Iterator[Event]:
-        """Return the event that begins the item, with the call's id and name."""
-        self.item.function_call.call_id, self.item.function_call.name = call_id, name
-        self.item.function_call.custom = self.is_custom
+    def begin(self, call_id: str, name: str, namespace: str) -> Iterator[Event]:
+        """Return the event that begins the item, with the call's id, and the name and namespace of its function."""
+        call = self.item.function_call
+        call.call_id, call.name, call.namespace, call.custom = call_id, name, namespace, self.is_custom
         yield self._added()
 
     def add(self, arguments: str) -> Event:

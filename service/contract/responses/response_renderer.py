@@ -44,6 +44,7 @@ class ResponseRenderer:
             conversation=request.conversation,
         )
         self._custom_tools = {tool.function.name for tool in request.tools if tool.function.custom}
+        self._namespaces = {tool.function.name: tool.function.namespace for tool in request.tools}
         self._open: OpenItem | None = None
         self._early_logprobs: list[logprobs_pb2.TokenLogprob] = []  # of a message without text yet
 
@@ -62,7 +63,7 @@ class ResponseRenderer:
                 yield from self._close(_COMPLETED)
                 kind = OpenCustomCall if name in self._custom_tools else OpenCall
                 self._open = call = kind(self.response.id, len(self.response.output))
-                yield from call.begin(call_id, name)
+                yield from call.begin(call_id, name, self._namespaces.get(name, ""))
             case ToolArguments(_, _, text) if isinstance(self._open, OpenCall):
                 yield self._open.add(text)
             case ChoiceFinished(_, reason):

@@ -69,6 +69,21 @@ def test_ids_of_input_items_name_custom_tools(*, custom: bool, ids: list[str]) -
     assert [input_id(item, "r", index) for index, item in enumerate(items)] == ids
 
 
+def test_calls_have_the_namespace_of_their_function() -> None:
+    """Each item of a call has that of the request's definition; a function without a namespace has none."""
+    events, _ = CHATS["two_calls"]
+    functions = [{"name": "weather", "namespace": "tasks"}, {"name": "time"}]
+    messages = respond(events, tools=[{"function": each} for each in functions])
+    for output in (
+        [each.output_item_added.item for each in messages if each.HasField("output_item_added")],
+        messages[-1].completed.response.output,
+    ):
+        calls = [each.function_call for each in output if each.HasField("function_call")]
+        assert [(each.name, each.namespace) for each in calls] == [("weather", "tasks"), ("time", "")]
+        items = [as_input(each) for each in output]
+        assert [each.function_call.namespace for each in items if each.HasField("function_call")] == ["tasks", ""]
+
+
 def complete(message: Any) -> None:
     """Add the fields that the service always sets and the recordings omit."""
     match message:

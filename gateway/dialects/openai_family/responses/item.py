@@ -116,6 +116,7 @@ def _to_item(item: ResponseItem, path: str) -> response_item_pb2.InputItem:
             call = response_item_pb2.FunctionCallItem(
                 call_id=item.call_id,
                 name=name_prefix(item.namespace) + (item.name or ""),
+                namespace=item.namespace or "",
                 arguments=arguments_of(item.input or "") if is_custom else json_text(item.arguments),
                 custom=is_custom,
             )

@@ -11,6 +11,7 @@ from sluice.v1 import content_pb2, conversation_pb2, response_item_pb2, stored_r
 from gateway.dialects.openai_family.responses.part import image_answer
 from gateway.dialects.openai_family.responses.response_id import to_id, written_id
 from gateway.dialects.openai_family.responses.response_object import ResponseObject, to_call
+from gateway.dialects.openai_family.responses.tool_kind import name_prefix
 from gateway.dialects.seam.contract_limit import put
 from gateway.dialects.seam.failure import Failure, Reason
 
@@ -147,7 +148,11 @@ def to_input_item(stored: stored_response_pb2.StoredInputItem) -> dict[str, Any]
         case "message":
             return {**shared, "role": _ROLES[item.message.role], "content": _to_content(item.message)}
         case "function_call":
-            return shared | to_call(item.function_call)
+            call = item.function_call
+            answer = shared | to_call(call)
+            if call.namespace:
+                answer |= {"name": call.name.removeprefix(name_prefix(call.namespace)), "namespace": call.namespace}
+            return answer
         case "function_call_output":
             output = item.function_call_output
             kind = "custom_tool_call_output" if output.custom else "function_call_output"

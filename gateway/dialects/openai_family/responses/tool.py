@@ -31,6 +31,7 @@ from gateway.dialects.openai_family.responses.tool_kind import (
     NamespaceTool,
     Offered,
     ResponseTool,
+    name_prefix,
 )
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
@@ -55,18 +56,23 @@ Format: TypeAlias = TextFormat | JsonObjectFormat | SchemaFormat
 
 def to_tool(offered: Offered) -> tool_pb2.Tool:
     """Return the contract's tool. Raise Failure naming its path."""
-    path, tool, prefix = offered
+    path, tool, namespace = offered
     if isinstance(tool, CustomTool):
-        return custom_tool.to_custom_tool(msgspec.structs.replace(tool, name=prefix + tool.name), path)
+        named = msgspec.structs.replace(tool, name=name_prefix(namespace) + tool.name)
+        converted = custom_tool.to_custom_tool(named, path)
+        converted.function.namespace = namespace
+        return converted
     function = tool.function
     if function is None:
         name = _required(tool.name, f"{path}.name")
         function = OfferedFunction(name, tool.description, tool.parameters, tool.strict)
     elif (tool.name, tool.description, tool.strict) != (None, None, None) or is_given(tool.parameters):
         raise Failure.of_field(path, _DUPLICATE_TEXT.format("function"))
-    if prefix:
-        function = msgspec.structs.replace(function, name=prefix + function.name)
-    return chat_tool.to_tool(OfferedTool("function", function))
+    if namespace:
+        function = msgspec.structs.replace(function, name=name_prefix(namespace) + function.name)
+    converted = chat_tool.to_tool(OfferedTool("function", function))
+    converted.function.namespace = namespace
+    return converted
 
 
 def to_tool_choice(choice: ToolChoice) -> tool_pb2.ToolChoice:

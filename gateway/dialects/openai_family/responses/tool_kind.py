@@ -123,11 +123,11 @@ class NamedTool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Offered(NamedTuple):
-    """A tool that the model is offered: the caller's path of it, and the prefix of its name."""
+    """A tool that the model is offered, the caller's path of it, and its namespace, which is empty for none."""
 
     path: str
     tool: ClientTool
-    prefix: str
+    namespace: str
 
 
 def offered_tools(tools: Iterable[ResponseTool]) -> list[Offered]:
@@ -140,8 +140,7 @@ def offered_tools(tools: Iterable[ResponseTool]) -> list[Offered]:
             case FunctionTool() | CustomTool():
                 offered.append(Offered(path, tool, ""))
             case NamespaceTool():
-                prefix = name_prefix(tool.name)
-                offered += [Offered(f"{path}.tools.{i}", each, prefix) for i, each in enumerate(tool.tools)]
+                offered += [Offered(f"{path}.tools.{i}", each, tool.name) for i, each in enumerate(tool.tools)]
             case _:
                 others.append((f"{path}.type", str(type(tool).__struct_config__.tag)))
     if others and not offered:
@@ -152,7 +151,7 @@ def offered_tools(tools: Iterable[ResponseTool]) -> list[Offered]:
 
 def allowed_only(offered: Sequence[Offered], allowed: Iterable[AllowedTool]) -> list[Offered]:
     """Return the tools that may be called. Raise Failure for an allowed one that is not among them."""
-    names = [each.prefix + tool_name(each.tool) for each in offered]
+    names = [name_prefix(each.namespace) + tool_name(each.tool) for each in offered]
     kept: set[str] = set()
     for index, tool in enumerate(allowed):
         if tool.name is None:

@@ -148,6 +148,7 @@ class FunctionCallItem(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ARGUMENTS_FIELD_NUMBER: _builtins.int
     CUSTOM_FIELD_NUMBER: _builtins.int
+    NAMESPACE_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The id that relates the call to its output: 1 to 256 characters. Required."""
     name: _builtins.str
@@ -160,6 +161,8 @@ class FunctionCallItem(_message.Message):
     """Whether the function is a custom tool of OpenAI's API, whose input is the text `input` of the arguments. It has no
     effect on the prompt. Default: false.
     """
+    namespace: _builtins.str
+    """The namespace of the function: that of its definition, at most 64 characters. It has no effect. Default: empty."""
     def __init__(
         self,
         *,
@@ -167,10 +170,11 @@ class FunctionCallItem(_message.Message):
         name: _builtins.str = ...,
         arguments: _builtins.str = ...,
         custom: _builtins.bool = ...,
+        namespace: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "call_id", b"call_id", "custom", b"custom", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "call_id", b"call_id", "custom", b"custom", "name", b"name", "namespace", b"namespace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

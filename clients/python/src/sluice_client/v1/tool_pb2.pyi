@@ -82,6 +82,7 @@ class FunctionDefinition(_message.Message):
     PARAMETERS_FIELD_NUMBER: _builtins.int
     STRICT_FIELD_NUMBER: _builtins.int
     CUSTOM_FIELD_NUMBER: _builtins.int
+    NAMESPACE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name: 1 to 64 letters, digits, underscores and dashes; unique within a request. Required."""
     description: _builtins.str
@@ -98,6 +99,10 @@ class FunctionDefinition(_message.Message):
     """Whether this is a custom tool of OpenAI's API: a function with one parameter, the text `input`. Calls of it in a
     response are marked alike. It has no other effect. Default: false.
     """
+    namespace: _builtins.str
+    """The namespace of the function, for clients that show it apart from the name, at most 64 characters. The items of a
+    response's calls have it, too; otherwise it has no effect, and the name must be unique without it. Default: empty.
+    """
     def __init__(
         self,
         *,
@@ -106,10 +111,11 @@ class FunctionDefinition(_message.Message):
         parameters: _builtins.str = ...,
         strict: _builtins.bool | None = ...,
         custom: _builtins.bool = ...,
+        namespace: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_strict", b"_strict", "strict", b"strict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_strict", b"_strict", "custom", b"custom", "description", b"description", "name", b"name", "parameters", b"parameters", "strict", b"strict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_strict", b"_strict", "custom", b"custom", "description", b"description", "name", b"name", "namespace", b"namespace", "parameters", b"parameters", "strict", b"strict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__strict: _TypeAlias = _typing.Literal["strict"]  # noqa: Y015
     _WhichOneofArgType__strict: _TypeAlias = _typing.Literal["_strict", b"_strict"]  # noqa: Y015

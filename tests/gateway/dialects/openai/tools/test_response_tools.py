@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from google.protobuf import json_format
-from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2
+from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2, stored_response_pb2
 
+from gateway.dialects.openai_family.responses.item import ResponseItem
 from gateway.dialects.openai_family.responses.response_object import ResponseObject
+from gateway.dialects.openai_family.responses.stored import to_input_item
 from gateway.dialects.seam.failure import Failure, Reason
 from tests.gateway.dialects.openai.response_requests import NESTED_TOOL, TOOL, parse
 
@@ -85,7 +88,29 @@ def test_calls_of_namespaces_can_be_sent_back() -> None:
     """The model sees an earlier call under the name that it was offered."""
     call = {"type": "function_call", "call_id": "c", "namespace": "tasks", "name": "f", "arguments": "{}"}
     (item,) = parse(input=[call], tools=[TASKS]).request.input
-    assert item.function_call.name == "tasks__f"
+    assert (item.function_call.namespace, item.function_call.name) == ("tasks", "tasks__f")
+
+
+@pytest.mark.parametrize("namespace", ["tasks", "mcp__files__", None])
+@pytest.mark.parametrize(
+    "kind", [{"type": "function_call", "arguments": "{}"}, {"type": "custom_tool_call", "input": "a b"}]
+)
+def test_stored_items_have_the_names_that_were_sent(namespace: str | None, kind: dict[str, str]) -> None:
+    """An item of a stored response's input, or of a conversation, can be sent again unchanged."""
+    names = {"name": "f"} if namespace is None else {"name": "f", "namespace": namespace}
+    call = {"call_id": "c", **kind, **names}
+    (item,) = parse(input=[call], tools=[TASKS]).request.input
+    listed = to_input_item(stored_response_pb2.StoredInputItem(id="fc_1", item=item))
+    assert listed == {"id": "fc_1", "status": "completed", **call}
+    assert msgspec.convert(listed, ResponseItem)
+
+
+def test_functions_have_their_namespace() -> None:
+    """The service repeats it in the items of calls, which it adds to conversations."""
+    patches = {"type": "namespace", "name": "patches", "tools": [{"type": "custom", "name": "apply"}]}
+    tools = parse(tools=[TOOL, TASKS, SERVERS, patches]).request.tools
+    assert [tool.function.namespace for tool in tools] == ["", "tasks", "tasks", "mcp__files__", "patches"]
+    assert tools[-1].function.name == "patches__apply"
 
 
 def test_namespaces_are_echoed() -> None:
