@@ -110,7 +110,8 @@ CASES = [
     fields("logit_bias", {"-1": 1}, "from 0 to", "invalid_value", "logit_bias.-1"),
     fields("tool_choice", "never", "'never' is not supported", "invalid_value"),
     fields("tool_choice", 5, "must be a string or an object"),
-    fields("tools", [{"type": "custom"}], "'custom' is not supported", "invalid_value", "tools.0.type"),
+    fields("tools", [{"type": "retrieval"}], "'retrieval' is not supported", "invalid_value", "tools.0.type"),
+    fields("tools", [{"type": "custom"}], "required, but missing", "missing_required_parameter", "tools.0.custom"),
     fields("tools", [{"type": "function"}], "required", "missing_required_parameter", "tools.0.function"),
     fields("response_format", {"type": "xml"}, "'xml' is not supported", "invalid_value", "response_format.type"),
     fields(
