@@ -116,7 +116,7 @@ from service.storage.responses.sqlite.sqlite_store import SqliteStore
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 store = SqliteStore(Path(sys.argv[1]), StoreLimits(1e9, 1 << 40, 1 << 40))
 store.put(ResponseRecord("a", "r1", 1 << 62, "", b"first", b"", b""))
-resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 try:
     store.put(ResponseRecord("a", "r2", 1 << 62, "", bytes(1_000_000), b"", b""))
 except StoreFailed as error:
@@ -126,13 +126,13 @@ assert store.get("a", "r2") is None
 store.put(ResponseRecord("a", "r3", 1 << 62, "", b"small", b"", b""))
 assert store.get("a", "r3").request == b"small"
 store.close()
-resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 200_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 300_000))
 for path in (Path(sys.argv[1]), Path(sys.argv[1]).with_name("new")):
     try:
         SqliteStore(path, StoreLimits(1e9, 1 << 40, 1 << 40))
     except StoreUnavailable as error:
         print(error)
-resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 assert SqliteStore(Path(sys.argv[1]), StoreLimits(1e9, 1 << 40, 1 << 40)).get("a", "r3").request == b"small"
 """
 
