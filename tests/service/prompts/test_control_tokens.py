@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jinja2
@@ -168,15 +168,21 @@ def test_time_does_not_grow_with_the_number_of_tokens(text: str) -> None:
     assert processor_time(250) < 10 * processor_time(2)
 
 
+ALL_MARKS = "".join(map(chr, range(0xF0000, 0xF0000 + 4093)))  # but three
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "hostile",
-    ["\U000f0000", "".join(map(chr, range(0xF0000, 0xF0000 + 4093))), "\\U000f0", "\\udb80\\udc00", "\\", "é"],
+    ["\U000f0000", ALL_MARKS, "\\U000f0", "\\udb80\\udc00", "\\", "é"],
     ids=["one-mark", "all-marks", "escape-cut", "escape", "backslash", "letter"],
 )
 def test_choosing_marks_scans_the_text_few_times(hostile: str) -> None:
-    """Drawing marks for a text of marks, in any form, takes far less time than a scan for each possible mark."""
-    text = hostile * (1_600_000 // len(hostile))
+    """Drawing marks for a text of marks, in any form, takes far less time than a scan for each possible mark.
+
+    All marks but three end the text, so that a scan for one of them would read the whole text.
+    """
+    text = hostile * (1_600_000 // len(hostile)) + ALL_MARKS
 
     def processor_time(work: Callable[[], object]) -> float:
         begin = time.thread_time()
@@ -190,6 +196,30 @@ def test_choosing_marks_scans_the_text_few_times(hostile: str) -> None:
     ]
     drawing_s, scan_s = map(min, zip(*times, strict=True))
     assert drawing_s < 200 * scan_s, "about 4 to 9 scans, of thousands of possible marks"
+
+
+class CountedText(str):
+    """Text that counts how often it is read from its beginning, except by regular expressions."""
+
+    __slots__ = ("num_scans",)
+    num_scans: int
+
+    def __contains__(self, part: object, /) -> bool:
+        self.num_scans += 1
+        return isinstance(part, str) and super().__contains__(part)
+
+    def __iter__(self) -> Iterator[str]:
+        self.num_scans += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("hostile", ["\U000f0000", "\\U000f0", "\\udb80\\udc00", "\\", "\u00e9"])
+def test_the_number_of_scans_does_not_grow_with_the_number_of_marks(hostile: str) -> None:
+    """A text with all possible marks but three is read twice: for its characters, and for a backslash."""
+    text = CountedText(1000 * hostile + ALL_MARKS)
+    text.num_scans = 0
+    CONTROL.draw_marks(text)
+    assert text.num_scans == 2
 
 
 def without_added_tokens(backend: Any) -> Any:
