@@ -1,4 +1,4 @@
-"""Ids of stored things that are another key's, deleted, or made up: no answer over REST tells one from another."""
+"""Ids of stored things that are another key's, deleted, or made up: all have the same answers over REST."""
 
 from __future__ import annotations
 
