@@ -33,11 +33,11 @@ def ports_of(stage: str) -> set[str]:
 
 
 @pytest.mark.deploy
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.name))
-def test_compose_file_is_valid(file: Path) -> None:
-    """A compose file is valid by the types of an independent reader."""
+@pytest.mark.parametrize("files", [FILES[:1], FILES], ids=["alone", "with PostgreSQL"])
+def test_compose_files_are_valid(files: list[Path]) -> None:
+    """The compose files are valid by the types of an independent reader."""
     check = Path(__file__).parent / "check_compose.py"
-    subprocess.run([TOOLS / "python", check, file], check=True)
+    subprocess.run([TOOLS / "python", check, *files], check=True)
 
 
 def test_files_and_targets_exist() -> None:
