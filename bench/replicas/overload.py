@@ -1,12 +1,13 @@
 """Measure the server under overload: random arrivals at multiples of its capacity, and closed-loop callers.
 
 Run as `python -m bench.replicas.overload [--models demo 0.5b] [--servers sluice llama.cpp transformers] [--loads 0.5 1
-2 4 8] [--callers 200 500 2000] [--floods 16 48 120]`; a server may have settings, as in `sluice:KEY=VALUE`. The whole
-product is called through Envoy, with a connection for each request, from twenty addresses without a key. A closed-loop
-caller sends its next request as soon as the previous one ends. An answer is in time if it is complete within twice its
-time on an idle server, the median of sequential answers. The capacity is the number of complete answers per second that
-32 closed-loop callers get, measured before the other loads. Complete answers are those that end in the counted time.
-Requests of the lead-in, in which overload begins, aren't counted otherwise.
+2 4 8] [--callers 200 500 2000] [--addresses 20 1] [--floods 16 48 120]`; a server may have settings, as in
+`sluice:KEY=VALUE`. The whole product is called through Envoy, with a connection for each request, from twenty addresses
+without a key. A closed-loop caller sends its next request as soon as the previous one ends. An answer is in time if it
+is complete within twice its time on an idle server, the median of sequential answers. The capacity is the number of
+complete answers per second that 32 closed-loop callers get, measured before the other loads. Complete answers are those
+that end in the counted time. Requests of the lead-in, in which overload begins, aren't counted otherwise. "Normal
+after" is the time from the end of the load until another client sent a request that was answered in time.
 
 Then a key sends one request after another, alongside closed-loop callers of a second key. The last table has the
 processor time of each process for each rejection, during the load with the most of them.
@@ -15,7 +16,9 @@ processor time of each process for each rejection, during the load with the most
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -68,12 +71,22 @@ class Bench:
     def num_ended(self, answers: Outcomes) -> int:
         """Return the number of whole answers that ended in the counted time."""
         began, until = self.model.lead_in_s, self.model.lead_in_s + self.model.seconds
+        answers = [each for each in answers if not each["is_probe"]]
         return sum(each["is_whole"] and began <= each["sent"] + each["took_s"] < until for each in answers)
 
     def unloaded_s(self, *keys: str) -> float:
         """Return the median time of one answer after another on an idle server."""
         outcomes(self.start(*keys, seconds=1, callers=1))
         return statistics.median(times(outcomes(self.start(*keys, seconds=3, callers=1))))
+
+
+def recovery_s(answers: Outcomes, bench: Bench, unloaded_s: float) -> float:
+    """Return the time from the end of the load until a request was sent whose answer is in time, by the probes."""
+    end = bench.model.lead_in_s + bench.model.seconds
+    return next(
+        (max(each["sent"] - end, 0.0) for each in answers if each["is_whole"] and each["took_s"] <= LATE * unloaded_s),
+        math.inf,
+    )
 
 
 def outcomes(process: subprocess.Popen[str]) -> Outcomes:
@@ -98,7 +111,8 @@ def print_row(name: str, bench: Bench, answers: Outcomes, unloaded_s: float) -> 
     """Print the row of one load."""
     seconds = bench.model.seconds
     num_ended = bench.num_ended(answers)
-    answers = [each for each in answers if each["due"] >= bench.model.lead_in_s]
+    normal_s = recovery_s([each for each in answers if each["is_probe"]], bench, unloaded_s)
+    answers = [each for each in answers if each["due"] >= bench.model.lead_in_s and not each["is_probe"]]
     whole, rejected = times(answers), [each for each in answers if each["status"] in {429, 503}]
     waits = [each["took_s"] for each in rejected]
     firsts = [each["first_s"] for each in answers if each["is_whole"]]
@@ -108,7 +122,7 @@ def print_row(name: str, bench: Bench, answers: Outcomes, unloaded_s: float) -> 
     rates = [f"{count / seconds:.1f}" for count in (len(answers), num_ended, in_time, len(rejected))]
     cells = [*rates[:3], percentile(whole, 50), percentile(whole, 95), percentile(firsts, 95), rates[3]]
     cells += [f"{by_envoy / max(len(rejected), 1):.2f}", percentile(waits, 50), percentile(waits, 99), str(others)]
-    cells.append(percentile([each["late_s"] for each in answers], 99))
+    cells += [f"{normal_s:.1f}", percentile([each["late_s"] for each in answers], 99)]
     print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
@@ -154,14 +168,16 @@ def without_keys(name: str, bench: Bench, options: argparse.Namespace) -> None:
     print(f"{name}, answers of {bench.model.tokens} tokens:")
     print(f"unloaded {1e3 * unloaded_s:.0f} ms, capacity {capacity:.1f} answers per second\n")
     heads = ["load", "per second", "whole", f"within {LATE:g} times unloaded", "answered, median, ms", "95 %"]
-    heads += ["first token, 95 %", "rejected", "by Envoy", "rejected, median, ms", "99 %", "neither", "generator late"]
+    heads += ["first token, 95 %", "rejected", "by Envoy", "rejected, median, ms", "99 %", "neither", "normal after, s"]
+    heads.append("generator late")
     print(f"| {' | '.join(heads)} |\n|{'--:|' * len(heads)}")
     most, cost = 0, ""
     loads = [(f"{multiple:g} times", {"rate": multiple * capacity}) for multiple in options.loads]
-    loads += [(f"{number} callers", {"callers": number}) for number in options.callers]
+    for number, addresses in itertools.product(options.callers, options.addresses):
+        loads.append((f"{number} callers, {addresses} addresses", {"callers": number, "addresses": addresses}))
     for load_name, load in loads:
         before = processor_s(bench.server)
-        answers = bench.counted(**load)
+        answers = bench.counted(**load, in_time_s=LATE * unloaded_s)
         after = processor_s(bench.server)
         print_row(load_name, bench, answers, unloaded_s)
         num_rejected = sum(each["status"] in {429, 503} for each in answers)
@@ -192,6 +208,7 @@ def main() -> None:
     parser.add_argument("--servers", nargs="+", default=["sluice"], metavar="NAME[:KEY=VALUE,…]")
     parser.add_argument("--loads", nargs="*", type=float, default=[0.5, 0.8, 1, 2, 4, 8])
     parser.add_argument("--callers", nargs="*", type=int, default=[200, 500, 2000])
+    parser.add_argument("--addresses", nargs="*", type=int, default=[20], help="of the callers, at most 20")
     parser.add_argument("--floods", nargs="*", type=int, default=[16, 48, 120])
     options = parser.parse_args()
     for model_name in options.models:
