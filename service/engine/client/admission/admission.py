@@ -31,6 +31,7 @@ _MAX_OVERLOAD_SHARE = 0.02  # or this share of the maximal queue wait, if that i
 _MAX_WAIT_SHARE = 0.5  # of the time until a request's deadline that it may wait in the queue
 _MIN_RESERVE = 4  # requests of small keys that may be open during an overload beyond the choices that may run,
 _RESERVE_SHARE = 0.125  # or this share of those choices
+_MAX_RATE_AGE_S = 5.0  # of the measured speed of prompts that rejects an objective
 _LATE_S = 1.0  # during which all requests must arrive late before any is rejected for it
 
 
@@ -46,6 +47,7 @@ class Admission:
         self._last = EngineStats()
         self._work = 0.0  # for all requests, in tokens
         self._overloaded_until = -math.inf
+        self._prompts_at = -math.inf  # when prompts were computed last, or admitted so that they are measured again
         self._late_since = self._late_at = -math.inf  # arrivals of the first and last of consecutive late requests
 
     def record_steps(self, now: float, num_open: int, steps: abc.Iterable[EngineStats], last: EngineStats) -> None:
@@ -57,6 +59,8 @@ class Admission:
             self._wait_limit.record_step(stats)
         before, self._last = self._last, last
         num_prompt_tokens = last.num_prompt_tokens - before.num_prompt_tokens
+        if num_prompt_tokens:
+            self._prompts_at = now
         self._work += self._work_of(num_prompt_tokens, last.num_generated_tokens - before.num_generated_tokens)
         self._in_flight.record_step(now, num_open, self._work, last.decode_step_s)
 
@@ -178,7 +182,8 @@ class Admission:
     ) -> None:
         """Raise EngineOverloaded if the measured rates don't suffice for the service levels of all requests.
 
-        An idle engine admits every request, so that rates which were measured under other conditions are replaced.
+        An idle engine admits every request, so that rates which were measured under other conditions are replaced. So
+        does one that has not computed any prompt for a while: that one may have been measured in a stall.
         """
         if not opened or not any(any(request.service_level) for request in requests):
             return
@@ -196,6 +201,9 @@ class Admission:
             message = "the objective per token can't be met now, with those of the requests that run"
             raise EngineOverloaded(message, retry_after_s(retry_s))
         if late_s > 0:
+            if now - self._prompts_at > _MAX_RATE_AGE_S:
+                self._prompts_at = now
+                return
             message = f"the first token would come {late_s:.1f} s after its objective"
             raise EngineOverloaded(message, retry_after_s(late_s))
 

@@ -228,9 +228,10 @@ def test_a_service_level_that_cannot_be_met_is_rejected(level: ServiceLevel, mes
     """A request is rejected if a step or the prompts before it take too long; an idle engine admits it."""
     clock = Clock()
     admission = Admission(config_of())
-    stats = EngineStats(decode_step_s=0.010, decode_row_s=0.005, prompt_token_s=0.001)
+    stats = EngineStats(decode_step_s=0.010, decode_row_s=0.005, prompt_token_s=0.001, num_computed_tokens=50)
     wanted = request("x" * 100, service_level=level)
     admission.check(clock.now, [wanted], [], stats)
+    admission.record_steps(clock.now, 1, [stats], stats)
     opened = [
         OpenGeneration(wanted, OutputStream(1, WakeupLimiter()), clock.now, admission.queue_wait, clock)
         for wanted in [request("y" * 50, service_level=ServiceLevel(0.1, 0.1))]
@@ -241,3 +242,22 @@ def test_a_service_level_that_cannot_be_met_is_rejected(level: ServiceLevel, mes
     assert not caught.value.for_all
     admission.check(clock.now, [request("batch")], opened, stats)
     admission.check(clock.now, [request("x" * 100, service_level=ServiceLevel(1.0, 0.1))], opened, stats)
+
+
+def test_an_objective_is_tried_again_after_prompts_were_measured_long_ago() -> None:
+    """A prompt that was measured in a stall does not reject all first-token objectives while a stream is open."""
+    clock = Clock()
+    admission = Admission(config_of())
+    slow = EngineStats(decode_step_s=0.010, prompt_token_s=1.0, num_computed_tokens=50)
+    wanted = request("x" * 100, service_level=ServiceLevel(0.5, 0.1))
+    stream = OpenGeneration(wanted, OutputStream(1, WakeupLimiter()), clock.now, admission.queue_wait, clock)
+    stream.has_output = True
+    admission.record_steps(clock.now, 1, [slow], slow)
+    for _ in range(2):  # each try may measure prompts again
+        clock.now += 4.0
+        with pytest.raises(EngineOverloaded, match="the first token would come"):
+            admission.check(clock.now, [wanted], [stream], slow)
+        clock.now += 2.0
+        admission.check(clock.now, [wanted], [stream], slow)
+        with pytest.raises(EngineOverloaded, match="the first token would come"):
+            admission.check(clock.now, [wanted], [stream], slow)
