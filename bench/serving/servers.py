@@ -30,6 +30,8 @@ LLAMA_SERVER = ROOT / ".cache" / "llama.cpp" / "llama-server"
 START_TIMEOUT_S = 180
 STOP_TIMEOUT_S = 20  # `transformers serve` may not end by itself
 THREADS = 2
+_TOKENS_EACH = 1_280  # of the cache of other servers, for each stream
+_BLOCK = 32  # tokens of a block of `transformers serve`
 DEVICE_STREAMS = 256  # the maximum measured on a device
 
 
@@ -107,15 +109,19 @@ def _llama(folder: Path, streams: int, settings: dict[str, str], _device: str) -
     port = free_port()
     file = gguf_file(folder, settings.get("type", ""))
     command = [str(LLAMA_SERVER), "--model", str(file), "--port", str(port), "--no-webui"]
-    command += ["--parallel", str(streams), "--ctx-size", str(1_280 * streams)]
+    command += ["--parallel", str(streams), "--ctx-size", str(_TOKENS_EACH * streams)]
     command += ["--threads", str(THREADS), "--threads-batch", str(THREADS), "--cont-batching", "--flash-attn", "on"]
     return Command(command, port, "/health", "bench", {"ignore_eos": True}, {})
 
 
-def _transformers(folder: Path, _streams: int, _settings: dict[str, str], device: str) -> Command:
-    """Return the command of `transformers serve` with continuous batching."""
+def _transformers(folder: Path, streams: int, _settings: dict[str, str], device: str) -> Command:
+    """Return the command of `transformers serve` with continuous batching, and the cache of as many tokens as others.
+
+    By default it takes most of the memory.
+    """
     port = free_port()
     command = [str(Path(sys.executable).with_name("transformers")), "serve", str(folder), "--continuous-batching"]
+    command += ["--cb-block-size", str(_BLOCK), "--cb-num-blocks", str(_TOKENS_EACH * max(streams, 16) // _BLOCK)]
     return Command([*command, "--device", device, "--port", str(port)], port, "/health", str(folder), {}, {})
 
 
