@@ -1,13 +1,14 @@
 """Measure the server under overload: random arrivals at multiples of its capacity, and closed-loop callers.
 
 Run as `python -m bench.replicas.overload [--models demo 0.5b] [--servers sluice llama.cpp transformers] [--loads 0.5 1
-2 4 8] [--callers 200 500 2000] [--addresses 20 1] [--floods 16 48 120]`; a server may have settings, as in
-`sluice:KEY=VALUE`. The whole product is called through Envoy, with a connection for each request, from twenty addresses
-without a key. A closed-loop caller sends its next request as soon as the previous one ends. An answer is in time if it
-is complete within twice its time on an idle server, the median of sequential answers. The capacity is the number of
-complete answers per second that 32 closed-loop callers get, measured before the other loads. Complete answers are those
-that end in the counted time. Requests of the lead-in, in which overload begins, aren't counted otherwise. "Normal
-after" is the time from the end of the load until another client sent a request that was answered in time.
+2 4 8] [--callers 200 500 2000] [--addresses 20 1] [--floods 16 48 120] [--lead-in 12] [--seconds 16]`; a server may
+have settings, as in `sluice:KEY=VALUE`. The whole product is called through Envoy, with a connection for each request,
+from twenty addresses without a key. A closed-loop caller sends its next request as soon as the previous one ends. An
+answer is in time if it is complete within twice its time on an idle server, the median of sequential answers. The
+capacity is the number of complete answers per second that 32 closed-loop callers get, measured before the other loads.
+Complete answers are those that end in the counted time. Requests of the lead-in, in which overload begins, aren't
+counted otherwise. "Normal after" is the time from the end of the load until another client sent a request that was
+answered in time.
 
 Then a key sends one request after another, alongside closed-loop callers of a second key. The last table has the
 processor time of each process for each rejection, during the load with the most of them.
@@ -210,9 +211,13 @@ def main() -> None:
     parser.add_argument("--callers", nargs="*", type=int, default=[200, 500, 2000])
     parser.add_argument("--addresses", nargs="*", type=int, default=[20], help="of the callers, at most 20")
     parser.add_argument("--floods", nargs="*", type=int, default=[16, 48, 120])
+    parser.add_argument("--lead-in", type=float, help="seconds of the lead-in, 6 for demo and 12 for 0.5b by default")
+    parser.add_argument("--seconds", type=float, help="the counted seconds, 8 for demo and 24 for 0.5b by default")
     options = parser.parse_args()
     for model_name in options.models:
         model = MODELS[model_name]
+        lead_in_s, seconds = options.lead_in or model.lead_in_s, options.seconds or model.seconds
+        model = model._replace(lead_in_s=lead_in_s, seconds=seconds)
         for name in options.servers:
             with serving(command_of(name, model.folder(), SLOTS)) as server:
                 without_keys(f"{model_name}, {name}", Bench(server, model), options)
