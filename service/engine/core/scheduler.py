@@ -232,14 +232,15 @@ class Scheduler:
         with_batches: bool = True,
     ) -> None:
         """Give the step's remaining budget to running prompts and to queued sequences, key by key."""
-        may_start = not plan.preempted
-        times = self.step_times
-        turns = Turns(prefills, self._queue, times, is_wanted, may_start=may_start, with_batches=with_batches)
+        num_free = None if plan.preempted else self.max_running - self.num_running
+        turns = Turns(prefills, self._queue, self.step_times, is_wanted, num_free, with_batches=with_batches)
         while plan.num_left > 0 and (key := turns.next()) is not None:
             if (sequence := turns.take(key)) is not None:
                 self._continue(sequence, plan, turns.limit(key, sequence, plan.num_left))
             elif not key.waiting or plan.preempted or not self._admit(key, plan, turns, now):
                 turns.end(key)
+        for sequence, limit in turns.leftover(plan.num_left):
+            self._continue(sequence, plan, min(limit, plan.num_left))
 
     def _admit(self, key: KeyQueue, plan: StepPlan, turns: Turns, now: float) -> bool:
         """Start the first queued sequence of a key. Return False if no slot or block is free for it."""
@@ -266,7 +267,8 @@ class Scheduler:
             if sequence.choice_index == 0:
                 plan.started.append(sequence.group)
                 self.memory.count_prefix(sequence)
-        num_new = self.memory.num_schedulable(sequence, turns.limit(key, sequence, plan.num_left))
+        limit = turns.limit(key, sequence, plan.num_left, is_starting=True)
+        num_new = self.memory.num_schedulable(sequence, limit)
         if not self.memory.pool.extend(sequence, num_new):
             raise RuntimeError("blocks that were counted as free are not free")
         self._schedule_tokens(sequence, num_new, plan)

@@ -122,6 +122,7 @@ class Sequence:
         self.scheduled: float | None = None  # the start of its first step; instants are of time.monotonic()
         self.first_token: float | None = None
         self.num_preemptions = 0
+        self.num_yielded_tokens = 0  # that shorter prompts behind it computed instead of it
         self.num_written_tokens = 0  # prompt tokens that it added to the cache, in blocks of nothing else
         self.cost = SequenceCost()
         self.progress_due = -math.inf if request.reports_progress and choice_index == 0 else None  # None: no more
