@@ -29,7 +29,8 @@ NUM_ADDRESSES = 20
 PROBE_NUMBER = NUM_ADDRESSES  # probes have an address of their own
 PROBE_PAUSE_S = 0.02  # after an answer that isn't whole
 PROMPT_WORDS = 24
-END = b"data: [DONE]"
+ENDS = (b"data: [DONE]", b"\r\n0\r\n\r\n")  # the latter is the last chunk's, of servers that don't send the former
+MAX_END = max(map(len, ENDS))
 MAX_HEAD = 2_000
 WAIT_S = 30  # for the last answers
 
@@ -54,13 +55,18 @@ class Chat(asyncio.Protocol):
         if not self.head:
             self.first = time.perf_counter()
             self.head = data[:MAX_HEAD]
-        self.tail = (self.tail + data)[-2 * len(END) :]
-        if END in self.tail or self.status != "200":
+        self.tail = (self.tail + data)[-2 * MAX_END :]
+        if self.is_whole or self.status != "200":
             self._end()
 
     def connection_lost(self, _: Exception | None) -> None:
         """Note the end of a connection that the server closed."""
         self._end()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the answer has ended."""
+        return self.status == "200" and any(end in self.tail for end in ENDS)
 
     @property
     def status(self) -> str:
@@ -149,7 +155,7 @@ class Load:
             chat.close()
         if chat.head:
             is_envoys = b"x-sluice-reason" in chat.head  # REST's rejections by service and gateway don't have it
-            outcome |= {"status": int(chat.status), "first_s": chat.first - sent, "is_whole": END in chat.tail}
+            outcome |= {"status": int(chat.status), "first_s": chat.first - sent, "is_whole": chat.is_whole}
             outcome |= {
                 "source": "envoy" if is_envoys else "service",
                 "has_retry": b"\nretry-after" in chat.head.lower(),
