@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from sluice.v1 import conversation_pb2, stored_response_pb2
 
 from service.answering.errors import ConversationChanged, ConversationNotFound, StoreFull, StoreUnavailable, StoringOff
+from service.answering.item_references import check_items
 from service.calls.call import current_caller
 from service.contract.parts.answer import timestamp
 from service.contract.responses.conversation import (
@@ -51,6 +52,7 @@ class Conversations:
         """Store a new conversation. Raise StoringOff or StoreFull."""
         if self._store is None:
             raise StoringOff("items")
+        check_items(request.items)
         conversation = Conversation(id=uuid.uuid4().hex, created=timestamp(time.time_ns()), metadata=request.metadata)
         owner = current_caller().id
         record, items = to_record(owner, conversation), to_item_records(request.items, conversation.id)
@@ -89,6 +91,7 @@ class Conversations:
         self, request: conversation_pb2.AddConversationItemsRequest
     ) -> list[stored_response_pb2.StoredInputItem]:
         """Add items to a conversation, and return them with their ids. Raise StoreFull."""
+        check_items(request.items)
         owner = current_caller().id
         addition = Addition(request.id, to_item_records(request.items, uuid.uuid4().hex))
         if self._store is None or not await _translated(self._store.add(owner, addition)):

@@ -15,6 +15,7 @@ from sluice.v1 import response_item_pb2, response_pb2, stored_response_pb2
 
 from service.answering.errors import ConversationNotFound, ResponseNotFound, StoreUnavailable, StoringOff
 from service.answering.idempotent_calls import undivided
+from service.answering.item_references import has_references, with_items
 from service.calls.call import current_call, current_caller
 from service.contract.parts.resume import to_resume
 from service.contract.responses.conversation import addition_of, to_input, to_item_records
@@ -76,6 +77,23 @@ class StoredResponses:
             return  # the answer doesn't depend on the store, which rejects the response later
         if found is not None and not is_of(found, undivided(request)):
             raise InvalidRequest("serving.request_id", _OTHER)
+
+    async def with_items(self, request: response_pb2.CreateResponseRequest) -> response_pb2.CreateResponseRequest:
+        """Return the request with the items that its references name.
+
+        Raise StoringOff, InvalidRequest for an unknown item, or StoreUnavailable.
+        """
+        if not has_references(request):
+            return request
+        if self._store is None:
+            index = next(i for i, item in enumerate(request.input) if item.HasField("reference"))
+            raise StoringOff(f"input[{index}].reference.id")
+        owner = current_caller().id
+
+        async def read(response_id: str) -> ResponseRecord | None:
+            return await self._read(lambda store: store.get(owner, response_id))
+
+        return await with_items(request, read, self._max_chain_bytes)
 
     async def history(self, request: response_pb2.CreateResponseRequest) -> Sequence[response_item_pb2.InputItem]:
         """Return the items that precede those of a request.

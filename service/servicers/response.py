@@ -66,7 +66,7 @@ class ResponseServicer(response_pb2_grpc.ResponseServiceServicer):
         self, request: response_pb2.CreateResponseRequest, context: Timed, *, stream: bool
     ) -> AsyncGenerator[response_event_pb2.StreamResponseResponse, None]:
         """Yield the events of a response, which is stored before the last one. They are folded without `stream`."""
-        request = repeatable(request)
+        request = repeatable(await self._stored.with_items(request))
         await self._stored.check_id(request)
         kind = continuing(await self._stored.history(request))
         async with aclosing(self._answering.messages(kind, request, context, stream=stream)) as events:

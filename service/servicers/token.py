@@ -115,8 +115,9 @@ class TokenServicer(token_pb2_grpc.TokenServiceServicer):
                 conversation = chat.to_conversation(request.chat)
             else:
                 name, deployment = request.response.model, request.response.serving.deployment
-                history = await self._stored.history(request.response)
-                conversation = response_request.to_conversation(request.response, history)
+                response = await self._stored.with_items(request.response)
+                history = await self._stored.history(response)
+                conversation = response_request.to_conversation(response, history)
             model = self._registry.visible_to(current_caller(), route_call).generator(name, deployment)
             async with admitted(self._quota, model.name, ()):
                 return model, await model.preparation.tokens(conversation, deadline, self._workers)

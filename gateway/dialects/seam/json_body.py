@@ -65,6 +65,15 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     return value
 
 
+def decode_within(value: bytes, decoder: msgspec.json.Decoder[T], path: str) -> T:
+    """Return a list within a body as the decoder's type. Raise Failure naming a field below its `path`."""
+    try:
+        return decoder.decode(value)
+    except msgspec.ValidationError as error:
+        inner = _invalid_type(str(error), decoder.type)
+        raise Failure.of_field(f"{path}{inner.field or ''}", inner.violations[0].text, inner.reason) from None
+
+
 def is_given(raw: msgspec.Raw) -> bool:
     """Return True if a field that is only checked for presence is given and not null."""
     return bytes(raw) not in {b"", b"null"}

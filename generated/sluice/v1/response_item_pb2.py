@@ -29,10 +29,11 @@ from sluice.v1 import content_pb2 as sluice_dot_v1_dot_content__pb2
 from sluice.v1 import error_pb2 as sluice_dot_v1_dot_error__pb2
 from sluice.v1 import logprobs_pb2 as sluice_dot_v1_dot_logprobs__pb2
 from sluice.v1 import sampling_pb2 as sluice_dot_v1_dot_sampling__pb2
+from sluice.v1 import tool_pb2 as sluice_dot_v1_dot_tool__pb2
 from sluice.v1 import usage_pb2 as sluice_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dsluice/v1/response_item.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14sluice/v1/chat.proto\x1a\x17sluice/v1/content.proto\x1a\x15sluice/v1/error.proto\x1a\x18sluice/v1/logprobs.proto\x1a\x18sluice/v1/sampling.proto\x1a\x15sluice/v1/usage.proto\"\xa0\x02\n\tInputItem\x12\x33\n\x07message\x18\x01 \x01(\x0b\x32\x17.sluice.v1.InputMessageH\x00R\x07message\x12\x42\n\rfunction_call\x18\x02 \x01(\x0b\x32\x1b.sluice.v1.FunctionCallItemH\x00R\x0c\x66unctionCall\x12Q\n\x14\x66unction_call_output\x18\x03 \x01(\x0b\x32\x1d.sluice.v1.FunctionCallOutputH\x00R\x12\x66unctionCallOutput\x12\x38\n\treasoning\x18\x04 \x01(\x0b\x32\x18.sluice.v1.ReasoningItemH\x00R\treasoningB\r\n\x04item\x12\x05\xbaH\x02\x08\x01\"\x80\x01\n\x0cInputMessage\x12\x31\n\x04role\x18\x01 \x01(\x0e\x32\x0f.sluice.v1.RoleB\x0c\xbaH\t\x82\x01\x06\x18\x01\x18\x02\x18\x03R\x04role\x12=\n\x07\x63ontent\x18\x02 \x03(\x0b\x32\x16.sluice.v1.ContentPartB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\x80\x08R\x07\x63ontent\"\xc6\x01\n\x10\x46unctionCallItem\x12#\n\x07\x63\x61ll_id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x06\x63\x61llId\x12\x30\n\x04name\x18\x02 \x01(\tB\x1c\xbaH\x19r\x17\x32\x15^[A-Za-z0-9_-]{1,64}$R\x04name\x12\x1c\n\targuments\x18\x03 \x01(\tR\targuments\x12\x16\n\x06\x63ustom\x18\x04 \x01(\x08R\x06\x63ustom\x12%\n\tnamespace\x18\x05 \x01(\tB\x07\xbaH\x04r\x02\x18@R\tnamespace\"i\n\x12\x46unctionCallOutput\x12#\n\x07\x63\x61ll_id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x06\x63\x61llId\x12\x16\n\x06output\x18\x02 \x01(\tR\x06output\x12\x16\n\x06\x63ustom\x18\x03 \x01(\x08R\x06\x63ustom\"#\n\rReasoningItem\x12\x12\n\x04text\x18\x01 \x01(\tR\x04text\"\xc5\x07\n\x08Response\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x34\n\x07\x63reated\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12\x14\n\x05model\x18\x03 \x01(\tR\x05model\x12-\n\x12system_fingerprint\x18\x04 \x01(\tR\x11systemFingerprint\x12\x31\n\x06status\x18\x05 \x01(\x0e\x32\x19.sluice.v1.ResponseStatusR\x06status\x12\x44\n\x11incomplete_reason\x18\x06 \x01(\x0e\x32\x17.sluice.v1.FinishReasonR\x10incompleteReason\x12-\n\x06output\x18\x07 \x03(\x0b\x32\x15.sluice.v1.OutputItemR\x06output\x12&\n\x05usage\x18\x08 \x01(\x0b\x32\x10.sluice.v1.UsageR\x05usage\x12\x35\n\x08sampling\x18\t \x01(\x0b\x32\x19.sluice.v1.SamplingParamsR\x08sampling\x12\x31\n\x08stopping\x18\n \x01(\x0b\x32\x15.sluice.v1.StopParamsR\x08stopping\x12=\n\x08metadata\x18\x0b \x03(\x0b\x32!.sluice.v1.Response.MetadataEntryR\x08metadata\x12\x38\n\tcompleted\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.TimestampR\tcompleted\x12\x45\n\x10reasoning_effort\x18\x14 \x01(\x0e\x32\x1a.sluice.v1.ReasoningEffortR\x0freasoningEffort\x12\x30\n\x14previous_response_id\x18\x1e \x01(\tR\x12previousResponseId\x12\x16\n\x06stored\x18\x1f \x01(\x08R\x06stored\x12\x1f\n\x0bstore_error\x18  \x01(\tR\nstoreError\x12\x1e\n\nbackground\x18! \x01(\x08R\nbackground\x12.\n\x05\x65rror\x18\" \x01(\x0b\x32\x18.sluice.v1.ResponseErrorR\x05\x65rror\x12\"\n\x0c\x63onversation\x18# \x01(\tR\x0c\x63onversation\x12\x18\n\x07receipt\x18( \x01(\tR\x07receipt\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"Y\n\rResponseError\x12.\n\x06reason\x18\x01 \x01(\x0e\x32\x16.sluice.v1.ErrorReasonR\x06reason\x12\x18\n\x07message\x18\x02 \x01(\tR\x07message\"\x8b\x02\n\nOutputItem\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x31\n\x06status\x18\x02 \x01(\x0e\x32\x19.sluice.v1.ResponseStatusR\x06status\x12\x34\n\x07message\x18\x03 \x01(\x0b\x32\x18.sluice.v1.OutputMessageH\x00R\x07message\x12\x42\n\rfunction_call\x18\x04 \x01(\x0b\x32\x1b.sluice.v1.FunctionCallItemH\x00R\x0c\x66unctionCall\x12\x38\n\treasoning\x18\x05 \x01(\x0b\x32\x18.sluice.v1.ReasoningItemH\x00R\treasoningB\x06\n\x04item\"@\n\rOutputMessage\x12/\n\x07\x63ontent\x18\x01 \x03(\x0b\x32\x15.sluice.v1.OutputTextR\x07\x63ontent\"U\n\nOutputText\x12\x12\n\x04text\x18\x01 \x01(\tR\x04text\x12\x33\n\x08logprobs\x18\x02 \x03(\x0b\x32\x17.sluice.v1.TokenLogprobR\x08logprobs*\xe8\x01\n\x0eResponseStatus\x12\x1f\n\x1bRESPONSE_STATUS_UNSPECIFIED\x10\x00\x12\x1f\n\x1bRESPONSE_STATUS_IN_PROGRESS\x10\x01\x12\x1d\n\x19RESPONSE_STATUS_COMPLETED\x10\x02\x12\x1e\n\x1aRESPONSE_STATUS_INCOMPLETE\x10\x03\x12\x1a\n\x16RESPONSE_STATUS_QUEUED\x10\x04\x12\x1a\n\x16RESPONSE_STATUS_FAILED\x10\x05\x12\x1d\n\x19RESPONSE_STATUS_CANCELLED\x10\x06\x42w\n\tsluice.v1B\x11ResponseItemProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dsluice/v1/response_item.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14sluice/v1/chat.proto\x1a\x17sluice/v1/content.proto\x1a\x15sluice/v1/error.proto\x1a\x18sluice/v1/logprobs.proto\x1a\x18sluice/v1/sampling.proto\x1a\x14sluice/v1/tool.proto\x1a\x15sluice/v1/usage.proto\"\xda\x02\n\tInputItem\x12\x33\n\x07message\x18\x01 \x01(\x0b\x32\x17.sluice.v1.InputMessageH\x00R\x07message\x12\x42\n\rfunction_call\x18\x02 \x01(\x0b\x32\x1b.sluice.v1.FunctionCallItemH\x00R\x0c\x66unctionCall\x12Q\n\x14\x66unction_call_output\x18\x03 \x01(\x0b\x32\x1d.sluice.v1.FunctionCallOutputH\x00R\x12\x66unctionCallOutput\x12\x38\n\treasoning\x18\x04 \x01(\x0b\x32\x18.sluice.v1.ReasoningItemH\x00R\treasoning\x12\x38\n\treference\x18\x05 \x01(\x0b\x32\x18.sluice.v1.ItemReferenceH\x00R\treferenceB\r\n\x04item\x12\x05\xbaH\x02\x08\x01\"+\n\rItemReference\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x04R\x02id\"\x80\x01\n\x0cInputMessage\x12\x31\n\x04role\x18\x01 \x01(\x0e\x32\x0f.sluice.v1.RoleB\x0c\xbaH\t\x82\x01\x06\x18\x01\x18\x02\x18\x03R\x04role\x12=\n\x07\x63ontent\x18\x02 \x03(\x0b\x32\x16.sluice.v1.ContentPartB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\x80\x08R\x07\x63ontent\"\x85\x02\n\x10\x46unctionCallItem\x12#\n\x07\x63\x61ll_id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x06\x63\x61llId\x12\x30\n\x04name\x18\x02 \x01(\tB\x1c\xbaH\x19r\x17\x32\x15^[A-Za-z0-9_-]{1,64}$R\x04name\x12\x1c\n\targuments\x18\x03 \x01(\tR\targuments\x12\x16\n\x06\x63ustom\x18\x04 \x01(\x08R\x06\x63ustom\x12%\n\tnamespace\x18\x05 \x01(\tB\x07\xbaH\x04r\x02\x18@R\tnamespace\x12=\n\nknown_tool\x18\x06 \x01(\x0e\x32\x14.sluice.v1.KnownToolB\x08\xbaH\x05\x82\x01\x02\x10\x01R\tknownTool\"\xa8\x01\n\x12\x46unctionCallOutput\x12#\n\x07\x63\x61ll_id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x06\x63\x61llId\x12\x16\n\x06output\x18\x02 \x01(\tR\x06output\x12\x16\n\x06\x63ustom\x18\x03 \x01(\x08R\x06\x63ustom\x12=\n\nknown_tool\x18\x04 \x01(\x0e\x32\x14.sluice.v1.KnownToolB\x08\xbaH\x05\x82\x01\x02\x10\x01R\tknownTool\"#\n\rReasoningItem\x12\x12\n\x04text\x18\x01 \x01(\tR\x04text\"\xc5\x07\n\x08Response\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x34\n\x07\x63reated\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x07\x63reated\x12\x14\n\x05model\x18\x03 \x01(\tR\x05model\x12-\n\x12system_fingerprint\x18\x04 \x01(\tR\x11systemFingerprint\x12\x31\n\x06status\x18\x05 \x01(\x0e\x32\x19.sluice.v1.ResponseStatusR\x06status\x12\x44\n\x11incomplete_reason\x18\x06 \x01(\x0e\x32\x17.sluice.v1.FinishReasonR\x10incompleteReason\x12-\n\x06output\x18\x07 \x03(\x0b\x32\x15.sluice.v1.OutputItemR\x06output\x12&\n\x05usage\x18\x08 \x01(\x0b\x32\x10.sluice.v1.UsageR\x05usage\x12\x35\n\x08sampling\x18\t \x01(\x0b\x32\x19.sluice.v1.SamplingParamsR\x08sampling\x12\x31\n\x08stopping\x18\n \x01(\x0b\x32\x15.sluice.v1.StopParamsR\x08stopping\x12=\n\x08metadata\x18\x0b \x03(\x0b\x32!.sluice.v1.Response.MetadataEntryR\x08metadata\x12\x38\n\tcompleted\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.TimestampR\tcompleted\x12\x45\n\x10reasoning_effort\x18\x14 \x01(\x0e\x32\x1a.sluice.v1.ReasoningEffortR\x0freasoningEffort\x12\x30\n\x14previous_response_id\x18\x1e \x01(\tR\x12previousResponseId\x12\x16\n\x06stored\x18\x1f \x01(\x08R\x06stored\x12\x1f\n\x0bstore_error\x18  \x01(\tR\nstoreError\x12\x1e\n\nbackground\x18! \x01(\x08R\nbackground\x12.\n\x05\x65rror\x18\" \x01(\x0b\x32\x18.sluice.v1.ResponseErrorR\x05\x65rror\x12\"\n\x0c\x63onversation\x18# \x01(\tR\x0c\x63onversation\x12\x18\n\x07receipt\x18( \x01(\tR\x07receipt\x1a;\n\rMetadataEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value:\x02\x38\x01\"Y\n\rResponseError\x12.\n\x06reason\x18\x01 \x01(\x0e\x32\x16.sluice.v1.ErrorReasonR\x06reason\x12\x18\n\x07message\x18\x02 \x01(\tR\x07message\"\x8b\x02\n\nOutputItem\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x31\n\x06status\x18\x02 \x01(\x0e\x32\x19.sluice.v1.ResponseStatusR\x06status\x12\x34\n\x07message\x18\x03 \x01(\x0b\x32\x18.sluice.v1.OutputMessageH\x00R\x07message\x12\x42\n\rfunction_call\x18\x04 \x01(\x0b\x32\x1b.sluice.v1.FunctionCallItemH\x00R\x0c\x66unctionCall\x12\x38\n\treasoning\x18\x05 \x01(\x0b\x32\x18.sluice.v1.ReasoningItemH\x00R\treasoningB\x06\n\x04item\"@\n\rOutputMessage\x12/\n\x07\x63ontent\x18\x01 \x03(\x0b\x32\x15.sluice.v1.OutputTextR\x07\x63ontent\"U\n\nOutputText\x12\x12\n\x04text\x18\x01 \x01(\tR\x04text\x12\x33\n\x08logprobs\x18\x02 \x03(\x0b\x32\x17.sluice.v1.TokenLogprobR\x08logprobs*\xe8\x01\n\x0eResponseStatus\x12\x1f\n\x1bRESPONSE_STATUS_UNSPECIFIED\x10\x00\x12\x1f\n\x1bRESPONSE_STATUS_IN_PROGRESS\x10\x01\x12\x1d\n\x19RESPONSE_STATUS_COMPLETED\x10\x02\x12\x1e\n\x1aRESPONSE_STATUS_INCOMPLETE\x10\x03\x12\x1a\n\x16RESPONSE_STATUS_QUEUED\x10\x04\x12\x1a\n\x16RESPONSE_STATUS_FAILED\x10\x05\x12\x1d\n\x19RESPONSE_STATUS_CANCELLED\x10\x06\x42w\n\tsluice.v1B\x11ResponseItemProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,6 +43,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\tsluice.v1B\021ResponseItemProtoP\001Z\022sluice/v1;sluicev1\242\002\003SLU\252\002\tSluice.V1\312\002\tSluice\\V1\342\002\025Sluice\\V1\\GPBMetadata\352\002\nSluice::V1'
   _globals['_INPUTITEM'].oneofs_by_name['item']._loaded_options = None
   _globals['_INPUTITEM'].oneofs_by_name['item']._serialized_options = b'\272H\002\010\001'
+  _globals['_ITEMREFERENCE'].fields_by_name['id']._loaded_options = None
+  _globals['_ITEMREFERENCE'].fields_by_name['id']._serialized_options = b'\272H\007r\005\020\001\030\200\004'
   _globals['_INPUTMESSAGE'].fields_by_name['role']._loaded_options = None
   _globals['_INPUTMESSAGE'].fields_by_name['role']._serialized_options = b'\272H\t\202\001\006\030\001\030\002\030\003'
   _globals['_INPUTMESSAGE'].fields_by_name['content']._loaded_options = None
@@ -52,32 +55,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FUNCTIONCALLITEM'].fields_by_name['name']._serialized_options = b'\272H\031r\0272\025^[A-Za-z0-9_-]{1,64}$'
   _globals['_FUNCTIONCALLITEM'].fields_by_name['namespace']._loaded_options = None
   _globals['_FUNCTIONCALLITEM'].fields_by_name['namespace']._serialized_options = b'\272H\004r\002\030@'
+  _globals['_FUNCTIONCALLITEM'].fields_by_name['known_tool']._loaded_options = None
+  _globals['_FUNCTIONCALLITEM'].fields_by_name['known_tool']._serialized_options = b'\272H\005\202\001\002\020\001'
   _globals['_FUNCTIONCALLOUTPUT'].fields_by_name['call_id']._loaded_options = None
   _globals['_FUNCTIONCALLOUTPUT'].fields_by_name['call_id']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
+  _globals['_FUNCTIONCALLOUTPUT'].fields_by_name['known_tool']._loaded_options = None
+  _globals['_FUNCTIONCALLOUTPUT'].fields_by_name['known_tool']._serialized_options = b'\272H\005\202\001\002\020\001'
   _globals['_RESPONSE_METADATAENTRY']._loaded_options = None
   _globals['_RESPONSE_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_RESPONSESTATUS']._serialized_start=2501
-  _globals['_RESPONSESTATUS']._serialized_end=2733
-  _globals['_INPUTITEM']._serialized_start=252
-  _globals['_INPUTITEM']._serialized_end=540
-  _globals['_INPUTMESSAGE']._serialized_start=543
-  _globals['_INPUTMESSAGE']._serialized_end=671
-  _globals['_FUNCTIONCALLITEM']._serialized_start=674
-  _globals['_FUNCTIONCALLITEM']._serialized_end=872
-  _globals['_FUNCTIONCALLOUTPUT']._serialized_start=874
-  _globals['_FUNCTIONCALLOUTPUT']._serialized_end=979
-  _globals['_REASONINGITEM']._serialized_start=981
-  _globals['_REASONINGITEM']._serialized_end=1016
-  _globals['_RESPONSE']._serialized_start=1019
-  _globals['_RESPONSE']._serialized_end=1984
-  _globals['_RESPONSE_METADATAENTRY']._serialized_start=1925
-  _globals['_RESPONSE_METADATAENTRY']._serialized_end=1984
-  _globals['_RESPONSEERROR']._serialized_start=1986
-  _globals['_RESPONSEERROR']._serialized_end=2075
-  _globals['_OUTPUTITEM']._serialized_start=2078
-  _globals['_OUTPUTITEM']._serialized_end=2345
-  _globals['_OUTPUTMESSAGE']._serialized_start=2347
-  _globals['_OUTPUTMESSAGE']._serialized_end=2411
-  _globals['_OUTPUTTEXT']._serialized_start=2413
-  _globals['_OUTPUTTEXT']._serialized_end=2498
+  _globals['_RESPONSESTATUS']._serialized_start=2753
+  _globals['_RESPONSESTATUS']._serialized_end=2985
+  _globals['_INPUTITEM']._serialized_start=274
+  _globals['_INPUTITEM']._serialized_end=620
+  _globals['_ITEMREFERENCE']._serialized_start=622
+  _globals['_ITEMREFERENCE']._serialized_end=665
+  _globals['_INPUTMESSAGE']._serialized_start=668
+  _globals['_INPUTMESSAGE']._serialized_end=796
+  _globals['_FUNCTIONCALLITEM']._serialized_start=799
+  _globals['_FUNCTIONCALLITEM']._serialized_end=1060
+  _globals['_FUNCTIONCALLOUTPUT']._serialized_start=1063
+  _globals['_FUNCTIONCALLOUTPUT']._serialized_end=1231
+  _globals['_REASONINGITEM']._serialized_start=1233
+  _globals['_REASONINGITEM']._serialized_end=1268
+  _globals['_RESPONSE']._serialized_start=1271
+  _globals['_RESPONSE']._serialized_end=2236
+  _globals['_RESPONSE_METADATAENTRY']._serialized_start=2177
+  _globals['_RESPONSE_METADATAENTRY']._serialized_end=2236
+  _globals['_RESPONSEERROR']._serialized_start=2238
+  _globals['_RESPONSEERROR']._serialized_end=2327
+  _globals['_OUTPUTITEM']._serialized_start=2330
+  _globals['_OUTPUTITEM']._serialized_end=2597
+  _globals['_OUTPUTMESSAGE']._serialized_start=2599
+  _globals['_OUTPUTMESSAGE']._serialized_end=2663
+  _globals['_OUTPUTTEXT']._serialized_start=2665
+  _globals['_OUTPUTTEXT']._serialized_end=2750
 # @@protoc_insertion_point(module_scope)

@@ -7,6 +7,7 @@ from sluice.v1 import content_pb2 as _content_pb2
 from sluice.v1 import error_pb2 as _error_pb2
 from sluice.v1 import logprobs_pb2 as _logprobs_pb2
 from sluice.v1 import sampling_pb2 as _sampling_pb2
+from sluice.v1 import tool_pb2 as _tool_pb2
 from sluice.v1 import usage_pb2 as _usage_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -35,16 +36,24 @@ RESPONSE_STATUS_FAILED: ResponseStatus
 RESPONSE_STATUS_CANCELLED: ResponseStatus
 
 class InputItem(_message.Message):
-    __slots__ = ("message", "function_call", "function_call_output", "reasoning")
+    __slots__ = ("message", "function_call", "function_call_output", "reasoning", "reference")
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     FUNCTION_CALL_FIELD_NUMBER: _ClassVar[int]
     FUNCTION_CALL_OUTPUT_FIELD_NUMBER: _ClassVar[int]
     REASONING_FIELD_NUMBER: _ClassVar[int]
+    REFERENCE_FIELD_NUMBER: _ClassVar[int]
     message: InputMessage
     function_call: FunctionCallItem
     function_call_output: FunctionCallOutput
     reasoning: ReasoningItem
-    def __init__(self, message: _Optional[_Union[InputMessage, _Mapping]] = ..., function_call: _Optional[_Union[FunctionCallItem, _Mapping]] = ..., function_call_output: _Optional[_Union[FunctionCallOutput, _Mapping]] = ..., reasoning: _Optional[_Union[ReasoningItem, _Mapping]] = ...) -> None: ...
+    reference: ItemReference
+    def __init__(self, message: _Optional[_Union[InputMessage, _Mapping]] = ..., function_call: _Optional[_Union[FunctionCallItem, _Mapping]] = ..., function_call_output: _Optional[_Union[FunctionCallOutput, _Mapping]] = ..., reasoning: _Optional[_Union[ReasoningItem, _Mapping]] = ..., reference: _Optional[_Union[ItemReference, _Mapping]] = ...) -> None: ...
+
+class ItemReference(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
 
 class InputMessage(_message.Message):
     __slots__ = ("role", "content")
@@ -55,28 +64,32 @@ class InputMessage(_message.Message):
     def __init__(self, role: _Optional[_Union[_content_pb2.Role, str]] = ..., content: _Optional[_Iterable[_Union[_content_pb2.ContentPart, _Mapping]]] = ...) -> None: ...
 
 class FunctionCallItem(_message.Message):
-    __slots__ = ("call_id", "name", "arguments", "custom", "namespace")
+    __slots__ = ("call_id", "name", "arguments", "custom", "namespace", "known_tool")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
     CUSTOM_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_TOOL_FIELD_NUMBER: _ClassVar[int]
     call_id: str
     name: str
     arguments: str
     custom: bool
     namespace: str
-    def __init__(self, call_id: _Optional[str] = ..., name: _Optional[str] = ..., arguments: _Optional[str] = ..., custom: _Optional[bool] = ..., namespace: _Optional[str] = ...) -> None: ...
+    known_tool: _tool_pb2.KnownTool
+    def __init__(self, call_id: _Optional[str] = ..., name: _Optional[str] = ..., arguments: _Optional[str] = ..., custom: _Optional[bool] = ..., namespace: _Optional[str] = ..., known_tool: _Optional[_Union[_tool_pb2.KnownTool, str]] = ...) -> None: ...
 
 class FunctionCallOutput(_message.Message):
-    __slots__ = ("call_id", "output", "custom")
+    __slots__ = ("call_id", "output", "custom", "known_tool")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     CUSTOM_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_TOOL_FIELD_NUMBER: _ClassVar[int]
     call_id: str
     output: str
     custom: bool
-    def __init__(self, call_id: _Optional[str] = ..., output: _Optional[str] = ..., custom: _Optional[bool] = ...) -> None: ...
+    known_tool: _tool_pb2.KnownTool
+    def __init__(self, call_id: _Optional[str] = ..., output: _Optional[str] = ..., custom: _Optional[bool] = ..., known_tool: _Optional[_Union[_tool_pb2.KnownTool, str]] = ...) -> None: ...
 
 class ReasoningItem(_message.Message):
     __slots__ = ("text",)

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14sluice/v1/tool.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\"R\n\x04Tool\x12;\n\x08\x66unction\x18\x01 \x01(\x0b\x32\x1d.sluice.v1.FunctionDefinitionH\x00R\x08\x66unctionB\r\n\x04tool\x12\x05\xbaH\x02\x08\x01\"\x85\x02\n\x12\x46unctionDefinition\x12\x30\n\x04name\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x32\x15^[A-Za-z0-9_-]{1,64}$R\x04name\x12+\n\x0b\x64\x65scription\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x08R\x0b\x64\x65scription\x12)\n\nparameters\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\nparameters\x12\x1b\n\x06strict\x18\x04 \x01(\x08H\x00R\x06strict\x88\x01\x01\x12\x16\n\x06\x63ustom\x18\x05 \x01(\x08R\x06\x63ustom\x12%\n\tnamespace\x18\x06 \x01(\tB\x07\xbaH\x04r\x02\x18@R\tnamespaceB\t\n\x07_strict\"\x9f\x01\n\nToolChoice\x12;\n\x04mode\x18\x01 \x01(\x0e\x32\x19.sluice.v1.ToolChoiceModeB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00H\x00R\x04mode\x12\x43\n\rfunction_name\x18\x02 \x01(\tB\x1c\xbaH\x19r\x17\x32\x15^[A-Za-z0-9_-]{1,64}$H\x00R\x0c\x66unctionNameB\x0f\n\x06\x63hoice\x12\x05\xbaH\x02\x08\x01\"l\n\x08ToolCall\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\x12\x35\n\x08\x66unction\x18\x02 \x01(\x0b\x32\x17.sluice.v1.FunctionCallH\x00R\x08\x66unctionB\r\n\x04\x63\x61ll\x12\x05\xbaH\x02\x08\x01\"^\n\x0c\x46unctionCall\x12\x30\n\x04name\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x32\x15^[A-Za-z0-9_-]{1,64}$R\x04name\x12\x1c\n\targuments\x18\x02 \x01(\tR\targuments*\x87\x01\n\x0eToolChoiceMode\x12 \n\x1cTOOL_CHOICE_MODE_UNSPECIFIED\x10\x00\x12\x19\n\x15TOOL_CHOICE_MODE_NONE\x10\x01\x12\x19\n\x15TOOL_CHOICE_MODE_AUTO\x10\x02\x12\x1d\n\x19TOOL_CHOICE_MODE_REQUIRED\x10\x03\x42o\n\tsluice.v1B\tToolProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14sluice/v1/tool.proto\x12\tsluice.v1\x1a\x1b\x62uf/validate/validate.proto\"R\n\x04Tool\x12;\n\x08\x66unction\x18\x01 \x01(\x0b\x32\x1d.sluice.v1.FunctionDefinitionH\x00R\x08\x66unctionB\r\n\x04tool\x12\x05\xbaH\x02\x08\x01\"\xc4\x02\n\x12\x46unctionDefinition\x12\x30\n\x04name\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x32\x15^[A-Za-z0-9_-]{1,64}$R\x04name\x12+\n\x0b\x64\x65scription\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x08R\x0b\x64\x65scription\x12)\n\nparameters\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\nparameters\x12\x1b\n\x06strict\x18\x04 \x01(\x08H\x00R\x06strict\x88\x01\x01\x12\x16\n\x06\x63ustom\x18\x05 \x01(\x08R\x06\x63ustom\x12%\n\tnamespace\x18\x06 \x01(\tB\x07\xbaH\x04r\x02\x18@R\tnamespace\x12=\n\nknown_tool\x18\x07 \x01(\x0e\x32\x14.sluice.v1.KnownToolB\x08\xbaH\x05\x82\x01\x02\x10\x01R\tknownToolB\t\n\x07_strict\"\x9f\x01\n\nToolChoice\x12;\n\x04mode\x18\x01 \x01(\x0e\x32\x19.sluice.v1.ToolChoiceModeB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00H\x00R\x04mode\x12\x43\n\rfunction_name\x18\x02 \x01(\tB\x1c\xbaH\x19r\x17\x32\x15^[A-Za-z0-9_-]{1,64}$H\x00R\x0c\x66unctionNameB\x0f\n\x06\x63hoice\x12\x05\xbaH\x02\x08\x01\"l\n\x08ToolCall\x12\x1a\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02R\x02id\x12\x35\n\x08\x66unction\x18\x02 \x01(\x0b\x32\x17.sluice.v1.FunctionCallH\x00R\x08\x66unctionB\r\n\x04\x63\x61ll\x12\x05\xbaH\x02\x08\x01\"^\n\x0c\x46unctionCall\x12\x30\n\x04name\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x32\x15^[A-Za-z0-9_-]{1,64}$R\x04name\x12\x1c\n\targuments\x18\x02 \x01(\tR\targuments*u\n\tKnownTool\x12\x1a\n\x16KNOWN_TOOL_UNSPECIFIED\x10\x00\x12\x1a\n\x16KNOWN_TOOL_LOCAL_SHELL\x10\x01\x12\x14\n\x10KNOWN_TOOL_SHELL\x10\x02\x12\x1a\n\x16KNOWN_TOOL_APPLY_PATCH\x10\x03*\x87\x01\n\x0eToolChoiceMode\x12 \n\x1cTOOL_CHOICE_MODE_UNSPECIFIED\x10\x00\x12\x19\n\x15TOOL_CHOICE_MODE_NONE\x10\x01\x12\x19\n\x15TOOL_CHOICE_MODE_AUTO\x10\x02\x12\x1d\n\x19TOOL_CHOICE_MODE_REQUIRED\x10\x03\x42o\n\tsluice.v1B\tToolProtoP\x01Z\x12sluice/v1;sluicev1\xa2\x02\x03SLU\xaa\x02\tSluice.V1\xca\x02\tSluice\\V1\xe2\x02\x15Sluice\\V1\\GPBMetadata\xea\x02\nSluice::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,6 +43,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FUNCTIONDEFINITION'].fields_by_name['parameters']._serialized_options = b'\272H\006r\004\030\200\200\004'
   _globals['_FUNCTIONDEFINITION'].fields_by_name['namespace']._loaded_options = None
   _globals['_FUNCTIONDEFINITION'].fields_by_name['namespace']._serialized_options = b'\272H\004r\002\030@'
+  _globals['_FUNCTIONDEFINITION'].fields_by_name['known_tool']._loaded_options = None
+  _globals['_FUNCTIONDEFINITION'].fields_by_name['known_tool']._serialized_options = b'\272H\005\202\001\002\020\001'
   _globals['_TOOLCHOICE'].oneofs_by_name['choice']._loaded_options = None
   _globals['_TOOLCHOICE'].oneofs_by_name['choice']._serialized_options = b'\272H\002\010\001'
   _globals['_TOOLCHOICE'].fields_by_name['mode']._loaded_options = None
@@ -55,16 +57,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOOLCALL'].fields_by_name['id']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
   _globals['_FUNCTIONCALL'].fields_by_name['name']._loaded_options = None
   _globals['_FUNCTIONCALL'].fields_by_name['name']._serialized_options = b'\272H\031r\0272\025^[A-Za-z0-9_-]{1,64}$'
-  _globals['_TOOLCHOICEMODE']._serialized_start=781
-  _globals['_TOOLCHOICEMODE']._serialized_end=916
+  _globals['_KNOWNTOOL']._serialized_start=843
+  _globals['_KNOWNTOOL']._serialized_end=960
+  _globals['_TOOLCHOICEMODE']._serialized_start=963
+  _globals['_TOOLCHOICEMODE']._serialized_end=1098
   _globals['_TOOL']._serialized_start=64
   _globals['_TOOL']._serialized_end=146
   _globals['_FUNCTIONDEFINITION']._serialized_start=149
-  _globals['_FUNCTIONDEFINITION']._serialized_end=410
-  _globals['_TOOLCHOICE']._serialized_start=413
-  _globals['_TOOLCHOICE']._serialized_end=572
-  _globals['_TOOLCALL']._serialized_start=574
-  _globals['_TOOLCALL']._serialized_end=682
-  _globals['_FUNCTIONCALL']._serialized_start=684
-  _globals['_FUNCTIONCALL']._serialized_end=778
+  _globals['_FUNCTIONDEFINITION']._serialized_end=473
+  _globals['_TOOLCHOICE']._serialized_start=476
+  _globals['_TOOLCHOICE']._serialized_end=635
+  _globals['_TOOLCALL']._serialized_start=637
+  _globals['_TOOLCALL']._serialized_end=745
+  _globals['_FUNCTIONCALL']._serialized_start=747
+  _globals['_FUNCTIONCALL']._serialized_end=841
 # @@protoc_insertion_point(module_scope)

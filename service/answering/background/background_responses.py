@@ -72,7 +72,7 @@ class BackgroundResponses:
         """
         caller = current_caller()
         separated = response_pb2.CreateResponseRequest()
-        separated.CopyFrom(request)
+        separated.CopyFrom(await self._stored.with_items(request))
         separated.serving.separate_tokens = True  # so that the events don't depend on the time
         if request.conversation and not request.HasField("conversation_until"):
             separated.conversation_until = await self._stored.last_item(request.conversation)  # others may add more

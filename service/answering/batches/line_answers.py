@@ -52,6 +52,7 @@ class LineAnswers:
             case "completion":
                 answer = await self._answering.whole(COMPLETION, request, NoDeadline())
             case _:
+                request = await self._stored.with_items(request)
                 kind = continuing(await self._stored.history(request))
                 answer = await self._answering.whole(kind, request, NoDeadline())
         return answer_bytes(name, answer)

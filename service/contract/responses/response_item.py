@@ -8,25 +8,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sluice.v1 import logprobs_pb2, response_event_pb2, response_item_pb2
+from sluice.v1 import logprobs_pb2, response_event_pb2, response_item_pb2, tool_pb2
 
 Event = response_event_pb2.StreamResponseResponse
 ResponseStatus = response_item_pb2.ResponseStatus
 
-CALL_PREFIX: Final = "fc"  # of the ids of calls
-CUSTOM_CALL_PREFIX: Final = "ctc"  # of those of custom tools
+_CALL_PREFIX: Final = "fc"  # of the ids of calls
+_CUSTOM_CALL_PREFIX: Final = "ctc"  # of those of custom tools
+_KNOWN_PREFIXES: Final = {
+    tool_pb2.KNOWN_TOOL_LOCAL_SHELL: "lsh",
+    tool_pb2.KNOWN_TOOL_SHELL: "sh",
+    tool_pb2.KNOWN_TOOL_APPLY_PATCH: "apc",
+}
+
+
+def call_prefix(known_tool: tool_pb2.KnownTool, *, is_custom: bool) -> str:
+    """Return the prefix of the ids of a tool's calls, by which clients of OpenAI's API tell the kinds apart."""
+    return _KNOWN_PREFIXES.get(known_tool, _CUSTOM_CALL_PREFIX if is_custom else _CALL_PREFIX)
 
 
 class OpenItem:
     """The base class of items. `item` is the message so far."""
 
-    prefix: str
+    prefix = ""
 
-    def __init__(self, response_id: str, index: int) -> None:
+    def __init__(self, response_id: str, index: int, prefix: str = "") -> None:
         """`index` is the item's index in the response, from which and the response's id its own id is derived."""
         self.index = index
         self.item = response_item_pb2.OutputItem(
-            id=f"{self.prefix}_{response_id}_{index}", status=response_item_pb2.RESPONSE_STATUS_IN_PROGRESS
+            id=f"{prefix or self.prefix}_{response_id}_{index}", status=response_item_pb2.RESPONSE_STATUS_IN_PROGRESS
         )
         self._texts: list[str] = []
 
@@ -109,13 +119,23 @@ class OpenReasoning(OpenItem):
 class OpenCall(OpenItem):
     """A call of a function."""
 
-    prefix: str = CALL_PREFIX
-    is_custom = False
+    def __init__(self, response_id: str, index: int, function: tool_pb2.FunctionDefinition) -> None:
+        """`function` is the definition, or an empty one with its name if the request has none."""
+        super().__init__(response_id, index, call_prefix(function.known_tool, is_custom=function.custom))
+        self._function = function
 
-    def begin(self, call_id: str, name: str, namespace: str) -> Iterator[Event]:
-        """Return the event that begins the item, with the call's id, and the name and namespace of its function."""
-        call = self.item.function_call
-        call.call_id, call.name, call.namespace, call.custom = call_id, name, namespace, self.is_custom
+    def begin(self, call_id: str) -> Iterator[Event]:
+        """Return the event that begins the item, with the call's id."""
+        function = self._function
+        self.item.function_call.CopyFrom(
+            response_item_pb2.FunctionCallItem(
+                call_id=call_id,
+                name=function.name,
+                namespace=function.namespace,
+                custom=function.custom,
+                known_tool=function.known_tool,
+            )
+        )
         yield self._added()
 
     def add(self, arguments: str) -> Event:
@@ -123,7 +143,7 @@ class OpenCall(OpenItem):
         self._texts.append(arguments)
         return Event(
             function_call_arguments_delta=response_event_pb2.FunctionCallArgumentsDelta(
-                item_id=self.item.id, output_index=self.index, delta=arguments, custom=self.is_custom
+                item_id=self.item.id, output_index=self.index, delta=arguments, custom=self._function.custom
             )
         )
 
@@ -135,14 +155,7 @@ class OpenCall(OpenItem):
                 item_id=self.item.id,
                 output_index=self.index,
                 arguments=self.item.function_call.arguments,
-                custom=self.is_custom,
+                custom=self._function.custom,
             )
         )
         yield self._done(status)
-
-
-class OpenCustomCall(OpenCall):
-    """A call of a custom tool."""
-
-    prefix = CUSTOM_CALL_PREFIX
-    is_custom = True

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sluice.v1 import logprobs_pb2, response_event_pb2, response_item_pb2, response_pb2
+from sluice.v1 import logprobs_pb2, response_event_pb2, response_item_pb2, response_pb2, tool_pb2
 
 from service.contract.parts.answer import FINISH_REASONS, logprob_messages, timestamp, usage_message
 from service.contract.parts.conversation import reasoning_effort_value
 from service.contract.parts.parameters import sampling_message, stopping_message
 from service.contract.responses.response_item import Event as Message
-from service.contract.responses.response_item import OpenCall, OpenCustomCall, OpenItem, OpenMessage, OpenReasoning
+from service.contract.responses.response_item import OpenCall, OpenItem, OpenMessage, OpenReasoning
 from service.generation.outputs.events import (
     ChoiceFinished,
     Completed,
@@ -43,8 +43,7 @@ class ResponseRenderer:
             background=request.background,
             conversation=request.conversation,
         )
-        self._custom_tools = {tool.function.name for tool in request.tools if tool.function.custom}
-        self._namespaces = {tool.function.name: tool.function.namespace for tool in request.tools}
+        self._functions = {tool.function.name: tool.function for tool in request.tools}
         self._open: OpenItem | None = None
         self._early_logprobs: list[logprobs_pb2.TokenLogprob] = []  # of a message without text yet
 
@@ -61,9 +60,9 @@ class ResponseRenderer:
                 yield from self._add_reasoning(text)
             case ToolCall(_, _, call_id, name):
                 yield from self._close(_COMPLETED)
-                kind = OpenCustomCall if name in self._custom_tools else OpenCall
-                self._open = call = kind(self.response.id, len(self.response.output))
-                yield from call.begin(call_id, name, self._namespaces.get(name, ""))
+                function = self._functions.get(name) or tool_pb2.FunctionDefinition(name=name)
+                self._open = call = OpenCall(self.response.id, len(self.response.output), function)
+                yield from call.begin(call_id)
             case ToolArguments(_, _, text) if isinstance(self._open, OpenCall):
                 yield self._open.add(text)
             case ChoiceFinished(_, reason):

@@ -8,7 +8,7 @@ from typing import Final
 
 from sluice.v1 import content_pb2, response_item_pb2, response_pb2, stored_response_pb2
 
-from service.contract.responses.response_item import CALL_PREFIX, CUSTOM_CALL_PREFIX
+from service.contract.responses.response_item import call_prefix
 from service.generation.errors import InvalidRequest
 from service.storage.responses.port import Addition, ResponseRecord
 
@@ -19,8 +19,7 @@ _UNUSABLE: Final = {
     response_item_pb2.RESPONSE_STATUS_FAILED: "failed",
     response_item_pb2.RESPONSE_STATUS_CANCELLED: "cancelled",
 }
-_PREFIXES: Final = {"message": "msg", "function_call": CALL_PREFIX, "function_call_output": "fco", "reasoning": "rs"}
-_CUSTOM_PREFIXES: Final = {"function_call": CUSTOM_CALL_PREFIX, "function_call_output": "ctco"}
+_PREFIXES: Final = {"message": "msg", "reasoning": "rs"}
 
 
 def to_record(
@@ -99,8 +98,22 @@ def as_input(item: response_item_pb2.OutputItem) -> response_item_pb2.InputItem:
 def input_id(item: response_item_pb2.InputItem, of: str, index: int) -> str:
     """Return the id of an item, by its index in the request of the response or conversation `of`."""
     kind = item.WhichOneof("item") or "message"
-    is_custom = item.function_call.custom or item.function_call_output.custom
-    return f"{(_CUSTOM_PREFIXES if is_custom else _PREFIXES)[kind]}_{of}_in{index}"
+    if kind in _PREFIXES:
+        prefix = _PREFIXES[kind]
+    elif kind == "function_call":
+        prefix = call_prefix(item.function_call.known_tool, is_custom=item.function_call.custom)
+    else:
+        output = item.function_call_output
+        prefix = f"{call_prefix(output.known_tool, is_custom=output.custom)}o"
+    return f"{prefix}_{of}_in{index}"
+
+
+def items_by_id(record: ResponseRecord) -> dict[str, response_item_pb2.InputItem]:
+    """Return the items of a response's input and output, as items of a request."""
+    given = response_pb2.CreateResponseRequest.FromString(record.request).input
+    items = {input_id(item, record.id, index): item for index, item in enumerate(given)}
+    output = response_item_pb2.Response.FromString(record.response).output
+    return items | {item.id: as_input(item) for item in output}
 
 
 def to_response(record: ResponseRecord) -> stored_response_pb2.GetResponseResponse:

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
+from sluice.v1 import response_item_pb2
 from sluice.v1.response_event_pb2 import OutputTextDelta, StreamResponseResponse
 from sluice.v1.response_pb2 import CreateResponseResponse
 
 from gateway.dialects.openai_family.answers.token_list import to_token_list
 from gateway.dialects.openai_family.parameters.custom_input import CustomInput, input_of
+from gateway.dialects.openai_family.responses.known_tool import is_known_id
 from gateway.dialects.openai_family.responses.response_object import ResponseObject, to_part, to_usage
 from gateway.dialects.seam.encoder import COMMENT
 from gateway.dialects.seam.failure import Failure, Reason
@@ -61,6 +63,7 @@ class ResponseEncoder:
         self._response_so_far: dict[str, Any] = {}  # the response as last sent, with the completed items
         self._call_name = ""  # name of the last call that started
         self._input: CustomInput | None = None  # of the last call that started
+        self._known = response_item_pb2.OutputItem()  # the last call of such a tool that started
         self._num_events = 0
         self._text_head = b""  # prefix of the deltas of the item `_text_id`, up to the sequence number
         self._text_id = ""
@@ -74,11 +77,30 @@ class ResponseEncoder:
             self._response_so_far["usage"] = to_usage(event.usage)
             return b""
         self._num_events = event.sequence_number + 1
+        if is_known_id(_item_id(event, kind)):
+            return self._known_call(event, kind)
         if kind == "output_text_delta" and not event.output_text_delta.logprobs:
             return self._text_delta(event.output_text_delta, event.sequence_number)
         if kind in _CUSTOM_KINDS and getattr(event, kind).custom:
             return _event(_CUSTOM_KINDS[kind], event.sequence_number, self._input_fields(event))
         return _event(_KINDS[kind], event.sequence_number, self._fields(event, kind))
+
+    def _known_call(self, event: StreamResponseResponse, kind: str) -> bytes:
+        """Return the event for one of a call of a tool of OpenAI's API, whose action is complete in its first one.
+
+        Other events of its arguments have no counterpart there: nothing is sent, and their numbers are left out.
+        """
+        match kind:
+            case "output_item_added":
+                self._known = event.output_item_added.item
+            case "function_call_arguments_done" if self._known.id == event.function_call_arguments_done.item_id:
+                done = event.function_call_arguments_done
+                self._known.function_call.arguments = done.arguments
+                fields = {"output_index": done.output_index, "item": self._response.item(self._known)}
+                return _event(_KINDS["output_item_added"], event.sequence_number, fields)
+            case "output_item_done":
+                return _event(_KINDS[kind], event.sequence_number, self._fields(event, kind))
+        return b""
 
     def whole(self, answer: CreateResponseResponse) -> bytes:
         """Return the body of an unstreamed answer."""
@@ -141,6 +163,13 @@ class ResponseEncoder:
             head = orjson.dumps(fields)[:-1]
             self._text_head = b"event: " + _TEXT_DELTA.encode() + b"\ndata: " + head + b',"sequence_number":'
         return b'%b%d,"delta":%b}\n\n' % (self._text_head, number, orjson.dumps(delta.delta))
+
+
+def _item_id(event: StreamResponseResponse, kind: str) -> str:
+    """Return the id of the item to which an event belongs; empty for events of the response."""
+    if kind in {"output_item_added", "output_item_done"}:
+        return str(getattr(event, kind).item.id)
+    return str(getattr(getattr(event, kind), "item_id", ""))
 
 
 def _unchanged(value: Any) -> Any:

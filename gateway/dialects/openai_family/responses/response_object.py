@@ -15,6 +15,7 @@ from gateway.dialects.openai_family.chat.body import EFFORT_NAMES
 from gateway.dialects.openai_family.parameters.custom_input import input_of
 from gateway.dialects.openai_family.parameters.sampling import OpenAINumbers
 from gateway.dialects.openai_family.responses.body import ResponseBody
+from gateway.dialects.openai_family.responses.known_tool import known_call
 from gateway.dialects.openai_family.responses.response_id import written_conversation_id, written_id
 from gateway.dialects.openai_family.responses.tool_kind import ClientTool, NamespaceTool, namespaces_of
 
@@ -132,6 +133,8 @@ class ResponseObject:
             case "message":
                 return {**shared, "role": "assistant", "content": [to_part(part) for part in item.message.content]}
             case "function_call":
+                if (known := known_call(item.function_call)) is not None:
+                    return shared | known
                 namespace, name = self.namespaces.get(item.function_call.name, ("", item.function_call.name))
                 call = to_call(item.function_call) | {"name": name, **({"namespace": namespace} if namespace else {})}
                 return shared | call

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 import orjson
 from sluice.v1 import content_pb2, conversation_pb2, response_item_pb2, stored_response_pb2
 
+from gateway.dialects.openai_family.responses.known_tool import known_call, known_output
 from gateway.dialects.openai_family.responses.part import image_answer
 from gateway.dialects.openai_family.responses.response_id import to_id, written_id
 from gateway.dialects.openai_family.responses.response_object import ResponseObject, to_call
@@ -149,12 +150,14 @@ def to_input_item(stored: stored_response_pb2.StoredInputItem) -> dict[str, Any]
             return {**shared, "role": _ROLES[item.message.role], "content": _to_content(item.message)}
         case "function_call":
             call = item.function_call
-            answer = shared | to_call(call)
+            answer = shared | (known_call(call) or to_call(call))
             if call.namespace:
                 answer |= {"name": call.name.removeprefix(name_prefix(call.namespace)), "namespace": call.namespace}
             return answer
         case "function_call_output":
             output = item.function_call_output
+            if (known := known_output(output)) is not None:
+                return shared | known
             kind = "custom_tool_call_output" if output.custom else "function_call_output"
             return shared | {"type": kind, "call_id": output.call_id, "output": output.output}
         case _:

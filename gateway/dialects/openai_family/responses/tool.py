@@ -23,6 +23,14 @@ from gateway.dialects.openai_family.parameters.response_format import (
     TextFormat,
 )
 from gateway.dialects.openai_family.parameters.tool import ChosenFunction, ChosenTool, OfferedFunction, OfferedTool
+from gateway.dialects.openai_family.responses.known_tool import (
+    KINDS,
+    ApplyPatchTool,
+    LocalShellTool,
+    ShellTool,
+    known_tool_answer,
+    to_known_tool,
+)
 from gateway.dialects.openai_family.responses.tool_kind import (
     ClientTool,
     CustomTool,
@@ -62,6 +70,8 @@ def to_tool(offered: Offered) -> tool_pb2.Tool:
         converted = custom_tool.to_custom_tool(named, path)
         converted.function.namespace = namespace
         return converted
+    if not isinstance(tool, FunctionTool):
+        return to_known_tool(tool, path)
     function = tool.function
     if function is None:
         name = _required(tool.name, f"{path}.name")
@@ -83,7 +93,9 @@ def to_tool_choice(choice: ToolChoice) -> tool_pb2.ToolChoice:
         if choice.mode is None:
             raise Failure.of_field("tool_choice.mode", "required, but missing", Reason.MISSING_FIELD)
         return chat_tool.to_tool_choice(choice.mode)
-    if choice.function is None:
+    if choice.type in KINDS:
+        function = ChosenFunction(choice.type)
+    elif choice.function is None:
         function = ChosenFunction(_required(choice.name, "tool_choice.name"))
     elif choice.name is not None:
         raise Failure.of_field("tool_choice", _DUPLICATE_TEXT.format("function"))
@@ -115,7 +127,7 @@ def tools_answer(tools: Iterable[ResponseTool]) -> list[dict[str, Any]]:
     answer = []
     for tool in tools:
         match tool:
-            case FunctionTool() | CustomTool():
+            case FunctionTool() | CustomTool() | LocalShellTool() | ShellTool() | ApplyPatchTool():
                 answer.append(_tool_answer(tool))
             case NamespaceTool():
                 functions = [_tool_answer(each) for each in tool.tools]
@@ -130,6 +142,8 @@ def tool_choice_answer(choice: ToolChoice | None) -> Any:
         return choice or "auto"
     if choice.type == "allowed_tools":
         return {"type": choice.type, "mode": choice.mode, "tools": msgspec.to_builtins(choice.tools)}
+    if choice.type in KINDS:
+        return {"type": choice.type}
     if choice.function is not None:
         return {"type": choice.type, "function": {"name": choice.function.name}}
     return {"type": choice.type, "name": choice.name}
@@ -152,6 +166,8 @@ def _tool_answer(tool: ClientTool) -> dict[str, Any]:
     if isinstance(tool, CustomTool):
         named = {"name": tool.name, "description": tool.description}
         return {"type": "custom", **named, "format": custom_tool.format_answer(tool.format)}
+    if not isinstance(tool, FunctionTool):
+        return known_tool_answer(tool)
     if tool.function is not None:
         return {"type": "function", "function": _function_answer(tool.function)}
     return {"type": "function", **_function_answer(tool)}

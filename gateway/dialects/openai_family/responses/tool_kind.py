@@ -1,4 +1,6 @@
-"""The kinds of tools of a response request: functions, custom tools, namespaces of both, and tools of OpenAI's server.
+"""The kinds of tools of a response request: those that the client runs, and tools of OpenAI's server.
+
+The client runs functions, custom tools, namespaces of both, and the tools of `known_tool`.
 
 The contract has functions only. A function of a namespace has the name `NAMESPACE__FUNCTION` there, and calls of it
 have the namespace again. Tools that a server would run are not offered to the model: agents send them along with their
@@ -14,11 +16,23 @@ import msgspec
 
 from gateway.dialects.openai_family.parameters.custom_tool import CustomDefinition, custom_tool_field
 from gateway.dialects.openai_family.parameters.tool import ChosenFunction, OfferedFunction
+from gateway.dialects.openai_family.responses.known_tool import (
+    KINDS,
+    ApplyPatchTool,
+    KnownTool,
+    LocalShellTool,
+    ShellTool,
+    known_name,
+)
 from gateway.dialects.seam.failure import Failure, Reason
 
 Callers: TypeAlias = list[Literal["direct", "programmatic"]]
 
 _SEPARATOR: Final = "__"
+_COMPUTER: Final = (
+    "is not supported: results of calls have no images; offer its actions as functions, and send screenshots as "
+    "input_image in messages"
+)
 
 
 class FunctionTool(msgspec.Struct, tag_field="type", tag="function", forbid_unknown_fields=True, kw_only=True):
@@ -85,6 +99,18 @@ class DatedWebSearchPreviewTool(_ServerTool, tag="web_search_preview_2025_03_11"
     """A search of the web under its earlier name with a date."""
 
 
+class ProgramTool(_ServerTool, tag="programmatic_tool_calling"):
+    """Programs of the model that OpenAI's server runs."""
+
+
+class ComputerTool(_ServerTool, tag="computer"):
+    """A computer that the client controls. It is rejected, since results of calls have no images here."""
+
+
+class ComputerPreviewTool(_ServerTool, tag="computer_use_preview"):
+    """A computer under its earlier name, which is rejected, too."""
+
+
 class ToolSearchTool(_ServerTool, tag="tool_search"):
     """A search among tools whose loading is deferred; they are all offered here."""
 
@@ -99,13 +125,16 @@ ServerTool: TypeAlias = (
     | DatedWebSearchTool
     | DatedWebSearchPreviewTool
     | ToolSearchTool
+    | ProgramTool
 )
-ClientTool: TypeAlias = FunctionTool | CustomTool
-ResponseTool: TypeAlias = FunctionTool | CustomTool | NamespaceTool | ServerTool
+ClientTool: TypeAlias = FunctionTool | CustomTool | KnownTool
+ResponseTool: TypeAlias = (
+    FunctionTool | CustomTool | KnownTool | NamespaceTool | ComputerTool | ComputerPreviewTool | ServerTool
+)
 
 
 class AllowedTool(msgspec.Struct, omit_defaults=True):
-    """A tool that may be called. Those without a name are tools of OpenAI's server."""
+    """A tool that may be called. Those without a name are OpenAI's."""
 
     type: str
     name: str | None = None
@@ -113,9 +142,9 @@ class AllowedTool(msgspec.Struct, omit_defaults=True):
 
 
 class NamedTool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A tool choice that requires a function or a custom tool, or allows some of the tools only."""
+    """A tool choice that requires a tool that the client runs, or allows some of the tools only."""
 
-    type: Literal["function", "custom", "allowed_tools"]
+    type: Literal["function", "custom", "allowed_tools", "local_shell", "shell", "apply_patch"]
     function: ChosenFunction | None = None
     name: str | None = None
     mode: Literal["auto", "required"] | None = None
@@ -137,8 +166,11 @@ def offered_tools(tools: Iterable[ResponseTool]) -> list[Offered]:
     for index, tool in enumerate(tools):
         path = f"tools.{index}"
         match tool:
-            case FunctionTool() | CustomTool():
+            case FunctionTool() | CustomTool() | LocalShellTool() | ShellTool() | ApplyPatchTool():
                 offered.append(Offered(path, tool, ""))
+            case ComputerTool() | ComputerPreviewTool():
+                kind = str(type(tool).__struct_config__.tag)
+                raise Failure.of_field(f"{path}.type", f"'{kind}' {_COMPUTER}", Reason.UNSUPPORTED_FIELD)
             case NamespaceTool():
                 offered += [Offered(f"{path}.tools.{i}", each, tool.name) for i, each in enumerate(tool.tools)]
             case _:
@@ -154,11 +186,12 @@ def allowed_only(offered: Sequence[Offered], allowed: Iterable[AllowedTool]) -> 
     names = [name_prefix(each.namespace) + tool_name(each.tool) for each in offered]
     kept: set[str] = set()
     for index, tool in enumerate(allowed):
-        if tool.name is None:
+        given = tool.name or (tool.type if tool.type in KINDS else None)
+        if given is None:
             continue
-        name = name_prefix(tool.namespace) + tool.name
+        name = name_prefix(tool.namespace) + given
         if name not in names:
-            raise Failure.of_field(f"tool_choice.tools.{index}", f"{tool.name!r} is not the name of a tool in tools")
+            raise Failure.of_field(f"tool_choice.tools.{index}", f"{given!r} is not the name of a tool in tools")
         kept.add(name)
     return [each for each, name in zip(offered, names, strict=True) if name in kept]
 
@@ -168,15 +201,17 @@ def offered_field(offered: Offered, field: str) -> str:
     tool = offered.tool
     if isinstance(tool, CustomTool):
         inner, field = None, custom_tool_field(tool, field)
+    elif not isinstance(tool, FunctionTool):
+        return offered.path
     else:
         inner = None if tool.function is None else "function"
     return ".".join(part for part in (offered.path, inner, field) if part)
 
 
 def parameters_of(offered: Offered) -> tuple[str, msgspec.Raw]:
-    """Return the caller's path and the JSON Schema of the parameters; none for a custom tool."""
+    """Return the caller's path and the JSON Schema of the parameters; none for other tools than functions."""
     path, tool, _ = offered
-    if isinstance(tool, CustomTool):
+    if not isinstance(tool, FunctionTool):
         return path, msgspec.Raw()
     if tool.function is None:
         return f"{path}.parameters", tool.parameters
@@ -196,8 +231,13 @@ def namespaces_of(tools: Iterable[ResponseTool]) -> dict[str, tuple[str, str]]:
 
 def tool_name(tool: ClientTool) -> str:
     """Return the name of a tool, or an empty string if it is missing."""
-    function = tool.function if isinstance(tool, FunctionTool) else None
-    return (tool.name if function is None else function.name) or ""
+    match tool:
+        case FunctionTool(function=OfferedFunction() as function):
+            return function.name
+        case FunctionTool() | CustomTool():
+            return tool.name or ""
+        case _:
+            return known_name(tool)
 
 
 def name_prefix(namespace: str | None) -> str:

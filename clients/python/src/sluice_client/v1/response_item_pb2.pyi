@@ -14,6 +14,7 @@ from sluice_client.v1 import content_pb2 as _content_pb2
 from sluice_client.v1 import error_pb2 as _error_pb2
 from sluice_client.v1 import logprobs_pb2 as _logprobs_pb2
 from sluice_client.v1 import sampling_pb2 as _sampling_pb2
+from sluice_client.v1 import tool_pb2 as _tool_pb2
 from sluice_client.v1 import usage_pb2 as _usage_pb2
 import builtins as _builtins
 import sys
@@ -76,6 +77,7 @@ class InputItem(_message.Message):
     FUNCTION_CALL_FIELD_NUMBER: _builtins.int
     FUNCTION_CALL_OUTPUT_FIELD_NUMBER: _builtins.int
     REASONING_FIELD_NUMBER: _builtins.int
+    REFERENCE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def message(self) -> Global___InputMessage:
         """A message."""
@@ -92,6 +94,10 @@ class InputItem(_message.Message):
     def reasoning(self) -> Global___ReasoningItem:
         """The model's reasoning."""
 
+    @_builtins.property
+    def reference(self) -> Global___ItemReference:
+        """An item of a stored response, which takes its position. It needs a server that stores responses."""
+
     def __init__(
         self,
         *,
@@ -99,16 +105,39 @@ class InputItem(_message.Message):
         function_call: Global___FunctionCallItem | None = ...,
         function_call_output: Global___FunctionCallOutput | None = ...,
         reasoning: Global___ReasoningItem | None = ...,
+        reference: Global___ItemReference | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["function_call", b"function_call", "function_call_output", b"function_call_output", "item", b"item", "message", b"message", "reasoning", b"reasoning"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["function_call", b"function_call", "function_call_output", b"function_call_output", "item", b"item", "message", b"message", "reasoning", b"reasoning", "reference", b"reference"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["function_call", b"function_call", "function_call_output", b"function_call_output", "item", b"item", "message", b"message", "reasoning", b"reasoning"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["function_call", b"function_call", "function_call_output", b"function_call_output", "item", b"item", "message", b"message", "reasoning", b"reasoning", "reference", b"reference"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["message", "function_call", "function_call_output", "reasoning"]  # noqa: Y015
+    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["message", "function_call", "function_call_output", "reasoning", "reference"]  # noqa: Y015
     _WhichOneofArgType_item: _TypeAlias = _typing.Literal["item", b"item"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_item) -> _WhichOneofReturnType_item | None: ...
 
 Global___InputItem: _TypeAlias = InputItem  # noqa: Y015
+
+@_typing.final
+class ItemReference(_message.Message):
+    """An item of a stored response of the same API key."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """The id of an item of the response's output or input: 1 to 512 characters. Required."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ItemReference: _TypeAlias = ItemReference  # noqa: Y015
 
 @_typing.final
 class InputMessage(_message.Message):
@@ -149,6 +178,7 @@ class FunctionCallItem(_message.Message):
     ARGUMENTS_FIELD_NUMBER: _builtins.int
     CUSTOM_FIELD_NUMBER: _builtins.int
     NAMESPACE_FIELD_NUMBER: _builtins.int
+    KNOWN_TOOL_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The id that relates the call to its output: 1 to 256 characters. Required."""
     name: _builtins.str
@@ -163,6 +193,10 @@ class FunctionCallItem(_message.Message):
     """
     namespace: _builtins.str
     """The namespace of the function: that of its definition, at most 64 characters. It has no effect. Default: empty."""
+    known_tool: _tool_pb2.KnownTool.ValueType
+    """The tool of OpenAI's API whose form the call has there: that of its definition. It has no effect on the prompt.
+    Default: none.
+    """
     def __init__(
         self,
         *,
@@ -171,10 +205,11 @@ class FunctionCallItem(_message.Message):
         arguments: _builtins.str = ...,
         custom: _builtins.bool = ...,
         namespace: _builtins.str = ...,
+        known_tool: _tool_pb2.KnownTool.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "call_id", b"call_id", "custom", b"custom", "name", b"name", "namespace", b"namespace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "call_id", b"call_id", "custom", b"custom", "known_tool", b"known_tool", "name", b"name", "namespace", b"namespace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -189,22 +224,26 @@ class FunctionCallOutput(_message.Message):
     CALL_ID_FIELD_NUMBER: _builtins.int
     OUTPUT_FIELD_NUMBER: _builtins.int
     CUSTOM_FIELD_NUMBER: _builtins.int
+    KNOWN_TOOL_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The `call_id` of the call, which must precede it in the conversation: 1 to 256 characters. Required."""
     output: _builtins.str
     """The result as text."""
     custom: _builtins.bool
     """Whether the function is a custom tool of OpenAI's API. It has no effect on the prompt. Default: false."""
+    known_tool: _tool_pb2.KnownTool.ValueType
+    """The tool of OpenAI's API whose form the output has there. It has no effect on the prompt. Default: none."""
     def __init__(
         self,
         *,
         call_id: _builtins.str = ...,
         output: _builtins.str = ...,
         custom: _builtins.bool = ...,
+        known_tool: _tool_pb2.KnownTool.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "custom", b"custom", "output", b"output"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "custom", b"custom", "known_tool", b"known_tool", "output", b"output"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -17,6 +17,36 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _KnownTool:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _KnownToolEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_KnownTool.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    KNOWN_TOOL_UNSPECIFIED: _KnownTool.ValueType  # 0
+    """None: a function of the client."""
+    KNOWN_TOOL_LOCAL_SHELL: _KnownTool.ValueType  # 1
+    """`local_shell`: one command as a list of arguments."""
+    KNOWN_TOOL_SHELL: _KnownTool.ValueType  # 2
+    """`shell`: commands in a shell's syntax."""
+    KNOWN_TOOL_APPLY_PATCH: _KnownTool.ValueType  # 3
+    """`apply_patch`: one file that is created, updated or deleted."""
+
+class KnownTool(_KnownTool, metaclass=_KnownToolEnumTypeWrapper):
+    """A tool that the model is trained to call and the client runs, as OpenAI's API defines it: its calls and their results
+    have items of their own there. In this contract it is a function, whose parameters are those of the item.
+    """
+
+KNOWN_TOOL_UNSPECIFIED: KnownTool.ValueType  # 0
+"""None: a function of the client."""
+KNOWN_TOOL_LOCAL_SHELL: KnownTool.ValueType  # 1
+"""`local_shell`: one command as a list of arguments."""
+KNOWN_TOOL_SHELL: KnownTool.ValueType  # 2
+"""`shell`: commands in a shell's syntax."""
+KNOWN_TOOL_APPLY_PATCH: KnownTool.ValueType  # 3
+"""`apply_patch`: one file that is created, updated or deleted."""
+Global___KnownTool: _TypeAlias = KnownTool  # noqa: Y015
+
 class _ToolChoiceMode:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -83,6 +113,7 @@ class FunctionDefinition(_message.Message):
     STRICT_FIELD_NUMBER: _builtins.int
     CUSTOM_FIELD_NUMBER: _builtins.int
     NAMESPACE_FIELD_NUMBER: _builtins.int
+    KNOWN_TOOL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name: 1 to 64 letters, digits, underscores and dashes; unique within a request. Required."""
     description: _builtins.str
@@ -103,6 +134,10 @@ class FunctionDefinition(_message.Message):
     """The namespace of the function, for clients that show it apart from the name, at most 64 characters. The items of a
     response's calls have it, too; otherwise it has no effect, and the name must be unique without it. Default: empty.
     """
+    known_tool: Global___KnownTool.ValueType
+    """The tool of OpenAI's API whose form the function's calls have there. Calls of it in a response are marked alike. It
+    has no other effect. Default: none.
+    """
     def __init__(
         self,
         *,
@@ -112,10 +147,11 @@ class FunctionDefinition(_message.Message):
         strict: _builtins.bool | None = ...,
         custom: _builtins.bool = ...,
         namespace: _builtins.str = ...,
+        known_tool: Global___KnownTool.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_strict", b"_strict", "strict", b"strict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_strict", b"_strict", "custom", b"custom", "description", b"description", "name", b"name", "namespace", b"namespace", "parameters", b"parameters", "strict", b"strict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_strict", b"_strict", "custom", b"custom", "description", b"description", "known_tool", b"known_tool", "name", b"name", "namespace", b"namespace", "parameters", b"parameters", "strict", b"strict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__strict: _TypeAlias = _typing.Literal["strict"]  # noqa: Y015
     _WhichOneofArgType__strict: _TypeAlias = _typing.Literal["_strict", b"_strict"]  # noqa: Y015
