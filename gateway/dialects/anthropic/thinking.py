@@ -40,7 +40,11 @@ class DisabledThinking(msgspec.Struct, tag_field="type", tag="disabled", forbid_
     """The model doesn't think."""
 
 
-Thinking: TypeAlias = EnabledThinking | AdaptiveThinking | DisabledThinking
+class BetweenToolsThinking(msgspec.Struct, tag_field="type", tag="between_tools", forbid_unknown_fields=True):
+    """The model doesn't think. What it writes between calls of tools is text here."""
+
+
+Thinking: TypeAlias = EnabledThinking | AdaptiveThinking | DisabledThinking | BetweenToolsThinking
 
 
 class JsonFormat(msgspec.Struct, forbid_unknown_fields=True):

@@ -75,6 +75,7 @@ def test_request_with_required_fields_only() -> None:
     ("thinking", "effort", "converted"),
     [
         ({"type": "disabled"}, "max", (chat_pb2.REASONING_EFFORT_NONE, 0)),
+        ({"type": "between_tools"}, None, (chat_pb2.REASONING_EFFORT_NONE, 0)),
         ({"type": "adaptive"}, None, (chat_pb2.REASONING_EFFORT_HIGH, 0)),
         ({"type": "adaptive", "display": "summarized"}, "low", (chat_pb2.REASONING_EFFORT_LOW, 0)),
         ({"type": "adaptive"}, "medium", (chat_pb2.REASONING_EFFORT_MEDIUM, 0)),
