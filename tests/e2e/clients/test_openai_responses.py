@@ -145,3 +145,38 @@ def test_custom_tools_are_called_with_text(client: Any) -> None:
     output = {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "Well done."}
     history = [{"role": "user", "content": "Spell it."}, *(item.to_dict() for item in whole.output), output]
     assert client.responses.create(**options, input=history).status
+
+
+KNOWN_CALLS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "local_shell": ({"action": {"type": "exec", "command": ["ls"], "env": {}}}, {"output": "a.py"}),
+    "shell": (
+        {"action": {"commands": ["ls"]}},
+        {"output": [{"stdout": "a.py", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]},
+    ),
+    "apply_patch": ({"operation": {"type": "delete_file", "path": "a.py"}}, {"status": "completed", "output": "Done."}),
+}
+
+
+@pytest.mark.parametrize("kind", list(KNOWN_CALLS))
+def test_shells_and_patches_have_items_of_their_own(client: Any, kind: str) -> None:
+    """A call has the item of its tool once it is complete, streamed and whole, and calls with results are history."""
+    options: dict[str, Any] = {**GREEDY, "tools": [{"type": kind}], "parallel_tool_calls": False}
+    demanding: dict[str, Any] = {**options, "input": "What is in my files?", "tool_choice": {"type": kind}}
+    (call,) = client.responses.create(**demanding).output
+    assert call.type == (f"{kind}_call" if call.status == "completed" else "function_call")
+    events = list(client.responses.create(**demanding, stream=True))
+    (added,) = [event.item for event in events if event.type == "response.output_item.added"]
+    (done,) = [event.item for event in events if event.type == "response.output_item.done"]
+    differing = {"id", "call_id", "status"}
+    assert done.to_dict().keys() == added.to_dict().keys()
+    for item in (added, done):
+        assert {k: v for k, v in item.to_dict().items() if k not in differing} == {
+            k: v for k, v in call.to_dict().items() if k not in differing
+        }
+    call_fields, output_fields = KNOWN_CALLS[kind]
+    history = [
+        {"role": "user", "content": "What is in my files?"},
+        {"type": f"{kind}_call", "call_id": "c", "id": "i", "status": "completed", **call_fields},
+        {"type": f"{kind}_call_output", "call_id": "c", **output_fields},
+    ]
+    assert client.responses.create(**options, input=history).status

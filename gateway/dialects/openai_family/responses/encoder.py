@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
-from sluice.v1 import response_item_pb2
 from sluice.v1.response_event_pb2 import OutputTextDelta, StreamResponseResponse
 from sluice.v1.response_pb2 import CreateResponseResponse
 
@@ -63,7 +62,7 @@ class ResponseEncoder:
         self._response_so_far: dict[str, Any] = {}  # the response as last sent, with the completed items
         self._call_name = ""  # name of the last call that started
         self._input: CustomInput | None = None  # of the last call that started
-        self._known = response_item_pb2.OutputItem()  # the last call of such a tool that started
+        self._known_id = ""  # of the last call of a tool of OpenAI's API that started
         self._num_events = 0
         self._text_head = b""  # prefix of the deltas of the item `_text_id`, up to the sequence number
         self._text_id = ""
@@ -86,21 +85,21 @@ class ResponseEncoder:
         return _event(_KINDS[kind], event.sequence_number, self._fields(event, kind))
 
     def _known_call(self, event: StreamResponseResponse, kind: str) -> bytes:
-        """Return the event for one of a call of a tool of OpenAI's API, whose action is complete in its first one.
+        """Return the events for one of a call of a tool of OpenAI's API: two for the last one, and none for others.
 
-        Other events of its arguments have no counterpart there: nothing is sent, and their numbers are left out.
+        The action of such a call is sent once it is complete. The events of its arguments have no counterpart there,
+        and their numbers are left out.
         """
-        match kind:
-            case "output_item_added":
-                self._known = event.output_item_added.item
-            case "function_call_arguments_done" if self._known.id == event.function_call_arguments_done.item_id:
-                done = event.function_call_arguments_done
-                self._known.function_call.arguments = done.arguments
-                fields = {"output_index": done.output_index, "item": self._response.item(self._known)}
-                return _event(_KINDS["output_item_added"], event.sequence_number, fields)
-            case "output_item_done":
-                return _event(_KINDS[kind], event.sequence_number, self._fields(event, kind))
-        return b""
+        if kind == "output_item_added":
+            self._known_id = event.output_item_added.item.id
+        if kind != "output_item_done":
+            return b""
+        number, fields = event.sequence_number, self._fields(event, kind)
+        done = _event(_KINDS[kind], number, fields)
+        if fields["item"]["id"] != self._known_id:  # the stream began within the call
+            return done
+        added = fields | {"item": fields["item"] | {"status": "in_progress"}}
+        return _event(_KINDS["output_item_added"], number - 1, added) + done
 
     def whole(self, answer: CreateResponseResponse) -> bytes:
         """Return the body of an unstreamed answer."""

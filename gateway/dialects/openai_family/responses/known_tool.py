@@ -1,7 +1,8 @@
 """Tools that OpenAI's API defines and the client runs: `local_shell`, `shell` and `apply_patch`.
 
 In the contract each is a function, whose arguments are held to the schema here. Its calls and their results have items
-of their own for the caller. A call without the required arguments, which a limit has cut off, is a call of a function.
+of their own for the caller. A call that is incomplete, or has no valid arguments, stays a call of a function: the end
+of a command may be missing.
 """
 
 from __future__ import annotations

@@ -133,7 +133,8 @@ class ResponseObject:
             case "message":
                 return {**shared, "role": "assistant", "content": [to_part(part) for part in item.message.content]}
             case "function_call":
-                if (known := known_call(item.function_call)) is not None:
+                is_complete = item.status == response_item_pb2.RESPONSE_STATUS_COMPLETED
+                if is_complete and (known := known_call(item.function_call)) is not None:
                     return shared | known
                 namespace, name = self.namespaces.get(item.function_call.name, ("", item.function_call.name))
                 call = to_call(item.function_call) | {"name": name, **({"namespace": namespace} if namespace else {})}

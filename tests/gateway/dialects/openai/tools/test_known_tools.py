@@ -92,14 +92,20 @@ def test_deletion_has_no_diff() -> None:
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_call_that_was_cut_off_is_a_function_call(kind: str) -> None:
-    """Its arguments are no action that a client may run."""
-    (call,) = answered(kind, call_item(kind, '{"comm'))["output"]
-    assert (call["type"], call["name"], call["arguments"]) == ("function_call", kind, '{"comm')
+    """Its arguments are no action that a client may run, even if they are valid: the end of a text may be missing."""
+    for arguments, status in (
+        ('{"comm', response_item_pb2.RESPONSE_STATUS_COMPLETED),
+        (ARGUMENTS[kind][0], response_item_pb2.RESPONSE_STATUS_INCOMPLETE),
+    ):
+        item = call_item(kind, arguments)
+        item.status = status
+        (call,) = answered(kind, item)["output"]
+        assert (call["type"], call["name"], call["arguments"]) == ("function_call", kind, arguments)
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_streamed_call_begins_with_its_action(kind: str) -> None:
-    """OpenAI's API has no events of its arguments: the item is added when they are complete."""
+    """OpenAI's API has no events of its arguments: the item is added when it is complete."""
     arguments, fields = ARGUMENTS[kind]
     ids = {"item_id": f"{PREFIXES[kind]}_r_0", "output_index": 1}
     item = json_format.MessageToDict(call_item(kind, ""))
@@ -116,8 +122,8 @@ def test_streamed_call_begins_with_its_action(kind: str) -> None:
     ]
     encoder: Any = parse(tools=[{"type": kind}], stream=True).encoder
     chunks = [encoder.chunk(each) for each in sent]
-    assert chunks[:3] == [b"", b"", b""]
-    added, done = (json.loads(each.split(b"data: ")[1]) for each in chunks[3:])
+    assert chunks[:4] == [b"", b"", b"", b""]
+    added, done = (json.loads(each.split(b"data: ")[1]) for each in chunks[4].strip().split(b"\n\n"))
     assert [added["type"], done["type"]] == ["response.output_item.added", "response.output_item.done"]
     assert [added["sequence_number"], done["sequence_number"]] == [3, 4]
     assert (
