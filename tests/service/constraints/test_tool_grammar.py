@@ -210,3 +210,20 @@ def test_pattern_holds_for_the_whole_text(name: str, before: str, after: str) ->
     grammar = grammar_of(rules, SPELLED)
     allowed = [text for text in ("a", "bcc", "", "ab", "xa", "bcx") if accepts(grammar, SPELLED, before + text + after)]
     assert allowed == ["a", "bcc"]
+
+
+def test_pattern_with_a_line_end_holds_in_pythons_syntax() -> None:
+    """A line end is written as an escape in double quotes; the parser reads the text that the expression demands."""
+    schema: dict[str, Any] = {"type": "object", "properties": {"input": {"type": "string", "pattern": "^(?:a\\nb?)$"}}}
+    schema |= {"required": ["input"], "additionalProperties": False}
+    syntax = SYNTAXES["pythonic"]
+    rules = ToolRules(
+        [function("spell", json.dumps(schema), strict=True)], syntax, required=True, single=True, field="tools"
+    )
+    grammar = grammar_of(rules, SPELLED)
+    for text, allowed in ((r'"a\n"', True), (r'"a\nb"', True), ('"a"', False), ("'a'", False), ('"a\nb"', False)):
+        call = f"[spell(input={text})]"
+        assert accepts(grammar, SPELLED, call) is allowed
+        if allowed:
+            ((_, arguments),) = read(syntax, call, {"spell": schema})[2]
+            assert json.loads(arguments) == {"input": json.loads(text)}
