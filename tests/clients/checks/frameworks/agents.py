@@ -10,10 +10,13 @@ from typing import Any
 
 from agents import (
     Agent,
+    ApplyPatchTool,
+    LocalShellTool,
     ModelSettings,
     OpenAIChatCompletionsModel,
     OpenAIResponsesModel,
     Runner,
+    ShellTool,
     SQLiteSession,
     StopAtTools,
     function_tool,
@@ -148,3 +151,49 @@ def check_openai_agents_return_models(url: str, _: str) -> None:
             model_settings=ModelSettings(temperature=0, max_tokens=200, tool_choice="required"),
         )
         assert Runner.run_sync(stopping, "What is the weather in Oslo?").final_output.startswith("sunny in ")
+
+
+class NoEditor:
+    """An editor of files that must not be asked for anything."""
+
+    def create_file(self, operation: Any) -> Any:
+        raise AssertionError(operation)
+
+    update_file = delete_file = create_file
+
+
+def no_shell(request: Any) -> str:
+    """Run nothing."""
+    raise AssertionError(request)
+
+
+def check_openai_agents_offer_shells_and_patches(url: str, _: str) -> None:
+    """The SDK's tools are offered, and a conversation with their calls and results is continued."""
+    model = agent_models(url)[1]
+    tools: list[Any] = [ShellTool(executor=no_shell), ApplyPatchTool(editor=NoEditor()), LocalShellTool(no_shell)]
+    agent = Agent(
+        name="files",
+        model=model,
+        tools=tools,
+        model_settings=ModelSettings(temperature=0, max_tokens=60, tool_choice="none"),
+    )
+    outcome = {"type": "exit", "exit_code": 0}
+    history: list[Any] = [
+        {"role": "user", "content": "What is the capital of France?"},
+        {"type": "shell_call", "call_id": "c0", "status": "completed", "action": {"commands": ["cat answer"]}},
+        {
+            "type": "shell_call_output",
+            "call_id": "c0",
+            "output": [{"stdout": "Paris", "stderr": "", "outcome": outcome}],
+        },
+        {
+            "type": "apply_patch_call",
+            "call_id": "c1",
+            "status": "completed",
+            "operation": {"type": "create_file", "path": "a", "diff": "+Paris"},
+        },
+        {"type": "apply_patch_call_output", "call_id": "c1", "status": "completed", "output": "Created a"},
+        {"role": "assistant", "content": "Paris."},
+        {"role": "user", "content": QUESTION},
+    ]
+    assert "Paris" in Runner.run_sync(agent, history).final_output
