@@ -19,7 +19,10 @@ from gateway.dialects.openai_family.responses.body import ResponseBody
 from gateway.dialects.seam.http_request import HttpRequest
 
 OF_CALLS = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
-TOOL = {"type": "function", "function": {"name": "ls", "description": "", "parameters": {"type": "object"}}}
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "ls", "description": "", "parameters": {"type": "object"}},
+}
 CALL = {"id": "c", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
 HISTORY: list[dict[str, Any]] = [
     {"role": "system", "content": [{"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}}]},
