@@ -154,7 +154,7 @@ def check_openai_agents_return_models(url: str, _: str) -> None:
 
 
 class NoEditor:
-    """An editor of files that must not be asked for anything."""
+    """An editor of files that must not be called."""
 
     def create_file(self, operation: Any) -> Any:
         raise AssertionError(operation)
