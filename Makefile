@@ -40,7 +40,7 @@ models:  ## test every architecture of transformers, and write docs/models.md
 soak:  ## run mixed load for MINUTES (30), and slow fault tests; fails if anything leaks or is lost
 	@tools/install.sh dev native && $(PY) -m pytest -m soak tests/e2e && $(PY) -m tests.soak $(MINUTES)
 fuzz:  ## send random bodies and messages to the whole product, random histories to engines, EXAMPLES (300) of each; kill services, engines, gateways and databases, and set clocks, at KILLS (200) instants; replay 1,000 answers; mutate files
-	@tools/install.sh dev native && FUZZ_EXAMPLES=$(or $(EXAMPLES),300) $(PY) -m pytest tests/e2e/hostile/test_fuzz*.py tests/engine/core/test_state_histories.py tests/native/engine/test_state_histories.py
+	@tools/install.sh dev native && FUZZ_EXAMPLES=$(or $(EXAMPLES),300) $(PY) -m pytest --timeout=$$((300 + 20 * $(or $(EXAMPLES),300))) tests/e2e/hostile/test_fuzz*.py tests/engine/core/test_state_histories.py tests/native/engine/test_state_histories.py
 	@BACKGROUND_KILLS=$(or $(KILLS),200) $(PY) -m pytest -m "slow or long" tests/e2e/faults/test_background_kills.py
 	@RECEIPTS=1000 $(PY) -m pytest tests/service/server/test_random_receipts.py
 	@WORKER_KILLS=$(or $(KILLS),200) $(PY) -m pytest -m long tests/native/engine/test_cache_handover.py
