@@ -74,6 +74,15 @@ def _seed_coder() -> Any:
     )
 
 
+def _jais2() -> Any:
+    """Return a splitter that cuts long runs of spaces into powers of two."""
+    spaces = "|".join(rf"\s{{{count}}}(?!\S)" for count in (512, 256, 128, 64, 32, 16, 8, 4))
+    return _split(
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+        rf"{spaces}|\s{{1,2}}(?!\S)|\s{{1}}"
+    )
+
+
 _OWN: Final[dict[str, Callable[[], Any]]] = {
     **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "exaone4", "gigachat", "mellum", "a.x-4.0"), _plain),
     "trillion": _plain,
@@ -85,6 +94,7 @@ _OWN: Final[dict[str, Callable[[], Any]]] = {
     "deepseek-coder": _deepseek_coder,
     **dict.fromkeys(("deepseek-v3", "hunyuan-dense"), _deepseek_v3),
     "seed-coder": _seed_coder,
+    "jais-2": _jais2,
 }
 # Splitters whose patterns are those of another one that transformers has.
 _ALIKE: Final = {"chatglm-bpe": "llama-bpe", "glm4": "llama-bpe", "hunyuan": "qwen2", "stablelm2": "qwen2"}

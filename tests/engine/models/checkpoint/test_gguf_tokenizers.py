@@ -9,8 +9,10 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
+import tokenizers
 
 from service.engine.loading.gguf.settings_files import write_settings
+from service.engine.loading.gguf.splitters import check_splitter, set_splitter
 from service.engine.models.checkpoint.gguf.header import read_header
 from service.engine.tokens.tokenizer import FastTokenizer
 from tests.engine.folders.gguf_files import MARKED, MODELS, VOCABULARY, write_gguf
@@ -123,3 +125,21 @@ def test_runs_of_spaces_are_one_token_of_gemma(arch: str, tmp_path: Path) -> Non
     write_pieces(tmp_path / "tiny.gguf", arch, adds_space=False, pieces=pieces, more=more)
     tokenizer = FastTokenizer.from_folder(settings_folder(tmp_path / "tiny.gguf", tmp_path / "new"))
     assert tokenizer.encode("the  h") == [THE, pieces.index("  "), PIECES.index("h")]
+
+
+def words(folder: Path, name: str, text: str) -> list[str]:
+    """Return the words into which a splitter divides a text, with `_` for a space."""
+    file = folder / "tokenizer.json"
+    tokenizers.Tokenizer(tokenizers.models.BPE()).save(str(file))
+    check_splitter(folder / "tiny.gguf", "gpt2", name)
+    set_splitter(folder, "gpt2", name)
+    made = tokenizers.Tokenizer.from_file(str(file))
+    return [word.replace("\u0120", "_") for word, _ in made.pre_tokenizer.pre_tokenize_str(text)]
+
+
+def test_jais_2_cuts_runs_of_spaces_into_powers_of_two(tmp_path: Path) -> None:
+    """A run of spaces before a word keeps one for it."""
+    assert words(tmp_path, "jais-2", "It's  a 12345" + 15 * " " + "b") == [
+        *("It", "'s", "_", "_a", "_", "123", "45"),
+        *("________", "____", "__", "_b"),
+    ]
