@@ -33,6 +33,7 @@ from service.engine.models.checkpoint.gguf.restored import (
     xielu_parameters,
 )
 from service.engine.models.checkpoint.gguf.stacked import stacked_experts
+from service.engine.models.checkpoint.gguf.ternary import repacked
 from service.generation.errors import ModelLoadError
 
 REFERENCE: Final = "gguf.json"  # in a model's folder: the files that hold its weights
@@ -153,7 +154,7 @@ class GgufCheckpoint(Checkpoint):
         self._taken.add(name)
         if self.on_read is not None:
             self.on_read(blocks.nbytes)
-        rows = blocks.reshape(end - first, *tensor.shape[1:-1], -1)
+        rows = repacked(tensor.type, blocks).reshape(end - first, *tensor.shape[1:-1], -1)
         return self._in_halves(name, rows if order is None else rows[order], tensor)
 
     def take(self, name: str, shape: Sequence[int], part: TensorSlice | None = None) -> npt.NDArray[Any]:

@@ -15,6 +15,7 @@ class BlockType:
     kind: str  # of the native step
     columns: int  # of a block
     num_bytes: int  # of a block
+    is_ternary: bool = False  # repacked to blocks of `kind` at load
 
 
 BLOCKS: Final = {
@@ -35,11 +36,13 @@ BLOCKS: Final = {
         BlockType(20, "IQ4_NL", "iq4_nl", 32, 18),
         BlockType(23, "IQ4_XS", "iq4_xs", 256, 136),
         BlockType(30, "BF16", "bfloat16", 1, 2),
+        BlockType(34, "TQ1_0", "q2_k", 256, 54, is_ternary=True),
+        BlockType(35, "TQ2_0", "q2_k", 256, 66, is_ternary=True),
         BlockType(39, "MXFP4", "mxfp4", 32, 17),
     )
 }
 # Known types without a packed form, for errors.
 UNSUPPORTED: Final = {
     9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S",
-    24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4",
+    24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 40: "NVFP4",
 }  # fmt: skip
