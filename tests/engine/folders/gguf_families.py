@@ -15,6 +15,7 @@ from gguf import GGMLQuantizationType as Kind
 from tests.engine.folders import gguf_metadata as metadata
 from tests.engine.folders import gguf_recurrent_metadata as recurrent
 from tests.engine.folders import gguf_tensors as tensors
+from tests.engine.folders.gguf_llamas import LLAMAS
 from tests.engine.folders.gguf_writer import GgufFamily, write_file
 from tests.models import families
 from tests.models.shapes import small
@@ -277,6 +278,7 @@ FAMILIES = {
     "smollm3": GgufFamily(arch=MODEL_ARCH.SMOLLM3, permutes=True),
     "stablelm, parallel": GgufFamily(arch=MODEL_ARCH.STABLELM, more=metadata.parallel),
     "starcoder2": GgufFamily(arch=MODEL_ARCH.STARCODER2, options=_WHOLE),
+    **LLAMAS,
 }
 
 

@@ -261,10 +261,14 @@ def minicpm3(writer: gguf.GGUFWriter, config: Any) -> None:
     writer.add_kv_lora_rank(config.kv_lora_rank)
     writer.add_key_length(config.qk_nope_head_dim + config.qk_rope_head_dim)
     writer.add_rope_dimension_count(config.qk_rope_head_dim)
-    rope = config.rope_parameters
-    if rope["rope_type"] == "longrope":
-        for name in ("long", "short"):
-            writer.add_tensor(f"rope_factors_{name}.weight", np.array(rope[f"{name}_factor"], np.float32))
+    if config.rope_parameters["rope_type"] == "longrope":
+        long_factors(writer, config)
+
+
+def long_factors(writer: gguf.GGUFWriter, config: Any) -> None:
+    for name in ("long", "short"):
+        factors = np.array(config.rope_parameters[f"{name}_factor"], np.float32)
+        writer.add_tensor(f"rope_factors_{name}.weight", factors)
 
 
 def bitnet(writer: gguf.GGUFWriter, _: Any) -> None:

@@ -142,6 +142,17 @@ def _granite(metadata: GgufMetadata) -> Fields:
     }
 
 
+def _minicpm(metadata: GgufMetadata) -> Fields:
+    """Return the fields of MiniCPM 1 and 4. Old files lack the multipliers, which are those of MiniCPM-2B."""
+    return _bias(metadata) | {
+        "attention_multiplier": head_dim_of(metadata) ** -0.5,
+        "embedding_multiplier": metadata.number("embedding_scale", 12.0),
+        "residual_multiplier": metadata.number("residual_scale", 1.4 * metadata.size("block_count") ** -0.5),
+        "logits_scaling": metadata.number("logit_scale", metadata.size("embedding_length") / 256),
+        "original_max_position_embeddings": metadata.size("context_length"),
+    }
+
+
 def _granite_moe(metadata: GgufMetadata) -> Fields:
     shared = "blk.*.ffn_down_shexp.weight"
     width = {"shared_intermediate_size": metadata.width(shared)} if metadata.has(shared) else {}
@@ -205,6 +216,7 @@ FAMILIES: Final[dict[str, GgufFamily]] = {
     "ernie4_5-moe": GgufFamily("ernie4_5_moe", "Ernie4_5_MoeForCausalLM", ernie_moe),
     "ernie4_5": GgufFamily("ernie4_5", "Ernie4_5ForCausalLM", _ernie),
     "exaone-moe": GgufFamily("exaone_moe", "ExaoneMoeForCausalLM", exaone_moe),
+    "exaone": GgufFamily("llama", "LlamaForCausalLM", _bias),
     "exaone4": GgufFamily("exaone4", "Exaone4ForCausalLM", lambda metadata: windows(metadata, 4)),
     "falcon-h1": GgufFamily("falcon_h1", "FalconH1ForCausalLM", falcon_h1),
     "falcon": _FALCON,
@@ -223,6 +235,7 @@ FAMILIES: Final[dict[str, GgufFamily]] = {
     "granitemoe": GgufFamily("granitemoeshared", "GraniteMoeSharedForCausalLM", _granite_moe),
     "hunyuan-dense": GgufFamily("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", _bias),
     "hunyuan-moe": GgufFamily("hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", _hunyuan_moe),
+    "internlm2": GgufFamily("llama", "LlamaForCausalLM", _bias),
     "jais2": GgufFamily("jais2", "Jais2ForCausalLM", jais2),
     "jamba": GgufFamily("jamba", "JambaForCausalLM", jamba),
     "lfm2": GgufFamily("lfm2", "Lfm2ForCausalLM", lfm2),
@@ -232,6 +245,7 @@ FAMILIES: Final[dict[str, GgufFamily]] = {
     "mamba": GgufFamily("mamba", "MambaForCausalLM", mamba, has_attention=False),
     "mamba2": GgufFamily("mamba2", "Mamba2ForCausalLM", mamba2, has_attention=False),
     "minimax-m2": GgufFamily("minimax_m2", "MiniMaxM2ForCausalLM", _minimax_m2, rotates_parts=True),
+    "minicpm": GgufFamily("granite", "GraniteForCausalLM", _minicpm),
     "minicpm3": GgufFamily("minicpm3", "MiniCPM3ForCausalLM", minicpm3, rotates_parts=True),
     "mistral3": GgufFamily("ministral3", "Ministral3ForCausalLM", mistral3),
     "nemotron_h": GgufFamily("nemotron_h", "NemotronHForCausalLM", nemotron_h, rotates_parts=True),
@@ -256,4 +270,5 @@ FAMILIES: Final[dict[str, GgufFamily]] = {
     "smollm3": GgufFamily("smollm3", "SmolLM3ForCausalLM", _bias),
     "stablelm": GgufFamily("stablelm", "StableLmForCausalLM", stablelm, rotates_parts=True),
     "starcoder2": GgufFamily("starcoder2", "Starcoder2ForCausalLM", starcoder2),
+    "xverse": GgufFamily("llama", "LlamaForCausalLM", _bias),
 }

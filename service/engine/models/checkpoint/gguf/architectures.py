@@ -89,6 +89,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "ernie4_5-moe": Architecture(
         layer=names.SHARED_EXPERTS, vectors={"exp_probs_b.bias": "mlp.moe_statics.e_score_correction_bias"}
     ),
+    "exaone": _PLAIN,
     "exaone-moe": Architecture(
         layer=names.SHARED_EXPERTS | names.PREDICTORS, vectors={"exp_probs_b.bias": "mlp.e_score_correction_bias"}
     ),
@@ -161,6 +162,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "granitemoe": Architecture(layer=names.GRANITE_MOE, is_interleaved=True, stacked=_GRANITE_STACKED),
     "hunyuan-dense": Architecture(layer=names.HUNYUAN),
     "hunyuan-moe": Architecture(layer=names.HUNYUAN_MOE),
+    "internlm2": _INTERLEAVED,
     "jais2": _PLAIN,
     "jamba": Architecture(
         layer=names.JAMBA,
@@ -185,6 +187,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "minimax-m2": Architecture(
         layer=names.MIXTRAL, vectors={"exp_probs_b.bias": "block_sparse_moe.e_score_correction_bias"}
     ),
+    "minicpm": _INTERLEAVED,
     "minicpm3": Architecture(layer=names.LATENTS),
     "mistral3": _INTERLEAVED,
     "nemotron": Architecture(norm_addend=1.0),
@@ -209,6 +212,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "smollm3": _INTERLEAVED,
     "stablelm": _PLAIN,
     "starcoder2": Architecture(layer={"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}),
+    "xverse": _INTERLEAVED,
 }
 
 
