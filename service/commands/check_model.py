@@ -12,6 +12,7 @@ from typing import Any, Final, get_args
 from service.engine.device.memory import CPU_CACHE_FRACTION, available_host_bytes
 from service.engine.interface.config import EngineConfig
 from service.engine.interface.description import ComputeDtype
+from service.engine.loading.cache_size import state_slots
 from service.engine.loading.encoder_source import reject_unsupported_quantization
 from service.engine.loading.model_folder import find_folder
 from service.engine.loading.model_plan import ModelPlan, plan_model
@@ -44,7 +45,7 @@ def check_model(model: str, config: EngineConfig, dtype: Any, device: str) -> di
         raise ModelLoadError(f"{folder}: a {head} can't be served: it neither generates nor makes vectors nor ranks")
     plan = plan_model(model, config, dtype, device)
     FastTokenizer.from_folder(plan.folder)  # raises for a tokenizer that can't encode
-    return _report(plan, config.max_batch_tokens)
+    return _report(plan, config)
 
 
 def _encoder(folder: Path, config: EngineConfig, dtype: Any, device: str) -> dict[str, Any]:
@@ -83,11 +84,8 @@ def _encoder(folder: Path, config: EngineConfig, dtype: Any, device: str) -> dic
     return report
 
 
-def _report(plan: ModelPlan, max_chunk: int) -> dict[str, Any]:
-    """Report the architecture, the backend, the memory, and the syntax of tools and reasoning.
-
-    `max_chunk` is the number of tokens of a sequence that a step computes at most.
-    """
+def _report(plan: ModelPlan, config: EngineConfig) -> dict[str, Any]:
+    """Report the architecture, the backend, the memory, and the syntax of tools and reasoning."""
     spec = plan.spec
     num_parameters = spec.checkpoint.num_parameters
     weight_type = weight_type_of(spec, plan.backend)
@@ -122,13 +120,21 @@ def _report(plan: ModelPlan, max_chunk: int) -> dict[str, Any]:
         report["state_bytes_per_sequence"] = state
     elif plan.backend.name == "native":  # sliding layers keep only what their windows reach
         report["cache_bytes_per_sequence"] = max_cache_bytes(
-            plan_of(spec.config), spec.max_positions, max_chunk, spec.block_size, spec.cache_dtype
+            plan_of(spec.config), spec.max_positions, config.max_batch_tokens, spec.block_size, spec.cache_dtype
         )
     if spec.device == "cpu":
-        headroom = max(0, available_host_bytes() - weights)
-        num_tokens = int(headroom * CPU_CACHE_FRACTION / per_token) if per_token else None
-        fits = headroom > 0 and (num_tokens is None or num_tokens >= spec.block_size)
-        report |= {"cache_tokens": num_tokens, "fits": fits}
+        cache = int(max(0, available_host_bytes() - weights) * CPU_CACHE_FRACTION)
+        fits = cache > 0
+        if state:
+            num_sequences, num_checkpoints = state_slots(state, cache, config.max_batch_sequences)
+            report |= {"sequences": num_sequences, "checkpoints": num_checkpoints}
+            fits = num_sequences > 0
+            cache -= (num_sequences + num_checkpoints) * state
+        num_tokens = cache // per_token if per_token else None
+        report |= {
+            "cache_tokens": num_tokens,
+            "fits": fits and (num_tokens is None or num_tokens >= spec.block_size),
+        }
     return report
 
 

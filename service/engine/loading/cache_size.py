@@ -54,16 +54,24 @@ def limit_sequences(
     Return the resolved config and the number of slots for states: one for each running sequence and, if the backend can
     keep states of prefixes, more for checkpoints and drafts. Prefix caching is off if it cannot.
     """
-    each = backend.bytes_per_sequence
-    affordable = cache_bytes_left // 2 // each if each else config.max_batch_sequences
-    if affordable < 1:
+    num_sequences, num_checkpoints = state_slots(
+        backend.bytes_per_sequence, cache_bytes_left, config.max_batch_sequences
+    )
+    if num_sequences < 1:
+        each = backend.bytes_per_sequence
         raise ModelLoadError(f"no memory is left for the state of a sequence of {folder}, {each} bytes")
-    num_sequences = min(config.max_batch_sequences, affordable)
     resolved = replace(config, max_batch_sequences=num_sequences)
     if not backend.splits_states:
         return replace(resolved, prefix_caching=False), num_sequences
-    num_checkpoints = int(cache_bytes_left * _CHECKPOINT_SHARE) // each
-    return resolved, num_sequences + min(num_checkpoints, _MOST_CHECKPOINTS)
+    return resolved, num_sequences + num_checkpoints
+
+
+def state_slots(bytes_each: int, num_bytes: int, most_sequences: int) -> tuple[int, int]:
+    """Return how many sequences can run with their states in the caches' bytes, and how many checkpoints are kept."""
+    if not bytes_each:
+        return most_sequences, _MOST_CHECKPOINTS
+    num_sequences = min(most_sequences, num_bytes // 2 // bytes_each)
+    return num_sequences, min(int(num_bytes * _CHECKPOINT_SHARE) // bytes_each, _MOST_CHECKPOINTS)
 
 
 def choose_num_blocks(

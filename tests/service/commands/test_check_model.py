@@ -72,6 +72,25 @@ def test_report_has_the_bytes_of_a_recurrent_state(tmp_path: Path) -> None:
     assert report["cache_bytes_per_token"] * 16 == backend.bytes_per_block(16)
     assert loaded.config.max_batch_sequences == 3
     assert loaded.num_states > 3
+    assert report["sequences"] == 3
+    assert report["checkpoints"] > 0
+
+
+@pytest.mark.slow
+def test_a_state_must_fit_into_half_of_the_memory_for_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tokens that fit are those of the memory that the states leave."""
+    made("lfm2", tmp_path)
+    config = EngineConfig(max_batch_sequences=3)
+    report = check_model(str(tmp_path), config, "float32", "cpu")
+    state, per_token = report["state_bytes_per_sequence"], report["cache_bytes_per_token"]
+    free = report["weight_bytes"] + 10 * state  # of which the caches take half
+    monkeypatch.setattr("service.commands.check_model.available_host_bytes", lambda: free)
+    report = check_model(str(tmp_path), config, "float32", "cpu")
+    assert (report["sequences"], report["checkpoints"]) == (2, 0)
+    assert report["cache_tokens"] == (5 * state - 2 * state) // per_token
+    monkeypatch.setattr("service.commands.check_model.available_host_bytes", lambda: report["weight_bytes"] + 3 * state)
+    report = check_model(str(tmp_path), config, "float32", "cpu")
+    assert (report["sequences"], report["fits"]) == (0, False)
 
 
 @pytest.mark.parametrize("kind", ["gemma3n_text", "gemma4_text"])
