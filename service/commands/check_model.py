@@ -89,7 +89,7 @@ def _report(plan: ModelPlan, config: EngineConfig) -> dict[str, Any]:
     spec = plan.spec
     num_parameters = spec.checkpoint.num_parameters
     weight_type = weight_type_of(spec, plan.backend)
-    weights = int(num_parameters * _BYTES[weight_type]) if weight_type in _BYTES else spec.checkpoint.num_bytes
+    weights = int(num_parameters * _BYTES[weight_type]) if weight_type in _BYTES else spec.checkpoint.memory_bytes
     state, per_token = _state_bytes(plan), _cache_bytes_per_token(plan)
     by_rank: dict[str, Any] = {}
     if (num_ranks := spec.tensor_parallel) > 1:

@@ -246,7 +246,7 @@ def _require_weight_memory(plan: ModelPlan, config: EngineConfig, memory: Device
     checkpoint = spec.checkpoint
     num_bytes = checkpoint.num_parameters * _BYTES[spec.dtype]
     if config.quantization is None and plan.backend.takes_blocks(spec):
-        require_host_memory(checkpoint.num_bytes, folder)
+        require_host_memory(checkpoint.memory_bytes, folder)
         return
     if isinstance(checkpoint, PackedCheckpoint):
         message = "%s: packed weights of %.0f MB are dequantized during the load: in %s they take %.0f MB"

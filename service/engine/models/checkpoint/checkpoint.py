@@ -121,6 +121,11 @@ class Checkpoint:
         return sum(file.stat().st_size for file in self._files)
 
     @property
+    def memory_bytes(self) -> int:
+        """The memory that the weights take in the blocks of the files."""
+        return self.num_bytes
+
+    @property
     def num_parameters(self) -> int:
         """The number of elements of all weights."""
         return sum(math.prod(shape) for name, shape, _ in self.describe() if not name.endswith(_DERIVED))

@@ -11,7 +11,7 @@ import torch
 from gguf import GGMLQuantizationType as Kind
 
 from service.engine.models.checkpoint.gguf.gguf_checkpoint import GgufCheckpoint
-from service.engine.models.checkpoint.gguf.ternary import repacked
+from service.engine.models.checkpoint.gguf.ternary import added_bytes, repacked
 from service.engine.models.checkpoint.gguf.types import BLOCKS
 from tests.engine.folders.gguf_backends import backend_of_file
 from tests.engine.folders.gguf_families import FAMILIES
@@ -29,7 +29,9 @@ def test_repacked_blocks_mean_the_same_numbers(kind: Kind) -> None:
     numbers = np.random.default_rng(0).normal(size=(7, 512)).astype(np.float32)
     numbers[0] = 0
     stored = gguf.quantize(numbers, kind)
-    found = gguf.dequantize(repacked(BLOCKS[kind], stored), Kind.Q2_K)
+    blocks = repacked(BLOCKS[kind], stored)
+    assert blocks.nbytes - stored.nbytes == added_bytes(BLOCKS[kind], stored.nbytes)
+    found = gguf.dequantize(blocks, Kind.Q2_K)
     expected = gguf.dequantize(stored, kind)
     assert set(np.sign(expected).reshape(-1)) == {-1, 0, 1}
     np.testing.assert_array_equal(found, expected)

@@ -33,7 +33,7 @@ from service.engine.models.checkpoint.gguf.restored import (
     xielu_parameters,
 )
 from service.engine.models.checkpoint.gguf.stacked import stacked_experts
-from service.engine.models.checkpoint.gguf.ternary import repacked
+from service.engine.models.checkpoint.gguf.ternary import added_bytes, repacked
 from service.generation.errors import ModelLoadError
 
 REFERENCE: Final = "gguf.json"  # in a model's folder: the files that hold its weights
@@ -61,10 +61,8 @@ class GgufCheckpoint(Checkpoint):
         heads = metadata.get(f"{kind}.attention.head_count", 1)
         self._heads = heads, _largest(metadata.get(f"{kind}.attention.head_count_kv", heads))
         self._tensors: dict[str, GgufTensor] = {}
-        for header in headers:
-            for tensor in header.tensors.values():
-                if tensor.name in NOT_WEIGHTS:
-                    continue
+        for tensor in (each for header in headers for each in header.tensors.values()):
+            if tensor.name not in NOT_WEIGHTS:
                 self._add(tensor, kind)
         self._value_heads = value_heads(kind, metadata)
         self._assembled = {name: each for name, each in self._assemble_all() if name not in self._tensors}
@@ -111,6 +109,11 @@ class GgufCheckpoint(Checkpoint):
         parts = {part for assembled in self._assembled.values() for part in assembled.parts}
         names = [name for name in self._tensors if name not in parts]
         return {name: self.shape(name) for name in sorted([*names, *self._assembled, *self._xielu])}
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory that the weights take in blocks, of which ternary ones grow."""
+        return self.num_bytes + sum(added_bytes(each.type, each.num_bytes) for each in self._tensors.values())
 
     @property
     def dtype(self) -> str:

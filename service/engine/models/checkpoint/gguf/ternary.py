@@ -16,6 +16,7 @@ Bytes = npt.NDArray[np.uint8]
 
 _CODE_BYTES: Final = 64  # of TQ2_0 and Q2_K, whose codes are in the same order
 _SCALE_BYTES: Final = 2
+_Q2_K_BYTES: Final = 16 + _CODE_BYTES + 2 * _SCALE_BYTES
 _ONES: Final = 0x11  # the scales of codes and of offsets of 16 weights, which are 1
 _POWERS: Final = np.array([1, 3, 9, 27, 81], np.uint8)
 
@@ -30,6 +31,11 @@ def repacked(stored: BlockType, rows: Bytes) -> Bytes:
         codes = _in_two_bits(_ternary_digits(codes))
     ones = np.full((len(blocks), 16), _ONES, np.uint8)
     return np.concatenate([ones, codes, scale, scale], axis=1).reshape(len(rows), -1)
+
+
+def added_bytes(stored: BlockType, num_bytes: int) -> int:
+    """Return how many bytes more than in the file blocks of `num_bytes` take when they are repacked."""
+    return num_bytes // stored.num_bytes * (_Q2_K_BYTES - stored.num_bytes) if stored.is_ternary else 0
 
 
 def _ternary_digits(codes: Bytes) -> Bytes:
