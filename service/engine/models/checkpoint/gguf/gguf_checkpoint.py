@@ -26,6 +26,7 @@ from service.engine.models.checkpoint.gguf.restored import (
     grouped_order,
     held_names,
     is_decay_rate,
+    largest_of,
     restored_decay_rates,
     split_heads,
     stored_order,
@@ -59,7 +60,7 @@ class GgufCheckpoint(Checkpoint):
             raise ModelLoadError(f"{headers[0].file}: general.architecture is {kind}, which is not supported")
         self._architecture = ARCHITECTURES[self._name]
         heads = metadata.get(f"{kind}.attention.head_count", 1)
-        self._heads = heads, _largest(metadata.get(f"{kind}.attention.head_count_kv", heads))
+        self._heads = heads, largest_of(metadata.get(f"{kind}.attention.head_count_kv", heads))
         self._tensors: dict[str, GgufTensor] = {}
         for tensor in (each for header in headers for each in header.tensors.values()):
             if tensor.name not in NOT_WEIGHTS:
@@ -250,12 +251,6 @@ class GgufCheckpoint(Checkpoint):
                 f"{tensor.file}: {tensor.name} has the shape {list(tensor.shape)}, the metadata requires {list(shape)}"
             )
         return tensor
-
-
-def _largest(value: Any) -> Any:
-    """Return the largest of a list of integers, which has 0 for layers without heads; other values are unchanged."""
-    is_list = isinstance(value, np.ndarray) and value.size and value.dtype.kind in "iu"
-    return int(value.max()) if is_list else value
 
 
 def read_numbers(tensor: GgufTensor) -> npt.NDArray[np.float32]:

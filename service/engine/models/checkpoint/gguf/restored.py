@@ -56,6 +56,12 @@ class Assembled:
     combine: Callable[[Iterable[Array]], Array]
 
 
+def largest_of(value: Any) -> Any:
+    """Return the largest of a list of integers, which has 0 for layers without heads; other values are unchanged."""
+    is_list = isinstance(value, np.ndarray) and value.size and value.dtype.kind in "iu"
+    return int(value.max()) if is_list else value
+
+
 def held_names(name: str) -> tuple[str, ...]:
     """Return the names of the tensors that a file's tensor holds: its own name, or those of gate and up."""
     if _GATE_AND_UP not in name:
