@@ -22,7 +22,7 @@ _LONG: dict[str, Any] = {
 }
 LLAMAS = {
     "llama, of EXAONE 3": GgufFamily(arch=MODEL_ARCH.EXAONE, options={"tie_word_embeddings": True}),
-    "llama, of InternLM2": GgufFamily(arch=MODEL_ARCH.INTERNLM2, permutes=True, options={"attention_bias": True}),
+    "llama, of InternLM2": GgufFamily(arch=MODEL_ARCH.INTERNLM2, permutes=True, options={"tie_word_embeddings": False}),
     "llama, of XVERSE": GgufFamily(arch=MODEL_ARCH.XVERSE, permutes=True, options={"num_key_value_heads": 4}),
     "granite, of MiniCPM": GgufFamily(arch=MODEL_ARCH.MINICPM, permutes=True, keys=_MULTIPLIERS, options=_MINICPM),
     "granite, of an old MiniCPM": GgufFamily(arch=MODEL_ARCH.MINICPM, permutes=True, options=_OLD_MINICPM),
@@ -30,7 +30,7 @@ LLAMAS = {
         arch=MODEL_ARCH.MINICPM,
         permutes=True,
         keys=_MULTIPLIERS,
-        more=metadata.long_factors,
+        more=metadata.minicpm,
         options=_MINICPM | {"rope_parameters": _LONG, "max_position_embeddings": 128},
     ),
 }

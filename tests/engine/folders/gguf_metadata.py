@@ -271,6 +271,11 @@ def long_factors(writer: gguf.GGUFWriter, config: Any) -> None:
         writer.add_tensor(f"rope_factors_{name}.weight", factors)
 
 
+def minicpm(writer: gguf.GGUFWriter, config: Any) -> None:
+    writer.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE)
+    long_factors(writer, config)
+
+
 def bitnet(writer: gguf.GGUFWriter, _: Any) -> None:
     writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
     writer.add_rope_scaling_factor(1.0)

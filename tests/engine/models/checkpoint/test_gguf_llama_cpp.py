@@ -16,6 +16,7 @@ import torch
 from bench.engine.gguf_greedy import llama_answer, llama_server
 from bench.serving.servers import LLAMA_SERVER
 from tests.engine.folders.gguf_families import FAMILIES
+from tests.engine.folders.gguf_llamas import LLAMAS
 from tests.engine.folders.gguf_writer import write_file
 from tests.models.families import VARIANTS, random_model, some_tokens
 from tests.models.shapes import small
@@ -33,6 +34,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "qwen3_5_text": _HEADS,
     "qwen3_5_moe_text": _HEADS,
     "qwen3_next": _HEADS | {"norm_topk_prob": True},
+    # llama.cpp chooses between short and long factors by the size of its context.
+    **{name: family.options for name, family in LLAMAS.items() if "rope_parameters" not in family.options},
 }
 
 
