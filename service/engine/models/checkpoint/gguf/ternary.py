@@ -55,4 +55,4 @@ def _in_two_bits(digits: Bytes) -> Bytes:
     """Return the codes of Q2_K: a byte has those of four weights at a distance of 32."""
     parts = digits.reshape(len(digits), 2, 4, 32)
     packed = parts[:, :, 0] | parts[:, :, 1] << 2 | parts[:, :, 2] << 4 | parts[:, :, 3] << 6
-    return packed.reshape(len(digits), _CODE_BYTES)
+    return packed.astype(np.uint8).reshape(len(digits), _CODE_BYTES)
