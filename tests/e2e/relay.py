@@ -1,9 +1,14 @@
-"""A TCP relay that can freeze: both ends stay connected but receive nothing, as over a broken network."""
+"""A TCP relay that can freeze: both ends stay connected but receive nothing, as over a broken network.
+
+It can also cut its connections, as the system does for a process that is killed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import struct
 from collections.abc import AsyncIterator
 
 
@@ -19,6 +24,15 @@ class Relay:
     def freeze(self) -> None:
         """Stop forwarding, including the end of connections."""
         self._is_open.clear()
+
+    def cut(self, *, reset: bool) -> None:
+        """End all connections, by resets or like a process that has read everything."""
+        for writer in self._writers:
+            if reset:
+                linger = struct.pack("ii", 1, 0)
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            writer.transport.abort()
+        self._writers.clear()
 
     @classmethod
     @contextlib.asynccontextmanager
