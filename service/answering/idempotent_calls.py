@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections import Counter, OrderedDict
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from service.answering.kind import Sized
@@ -19,6 +19,7 @@ Message = TypeVar("Message", bound=Sized)
 
 _Key: TypeAlias = tuple[str, str, str]  # the caller, the kind of the call, and the id
 _SEED_SIZE: Final = 4  # bytes
+_OTHER: Final = "is the id of another request"
 _LEAST_BYTES: Final = 1024  # that a call counts, so that the number of calls is limited, too
 
 
@@ -42,6 +43,7 @@ class IdempotentCalls:
         self._clock = clock
         self._calls: dict[_Key, _Call[Any]] = {}
         self._ended = _EndedCalls()
+        self._reserved: Counter[_Key] = Counter()
 
     async def messages(
         self,
@@ -62,6 +64,25 @@ class IdempotentCalls:
             async for message in found:
                 yield message
 
+    @contextmanager
+    def reserved(self, kind: str, request: Any) -> Iterator[None]:
+        """Reserve the id of a request that is not answered as a call of its kind, while the block has an effect.
+
+        Raise InvalidRequest if the id is that of a call. Calls with the id that begin meanwhile are rejected.
+        """
+        if not request.serving.request_id:
+            yield
+            return
+        self._forget_old()
+        key = _key_of(kind, request)
+        if key in self._calls:
+            raise InvalidRequest("serving.request_id", _OTHER)
+        self._reserved[key] += 1
+        try:
+            yield
+        finally:
+            self._reserved -= Counter([key])
+
     async def close(self) -> None:
         """Stop all calls."""
         tasks = [call.task for call in self._calls.values()]
@@ -78,9 +99,11 @@ class IdempotentCalls:
     ) -> _Call[Message]:
         """Return the call of a request's id, which is begun if there is none. Raise InvalidRequest."""
         self._forget_old()
-        key = (current_caller().id, kind, request.serving.request_id)
+        key = _key_of(kind, request)
         digest = hashlib.blake2b(undivided(request).SerializeToString(deterministic=True)).digest()
         call: _Call[Message] | None = self._calls.get(key)
+        if key in self._reserved:
+            raise InvalidRequest("serving.request_id", _OTHER)
         if call is None:
             seeded = type(request)()
             seeded.CopyFrom(request)
@@ -89,7 +112,7 @@ class IdempotentCalls:
             source = messages(seeded, _Deadline(deadline_of(context), self._clock))
             call = self._calls[key] = _Call(digest, source, lambda ended: self._end(key, ended))
         elif call.digest != digest:
-            raise InvalidRequest("serving.request_id", "is the id of another request")
+            raise InvalidRequest("serving.request_id", _OTHER)
         return call
 
     def _end(self, key: _Key, call: _Call[Any]) -> None:
@@ -210,6 +233,10 @@ class _Deadline:
     def time_remaining(self) -> float | None:
         """Return the seconds until the deadline; None if there is none."""
         return None if self._deadline is None else self._deadline - self._clock()
+
+
+def _key_of(kind: str, request: Any) -> _Key:
+    return (current_caller().id, kind, request.serving.request_id)
 
 
 def undivided(request: Request) -> Request:

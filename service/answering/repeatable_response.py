@@ -26,10 +26,15 @@ def repeatable(request: response_pb2.CreateResponseRequest) -> response_pb2.Crea
     found.CopyFrom(request)
     caller_id = current_caller().id
     if not found.response_id:
-        found.response_id = _digest(f"response\0{caller_id}\0{request_id}", _ID_SIZE).hex()
+        found.response_id = response_id_of(caller_id, request_id)
     if not found.sampling.HasField("seed"):
         found.sampling.seed = int.from_bytes(_digest(f"seed\0{caller_id}\0{found.response_id}", _SEED_SIZE), "big")
     return found
+
+
+def response_id_of(caller_id: str, request_id: str) -> str:
+    """Return the id of the response to a request with an id, in the foreground and in the background."""
+    return _digest(f"response\0{caller_id}\0{request_id}", _ID_SIZE).hex()
 
 
 def _digest(text: str, size: int) -> bytes:

@@ -67,8 +67,8 @@ class StoredResponses:
             raise StoringOff("store" if request.store else _CONVERSATION)
 
     async def check_id(self, request: response_pb2.CreateResponseRequest) -> None:
-        """Raise InvalidRequest if the id of a request to be stored is that of another one whose response is stored."""
-        if self._store is None or not (request.store and request.serving.request_id) or request.HasField("resume"):
+        """Raise InvalidRequest if the id of a request is that of another one whose response is stored."""
+        if self._store is None or not request.serving.request_id or request.HasField("resume"):
             return
         owner = current_caller().id
         try:

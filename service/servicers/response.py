@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
 
-from sluice.v1 import response_event_pb2, response_pb2, response_pb2_grpc, stored_response_pb2
+from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2, response_pb2_grpc, stored_response_pb2
 
 from service.answering.background.background_responses import BackgroundResponses
 from service.answering.errors import ResponseNotFound
@@ -42,7 +42,7 @@ class ResponseServicer(response_pb2_grpc.ResponseServiceServicer):
     ) -> response_pb2.CreateResponseResponse:
         self._stored.check(request)
         if request.background and self._background is not None:
-            return response_pb2.CreateResponseResponse(response=await self._background.create(request, context))
+            return response_pb2.CreateResponseResponse(response=await self._queued(self._background, request, context))
         source = partial(self._events, stream=False)
         async with aclosing(self._calls.messages("CreateResponse", request, context, source)) as events:
             return await self._answering.fold(RESPONSE, events)
@@ -52,7 +52,7 @@ class ResponseServicer(response_pb2_grpc.ResponseServiceServicer):
     ) -> AsyncGenerator[response_event_pb2.StreamResponseResponse, None]:
         self._stored.check(request)
         if request.background and self._background is not None:
-            queued = await self._background.create(request, context)
+            queued = await self._queued(self._background, request, context)
             async with aclosing(self._background.follow(queued.id)) as events:
                 async for event in events:
                     yield event
@@ -61,6 +61,13 @@ class ResponseServicer(response_pb2_grpc.ResponseServiceServicer):
         async with aclosing(self._calls.messages("CreateResponse", request, context, source)) as events:
             async for event in events:
                 yield event
+
+    async def _queued(
+        self, background: BackgroundResponses, request: response_pb2.CreateResponseRequest, context: Context
+    ) -> response_item_pb2.Response:
+        """Create a response in the background, unless its id is that of a call in the foreground."""
+        with self._calls.reserved("CreateResponse", request):
+            return await background.create(request, context)
 
     async def _events(
         self, request: response_pb2.CreateResponseRequest, context: Timed, *, stream: bool

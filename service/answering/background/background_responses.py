@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import uuid
 from collections.abc import AsyncGenerator
@@ -16,6 +15,7 @@ from service.answering.background.job_runner import JobRunner
 from service.answering.errors import ResponseNotFound, StoreFull, StoreUnavailable, TooManyInBackground
 from service.answering.generation import Answering
 from service.answering.kind import continuing
+from service.answering.repeatable_response import response_id_of
 from service.answering.stored_responses import StoredResponses
 from service.calls.call import Timed, current_caller, deadline_of
 from service.contract.responses.background import (
@@ -36,7 +36,6 @@ from service.observability.store_metrics import StoreMetrics
 from service.storage.responses.port import Job, JobKey, ResponseRecord, StoreFailed, StoreLimit, TooManyJobs
 from service.storage.responses.store_thread import StoreThread
 
-_ID_SIZE: Final = 16  # bytes
 # The number of the terminal event of a response that another process generates when it is cancelled: greater than those
 # of the events which that process has sent.
 _LAST: Final = 1 << 40
@@ -189,7 +188,7 @@ def _answer_id(owner: str, request_id: str) -> str:
     """Return the id of an answer: the same for the same id of a request of the same owner."""
     if not request_id:
         return uuid.uuid4().hex
-    return hashlib.blake2b(f"{owner}\0{request_id}".encode(), digest_size=_ID_SIZE).hexdigest()
+    return response_id_of(owner, request_id)
 
 
 def _given(stored: bytes) -> response_pb2.CreateResponseRequest:
