@@ -227,7 +227,7 @@ class BatchStore(Protocol):
         """Return a batch, or None."""
 
     def list(self, owner: str, max_batches: int, after: str = "") -> Sequence[BatchRecord]:
-        """Return the newest batches, or those before one. Raise UnknownItem."""
+        """Return the newest batches, or those before one, which may have been deleted meanwhile. Raise UnknownItem."""
 
     def results(
         self, owner: str, batch_id: str, after: int, states: Collection[LineState], max_lines: int

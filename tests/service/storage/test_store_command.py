@@ -40,7 +40,8 @@ def filled(location: StoreLocation, key: Path) -> StoreLocation:
 
 
 _LATER = (
-    "deleted_items", "batch_lines", "batches", "file_parts", "files", "jobs", "conversations", "items", "clock"
+    "deleted_batches", "deleted_items", "batch_lines", "batches", "file_parts", "files", "jobs", "conversations",
+    "items", "clock",
 )  # fmt: skip
 
 

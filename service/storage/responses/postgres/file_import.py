@@ -56,6 +56,7 @@ _TABLES: Final = (
             "results_lifetime_s",
         ),
     ),
+    _Table("deleted_batches", ("owner", "digest", "created_ns", "ended_ns")),
     _Table("batch_lines", ("owner", "batch", "position", "state", "request", "result", "num_claims")),
 )  # fmt: skip
 _POSITIONS: Final = f"pg_get_serial_sequence('{SCHEMA}.items', 'position')"

@@ -197,6 +197,20 @@ _MIGRATIONS: Final = (
         FOR EACH ROW EXECUTE FUNCTION count_bytes()
         """,
     ),
+    (
+        # The times of batches that were deleted, by a digest of their ids, so that a listing continues after them.
+        """
+        CREATE TABLE deleted_batches (
+            number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+            owner TEXT COLLATE "C" NOT NULL,
+            digest BYTEA NOT NULL,
+            created_ns BIGINT NOT NULL,
+            ended_ns BIGINT NOT NULL,
+            UNIQUE (owner, digest)
+        )
+        """,
+        "CREATE INDEX deleted_batches_in_order ON deleted_batches (owner, number)",
+    ),
 )
 VERSION: Final = len(_MIGRATIONS)
 

@@ -20,6 +20,7 @@ from service.storage.responses.batch_port import (
 )
 from service.storage.responses.port import StoreFailed, StoreLimit, TooLarge, UnknownItem
 from service.storage.responses.sql.database import Execute, SqlDatabase
+from service.storage.responses.sql.deleted_batches import SqlDeletedBatches
 from service.storage.responses.sql.deleted_lines import delete_lines, states_of
 from service.storage.responses.sql.lines import SqlLines
 from service.storage.responses.sql.uploads import SqlUploads
@@ -49,7 +50,8 @@ class SqlBatches(BatchStore):
         self._limits = limits
         self._max_age_s = max_age_s
         self._age_ns = age_ns
-        self.files = SqlUploads(database, limits, max_age_s, age_ns)
+        self._deleted = SqlDeletedBatches(database)
+        self.files = SqlUploads(database, limits, max_age_s, age_ns, self._deleted)
         self._lines = SqlLines(database, self.files, now_ns)
 
     def now_ns(self) -> int:
@@ -132,7 +134,7 @@ class SqlBatches(BatchStore):
     def list(self, owner: str, max_batches: int, after: str = "") -> Sequence[BatchRecord]:
         query, values = f"SELECT {_COLUMNS} FROM {_PRESENT}", [owner, self._oldest_ns()]  # noqa: S608  constants
         if after:
-            before = self.get(owner, after)
+            before = self.get(owner, after) or self._deleted.times(owner, after)
             if before is None:
                 raise UnknownItem
             query += " AND (created_ns, id) < (?, ?)"
@@ -159,10 +161,12 @@ class SqlBatches(BatchStore):
 
     def delete(self, owner: str, batch_id: str) -> bool:
         with self._database.transaction() as execute:
-            was_there = self.get(owner, batch_id) is not None
+            batch = self.get(owner, batch_id)
             execute(f"DELETE FROM batches WHERE {_KEY}", (owner, batch_id))  # noqa: S608  constants
+            if batch is not None:
+                self._deleted.add(execute, batch)
         self._database.erase()
-        return was_there
+        return batch is not None
 
     def claim(self, holder: str, lease_s: float, most: int) -> Sequence[Line]:
         return self._lines.claim(holder, lease_s, most)
@@ -216,7 +220,7 @@ class SqlBatches(BatchStore):
             )
             for owner, batch_id, is_of_errors in execute(query, (now_ns,)).fetchall():
                 delete_lines(self._database, execute, owner, batch_id, states_of(is_of_errors=bool(is_of_errors)))
-            return sum(
+            return self._deleted.purge(execute, self._oldest_ns()) + sum(
                 execute(query, (instant,)).rowcount
                 for query, instant in (
                     ("DELETE FROM files WHERE is_complete = 0 AND created_ns <= ?", now_ns - _UPLOAD_NS),

@@ -119,7 +119,7 @@ class SqlStore(ResponseStore):
         with self._database.transaction() as execute:
             num_deleted = sum(
                 execute(f"DELETE FROM {table} WHERE owner = ?", (owner,)).rowcount  # noqa: S608  constants
-                for table in _OWNED
+                for table in (*_OWNED, "deleted_batches")
             )
         while self._database.shrink():
             pass

@@ -8,6 +8,7 @@ from typing import Any, Final
 from service.storage.responses.batch_port import BatchLimits, FileRecord, FileStore, creation_of
 from service.storage.responses.port import StoreFailed, StoreLimit, TooLarge, UnknownItem
 from service.storage.responses.sql.database import Execute, SqlDatabase
+from service.storage.responses.sql.deleted_batches import SqlDeletedBatches
 from service.storage.responses.sql.deleted_lines import delete_lines, states_of
 
 _COLUMNS: Final = "owner, id, created_ns, filename, num_bytes, expires_ns, batch, is_of_errors"
@@ -24,8 +25,16 @@ _OPEN: Final = "files WHERE owner = ? AND id = ? AND is_complete = 0"
 class SqlUploads(FileStore):
     """A `FileStore` in a database. Methods that take `execute` are parts of its transaction."""
 
-    def __init__(self, database: SqlDatabase, limits: BatchLimits, max_age_s: float, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        database: SqlDatabase,
+        limits: BatchLimits,
+        max_age_s: float,
+        now_ns: Callable[[], int],
+        deleted: SqlDeletedBatches,
+    ) -> None:
         self._database = database
+        self._deleted = deleted
         self._limits = limits
         self._max_age_s = max_age_s
         self._now_ns = now_ns
@@ -118,6 +127,8 @@ class SqlUploads(FileStore):
             batch_id = file_id.removesuffix("-output").removesuffix("-errors")
             query = "SELECT ended_ns FROM batches WHERE owner = ? AND id = ? AND ended_ns != 0"
             row = self._database.row(query, (owner, batch_id))
+            if row is None and (times := self._deleted.times(owner, batch_id)) is not None and times.ended_ns:
+                return times.ended_ns
         created_ns = creation_of(file_id) if row is None else int(row[0])
         if created_ns is None:
             raise UnknownItem

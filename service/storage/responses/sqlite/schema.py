@@ -246,6 +246,20 @@ _MIGRATIONS: Final = (
         END
         """,
     ),
+    (
+        # The times of batches that were deleted, by a digest of their ids, so that a listing continues after them.
+        """
+        CREATE TABLE deleted_batches (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            owner TEXT NOT NULL,
+            digest BLOB NOT NULL,
+            created_ns INTEGER NOT NULL,
+            ended_ns INTEGER NOT NULL,
+            UNIQUE (owner, digest)
+        )
+        """,
+        "CREATE INDEX deleted_batches_in_order ON deleted_batches (owner, number)",
+    ),
 )
 VERSION: Final = len(_MIGRATIONS)
 

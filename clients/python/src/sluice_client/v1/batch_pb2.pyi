@@ -400,8 +400,8 @@ class ListBatchesRequest(_message.Message):
     page_size: _builtins.int
     """The maximum number of batches, 1 to 100. Default: 20."""
     after: _builtins.str
-    """The id of the batch after which the list begins: the last one of the previous page; at most 256 characters.
-    Default: empty, the list begins with the newest batch.
+    """The id of the batch after which the list begins: the last one of the previous page, also if it was deleted
+    meanwhile; at most 256 characters. Default: empty, the list begins with the newest batch.
     """
     page_token: _builtins.str
     """The `next_page_token` of the previous page of the same list, instead of `after`; at most 256 characters. Default:
