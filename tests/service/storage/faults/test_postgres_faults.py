@@ -139,10 +139,13 @@ def hanging(postgres: PostgresServer, fault: str) -> Iterator[None]:
 async def test_server_that_hangs_delays_no_answer_and_loses_nothing(
     postgres: PostgresServer, key: Path, fault: str
 ) -> None:
-    """Answers come with the reason, calls for the store are refused; later work ends, and nothing refused is stored."""
+    """Answers come with the reason, calls for the store are refused; later work ends, and nothing refused is stored.
+
+    If nothing can be read, a call with the id of another one is answered, too, and does not replace its response.
+    """
     stopped, runner = ScriptedRunner(TEXT), ScriptedRunner(TEXT)
     async with running(stopped, **settings_of(postgres, key)) as run:
-        before = await create(run)
+        before = await create(run, serving={"requestId": "r1"})
         with stopped.paused():
             accepted = await background.create(run)
             batch = await batches.create(run, [batches.chat_line(str(number)) for number in range(3)])
@@ -152,15 +155,20 @@ async def test_server_that_hangs_delays_no_answer_and_loses_nothing(
             await until(runner.entered.is_set)
             with hanging(postgres, fault):
                 runner.gate.set()
-                created = await create(run)
-                assert background.text_of(created) == TEXT
-                assert (created.stored, created.store_error) == NOT_STORED
+                other: dict[str, Any] = {"serving": {"requestId": "r1"}, "metadata": {"other": "1"}}
+                if fault == "locked":  # the other response may be read, after which the call is rejected
+                    other = {}
+                for fields in (other, {"serving": {"requestId": "r2"}}, {}):
+                    created = await create(run, **fields)
+                    assert background.text_of(created) == TEXT
+                    assert (created.stored, created.store_error) == NOT_STORED
                 assert await outcome_of(stub_of(run).CreateResponse(background.in_background())) == UNAVAILABLE
                 requests = batches.messages([batches.chat_line("refused")])
                 assert await outcome_of(batches.stub_of(run).CreateBatch(iter(requests))) == UNAVAILABLE
                 assert await outcome_of(get(run, before.id)) == UNAVAILABLE
             await until(lambda: postgres.execute(LEFT) == [(0, 0)])
     async with running(ScriptedRunner(), **settings_of(postgres, key)) as run:
+        assert (await get(run, before.id)).response == before
         assert background.text_of(await background.ended(run, accepted.id)) == TEXT
         results = await batches.results(run, batch.id)
         assert [(each.index, batches.text_of(each)) for each in results] == [(number, TEXT) for number in range(3)]
