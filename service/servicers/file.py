@@ -37,6 +37,14 @@ class FileServicer(file_pb2_grpc.FileServiceServicer):
         await self._files.delete(request.id)
         return file_pb2.DeleteFileResponse()
 
+    async def RecordFileSize(  # noqa: N802
+        self,
+        request: file_pb2.RecordFileSizeRequest,
+        context: Context,  # noqa: ARG002
+    ) -> file_pb2.RecordFileSizeResponse:
+        await self._files.record_size(request.id, request.num_bytes)
+        return file_pb2.RecordFileSizeResponse()
+
     async def DownloadFile(  # noqa: N802
         self,
         request: file_pb2.DownloadFileRequest,

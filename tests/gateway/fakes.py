@@ -15,6 +15,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from sluice.inference import inference_pb2_grpc
 from sluice.v1 import (
+    batch_pb2_grpc,
     chat_pb2,
     chat_pb2_grpc,
     completion_pb2_grpc,
@@ -206,6 +207,7 @@ def model(name: str) -> model_pb2.Model:
 
 
 _SERVICES: list[tuple[type, Callable[[Any, grpc.aio.Server], None]]] = [
+    (batch_pb2_grpc.BatchServiceServicer, batch_pb2_grpc.add_BatchServiceServicer_to_server),
     (chat_pb2_grpc.ChatServiceServicer, chat_pb2_grpc.add_ChatServiceServicer_to_server),
     (completion_pb2_grpc.CompletionServiceServicer, completion_pb2_grpc.add_CompletionServiceServicer_to_server),
     (

@@ -120,6 +120,18 @@ class DeleteFileResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class RecordFileSizeRequest(_message.Message):
+    __slots__ = ("id", "num_bytes")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NUM_BYTES_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    num_bytes: int
+    def __init__(self, id: _Optional[str] = ..., num_bytes: _Optional[int] = ...) -> None: ...
+
+class RecordFileSizeResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class DownloadFileRequest(_message.Message):
     __slots__ = ("id",)
     ID_FIELD_NUMBER: _ClassVar[int]

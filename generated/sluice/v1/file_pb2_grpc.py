@@ -57,6 +57,11 @@ class FileServiceStub:
                 request_serializer=sluice_dot_v1_dot_file__pb2.DeleteFileRequest.SerializeToString,
                 response_deserializer=sluice_dot_v1_dot_file__pb2.DeleteFileResponse.FromString,
                 _registered_method=True)
+        self.RecordFileSize = channel.unary_unary(
+                '/sluice.v1.FileService/RecordFileSize',
+                request_serializer=sluice_dot_v1_dot_file__pb2.RecordFileSizeRequest.SerializeToString,
+                response_deserializer=sluice_dot_v1_dot_file__pb2.RecordFileSizeResponse.FromString,
+                _registered_method=True)
         self.DownloadFile = channel.unary_stream(
                 '/sluice.v1.FileService/DownloadFile',
                 request_serializer=sluice_dot_v1_dot_file__pb2.DownloadFileRequest.SerializeToString,
@@ -100,6 +105,15 @@ class FileServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecordFileSize(self, request, context):
+        """Stores the size of a file with results of a batch, in bytes, in the form in which a client offers them as a file. From
+        then on it is the file's `num_bytes`, so that the size of results, which do not change, is counted once. The server
+        has no other use of it: it counts against no limit. INVALID_FIELD for an uploaded file.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DownloadFile(self, request, context):
         """Streams the content of an uploaded file. Results of a batch are streamed by StreamBatchResults.
         """
@@ -129,6 +143,11 @@ def add_FileServiceServicer_to_server(servicer, server):
                     servicer.DeleteFile,
                     request_deserializer=sluice_dot_v1_dot_file__pb2.DeleteFileRequest.FromString,
                     response_serializer=sluice_dot_v1_dot_file__pb2.DeleteFileResponse.SerializeToString,
+            ),
+            'RecordFileSize': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecordFileSize,
+                    request_deserializer=sluice_dot_v1_dot_file__pb2.RecordFileSizeRequest.FromString,
+                    response_serializer=sluice_dot_v1_dot_file__pb2.RecordFileSizeResponse.SerializeToString,
             ),
             'DownloadFile': grpc.unary_stream_rpc_method_handler(
                     servicer.DownloadFile,
@@ -247,6 +266,33 @@ class FileService:
             '/sluice.v1.FileService/DeleteFile',
             sluice_dot_v1_dot_file__pb2.DeleteFileRequest.SerializeToString,
             sluice_dot_v1_dot_file__pb2.DeleteFileResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecordFileSize(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sluice.v1.FileService/RecordFileSize',
+            sluice_dot_v1_dot_file__pb2.RecordFileSizeRequest.SerializeToString,
+            sluice_dot_v1_dot_file__pb2.RecordFileSizeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -48,6 +48,11 @@ class FileServiceStub:
     """Deletes a file. When the call returns, nothing of its content is left in the server's files. If it has results of a
     batch, these and their requests are deleted.
     """
+    RecordFileSize: _grpc.UnaryUnaryMultiCallable[_file_pb2.RecordFileSizeRequest, _file_pb2.RecordFileSizeResponse]
+    """Stores the size of a file with results of a batch, in bytes, in the form in which a client offers them as a file. From
+    then on it is the file's `num_bytes`, so that the size of results, which do not change, is counted once. The server
+    has no other use of it: it counts against no limit. INVALID_FIELD for an uploaded file.
+    """
     DownloadFile: _grpc.UnaryStreamMultiCallable[_file_pb2.DownloadFileRequest, _file_pb2.DownloadFileResponse]
     """Streams the content of an uploaded file. Results of a batch are streamed by StreamBatchResults."""
 
@@ -70,6 +75,11 @@ class FileServiceAsyncStub(FileServiceStub):
     DeleteFile: _aio.UnaryUnaryMultiCallable[_file_pb2.DeleteFileRequest, _file_pb2.DeleteFileResponse]  # type: ignore[assignment]
     """Deletes a file. When the call returns, nothing of its content is left in the server's files. If it has results of a
     batch, these and their requests are deleted.
+    """
+    RecordFileSize: _aio.UnaryUnaryMultiCallable[_file_pb2.RecordFileSizeRequest, _file_pb2.RecordFileSizeResponse]  # type: ignore[assignment]
+    """Stores the size of a file with results of a batch, in bytes, in the form in which a client offers them as a file. From
+    then on it is the file's `num_bytes`, so that the size of results, which do not change, is counted once. The server
+    has no other use of it: it counts against no limit. INVALID_FIELD for an uploaded file.
     """
     DownloadFile: _aio.UnaryStreamMultiCallable[_file_pb2.DownloadFileRequest, _file_pb2.DownloadFileResponse]  # type: ignore[assignment]
     """Streams the content of an uploaded file. Results of a batch are streamed by StreamBatchResults."""
@@ -114,6 +124,17 @@ class FileServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_file_pb2.DeleteFileResponse, _abc.Awaitable[_file_pb2.DeleteFileResponse]]:
         """Deletes a file. When the call returns, nothing of its content is left in the server's files. If it has results of a
         batch, these and their requests are deleted.
+        """
+
+    @_abc_1.abstractmethod
+    def RecordFileSize(
+        self,
+        request: _file_pb2.RecordFileSizeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_file_pb2.RecordFileSizeResponse, _abc.Awaitable[_file_pb2.RecordFileSizeResponse]]:
+        """Stores the size of a file with results of a batch, in bytes, in the form in which a client offers them as a file. From
+        then on it is the file's `num_bytes`, so that the size of results, which do not change, is counted once. The server
+        has no other use of it: it counts against no limit. INVALID_FIELD for an uploaded file.
         """
 
     @_abc_1.abstractmethod

@@ -102,6 +102,13 @@ class Files:
         if not self._calls.is_on or not await self._calls.run(lambda store: store.files.delete(owner, file_id)):
             raise FileNotFound("id")
 
+    async def record_size(self, file_id: str, num_bytes: int) -> None:
+        """Store the size of a file with results of a batch. Raise InvalidRequest for an uploaded file."""
+        file = await self._record(file_id)
+        if not file.batch_id:
+            raise InvalidRequest("id", "this file has content of its own, whose size is known")
+        await self._calls.run(lambda store: store.files.record_size(file.owner, file.id, num_bytes))
+
     async def content(self, file_id: str) -> AsyncGenerator[bytes, None]:
         """Yield the parts of an uploaded file. Raise InvalidRequest for a file with results of a batch."""
         file = await self._record(file_id)

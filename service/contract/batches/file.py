@@ -13,7 +13,7 @@ def to_file(record: FileRecord) -> file_pb2.File:
     file = file_pb2.File(
         id=record.id,
         created=timestamp(record.created_ns),
-        num_bytes=record.num_bytes,
+        num_bytes=record.num_bytes or record.results_bytes,
         filename=record.filename,
         purpose=file_pb2.FILE_PURPOSE_BATCH,
     )

@@ -50,7 +50,8 @@ class BatchLimits:
 class FileRecord:
     """One file without its content. `expires_ns` is 0 if it expires with age only.
 
-    A file with the results of a batch has its id and their states, and no content.
+    A file with the results of a batch has its id and their states, and no content: `results_bytes` is the size of its
+    results in the form of a client, which counts against no limit, or 0 if it is not known.
     """
 
     owner: str
@@ -61,6 +62,7 @@ class FileRecord:
     expires_ns: int = 0
     batch_id: str = ""
     is_of_errors: bool = False
+    results_bytes: int = 0
 
 
 def new_file_id(created_ns: int) -> str:
@@ -182,6 +184,9 @@ class FileStore(Protocol):
 
         With `results`, only files that have results of batches, or only those that have none.
         """
+
+    def record_size(self, owner: str, file_id: str, results_bytes: int) -> None:
+        """Store the size of the results that a file has, if there is one."""
 
     def part(self, owner: str, file_id: str, index: int) -> bytes | None:
         """Return a part of the content by its index, or None after the last one."""

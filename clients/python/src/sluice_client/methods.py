@@ -157,6 +157,7 @@ UPLOAD_FILE: Final = _method("UploadFile", file_pb2.UploadFileRequest, file_pb2.
 GET_FILE: Final = _method("GetFile", file_pb2.GetFileRequest, file_pb2.GetFileResponse)
 LIST_FILES: Final = _method("ListFiles", file_pb2.ListFilesRequest, file_pb2.ListFilesResponse)
 DELETE_FILE: Final = _method("DeleteFile", file_pb2.DeleteFileRequest, file_pb2.DeleteFileResponse)
+RECORD_FILE_SIZE: Final = _method("RecordFileSize", file_pb2.RecordFileSizeRequest, file_pb2.RecordFileSizeResponse)
 DOWNLOAD_FILE: Final = _method("DownloadFile", file_pb2.DownloadFileRequest, file_pb2.DownloadFileResponse)
 CREATE_BATCH: Final = _method("CreateBatch", batch_pb2.CreateBatchRequest, batch_pb2.CreateBatchResponse)
 GET_BATCH: Final = _method("GetBatch", batch_pb2.GetBatchRequest, batch_pb2.GetBatchResponse)

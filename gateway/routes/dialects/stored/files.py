@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -48,7 +48,6 @@ _FORM: Final = {
 _PART: Final = 256 * 1024  # bytes of a message
 _MAX_FIELD: Final = 4096  # bytes of a field of the form
 _MAX_FIELDS: Final = 16
-_MAX_SIZES: Final = 4096  # files with results whose sizes are remembered
 
 
 async def _upload(upstream: Upstream, parts: Parts, caller: Caller) -> bytes:
@@ -139,8 +138,11 @@ async def _delete(upstream: Upstream, http_request: HttpRequest, caller: Caller)
 async def _content(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> AsyncIterator[bytes]:
     found = await _file(upstream, http_request, caller)
     if found.batch_id:
+        size = 0
         async for line in _results(upstream, found, caller):
+            size += len(line)
             yield line
+        await _record(upstream, found, size, caller)
         return
     async with upstream.client.stream(file_pb2.DownloadFileRequest(id=found.id), caller) as messages:
         async for message in messages:
@@ -159,25 +161,27 @@ async def _results(upstream: Upstream, found: file_pb2.File, caller: Caller) -> 
             yield to_output(result, found.batch_id, endpoint)  # type: ignore[arg-type]
 
 
-_sizes: OrderedDict[str, int] = OrderedDict()  # of files with results, which never change
-
-
 async def _size(upstream: Upstream, found: file_pb2.File, caller: Caller) -> int:
-    """Return the size of a file's content; that of results is counted once."""
-    if not found.batch_id:
+    """Return the size of a file's content; that of results is counted once, by the first gateway that needs it."""
+    if found.num_bytes or not found.batch_id:
         return found.num_bytes
-    if found.id not in _sizes:
-        size = 0
-        try:
-            async for line in _results(upstream, found, caller):
-                size += len(line)
-        except Failure as failure:
-            if failure.reason is not Reason.INVALID_FIELD:
-                raise
-        _sizes[found.id] = size
-        if len(_sizes) > _MAX_SIZES:
-            _sizes.popitem(last=False)
-    return _sizes[found.id]
+    size = 0
+    try:
+        async for line in _results(upstream, found, caller):
+            size += len(line)
+    except Failure as failure:
+        if failure.reason is not Reason.INVALID_FIELD:
+            raise
+        return 0
+    await _record(upstream, found, size, caller)
+    return size
+
+
+async def _record(upstream: Upstream, found: file_pb2.File, size: int, caller: Caller) -> None:
+    """Store the size of a file with results, unless it is stored already; it is counted again if that fails."""
+    if found.num_bytes != size:
+        with suppress(Failure):
+            await upstream.client.call(file_pb2.RecordFileSizeRequest(id=found.id, num_bytes=size), caller)
 
 
 async def _file(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> file_pb2.File:

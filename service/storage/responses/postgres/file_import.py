@@ -44,7 +44,7 @@ _TABLES: Final = (
         "files",
         (
             *_KEY, "created_ns", "expires_ns", "filename", "num_bytes", "num_parts", "batch", "is_of_errors",
-            "is_complete",
+            "is_complete", "results_bytes",
         ),
     ),
     _Table("file_parts", ("owner", "file", "position", "content")),

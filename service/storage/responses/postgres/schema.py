@@ -210,6 +210,8 @@ _MIGRATIONS: Final = (
         )
         """,
         "CREATE INDEX deleted_batches_in_order ON deleted_batches (owner, number)",
+        # The size of the results that a file has, in the form of a client; 0 if it is not known.
+        "ALTER TABLE files ADD COLUMN results_bytes BIGINT NOT NULL DEFAULT 0",
     ),
 )
 VERSION: Final = len(_MIGRATIONS)

@@ -11,7 +11,7 @@ from service.storage.responses.sql.database import Execute, SqlDatabase
 from service.storage.responses.sql.deleted_batches import SqlDeletedBatches
 from service.storage.responses.sql.deleted_lines import delete_lines, states_of
 
-_COLUMNS: Final = "owner, id, created_ns, filename, num_bytes, expires_ns, batch, is_of_errors"
+_COLUMNS: Final = "owner, id, created_ns, filename, num_bytes, expires_ns, batch, is_of_errors, results_bytes"
 _PRESENT: Final = (
     "files WHERE owner = :owner AND is_complete = 1 AND created_ns > :oldest AND (expires_ns = 0 OR expires_ns > :now)"
 )
@@ -52,11 +52,12 @@ class SqlUploads(FileStore):
     def insert(self, execute: Execute, file: FileRecord, *, is_complete: bool) -> None:
         """Insert a file without content."""
         execute(
-            f"INSERT INTO files ({_COLUMNS}, is_complete) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  constants
+            f"INSERT INTO files ({_COLUMNS}, is_complete) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  constants
             (
                 file.owner, file.id, file.created_ns,
                 self._database.sealed(file.filename.encode(), f"{file.owner}\0{file.id}\0filename"),
-                file.num_bytes, file.expires_ns, file.batch_id, int(file.is_of_errors), int(is_complete),
+                file.num_bytes, file.expires_ns, file.batch_id, int(file.is_of_errors), file.results_bytes,
+                int(is_complete),
             ),
         )  # fmt: skip
 
@@ -134,6 +135,11 @@ class SqlUploads(FileStore):
             raise UnknownItem
         return created_ns
 
+    def record_size(self, owner: str, file_id: str, results_bytes: int) -> None:
+        with self._database.transaction() as execute:
+            query = "UPDATE files SET results_bytes = ? WHERE owner = ? AND id = ? AND batch != ''"
+            execute(query, (results_bytes, owner, file_id))
+
     def part(self, owner: str, file_id: str, index: int) -> bytes | None:
         if self.get(owner, file_id) is None:
             return None
@@ -157,6 +163,8 @@ class SqlUploads(FileStore):
         return {"owner": owner, "now": now_ns, "oldest": now_ns - round(self._max_age_s * 1e9), **others}
 
     def _record(self, row: Sequence[Any]) -> FileRecord:
-        owner, file_id, created_ns, filename, num_bytes, expires_ns, batch_id, is_of_errors = row
+        owner, file_id, created_ns, filename, num_bytes, expires_ns, batch_id, is_of_errors, results_bytes = row
         name = self._database.opened(filename, f"{owner}\0{file_id}\0filename").decode()
-        return FileRecord(owner, file_id, created_ns, name, num_bytes, expires_ns, batch_id, bool(is_of_errors))
+        return FileRecord(
+            owner, file_id, created_ns, name, num_bytes, expires_ns, batch_id, bool(is_of_errors), results_bytes
+        )

@@ -20,7 +20,7 @@ class FakeFileService(fakes.FakeService, file_pb2_grpc.FileServiceServicer):
     """Rejects each upload after its first message."""
 
     # The RPCs that these tests don't call.
-    GetFile = ListFiles = DeleteFile = DownloadFile = None  # type: ignore[assignment]
+    GetFile = ListFiles = DeleteFile = DownloadFile = RecordFileSize = None  # type: ignore[assignment]
 
     def __init__(self) -> None:
         super().__init__()

@@ -85,7 +85,9 @@ class File(_message.Message):
     id: _builtins.str
     """The unique id of the file."""
     num_bytes: _builtins.int
-    """The size of the content in bytes; 0 for results of a batch, which have no content but messages."""
+    """The size of the content in bytes. Results of a batch have no content but messages: the size that RecordFileSize has
+    stored, or 0.
+    """
     filename: _builtins.str
     """Its name."""
     purpose: Global___FilePurpose.ValueType
@@ -368,6 +370,49 @@ class DeleteFileResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteFileResponse: _TypeAlias = DeleteFileResponse  # noqa: Y015
+
+@_typing.final
+class RecordFileSizeRequest(_message.Message):
+    """The size of a file with results."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NUM_BYTES_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """The id of the file, 1 to 256 characters. Required."""
+    num_bytes: _builtins.int
+    """The size in bytes, 0 to 1,125,899,906,842,624. Default: 0."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        num_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "num_bytes", b"num_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordFileSizeRequest: _TypeAlias = RecordFileSizeRequest  # noqa: Y015
+
+@_typing.final
+class RecordFileSizeResponse(_message.Message):
+    """An empty response: the size is stored."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordFileSizeResponse: _TypeAlias = RecordFileSizeResponse  # noqa: Y015
 
 @_typing.final
 class DownloadFileRequest(_message.Message):
