@@ -1,7 +1,8 @@
 """How much a batch delays other requests, and its share of the idle capacity: `python -m bench.serving.batches`.
 
 One service, called over gRPC, has three loads in turn: requests of people that arrive at random instants, a batch, and
-both. Printed are the ratio of the 95th percentiles of the times to the first token with and without the batch, and the
+both. Without `--rate`, people take the same part of the time on every machine: the time of a single request is measured
+first. Printed are the ratio of the 95th percentiles of the times to the first token with and without the batch, and the
 batch's rate of tokens with people, relative to its rate alone in the time that people leave idle.
 """
 
@@ -19,7 +20,7 @@ import time
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +35,7 @@ _VOCABULARY: Final = 2_000  # token ids of prompts are below
 _START_TIMEOUT_S: Final = 180
 _LINES: Final = 2000  # more than a phase computes
 _SETTLE_S: Final = 2.0
+_BUSY: Final = 0.35  # the part of the time that people's requests take
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Load:
     """The load: seconds of a phase, people's requests per second, and the tokens of prompts and answers."""
 
     seconds: float
-    rate: float
+    rate: float  # 0 for the one that the machine's speed gives
     prompt: int
     answer: int
     batch_prompt: int
@@ -125,6 +127,15 @@ async def _first_token_s(service: Service, load: Load, draw: random.Random) -> f
     return first
 
 
+async def rate_of(service: Service, load: Load) -> float:
+    """Return the rate at which people's requests take the part _BUSY of the time."""
+    draw = random.Random(3)
+    await _first_token_s(service, load, draw)
+    began = time.monotonic()
+    await _first_token_s(service, load, draw)
+    return _BUSY / (time.monotonic() - began)
+
+
 async def people(service: Service, load: Load, phase: int) -> list[float]:
     """Return the times to the first token of requests at random instants, the same ones in each phase.
 
@@ -173,6 +184,7 @@ def p95(times: list[float]) -> float:
 async def measure(model: Path, load: Load) -> dict[str, float]:
     """Return the measured times and ratios."""
     async with started(model) as service:
+        load = replace(load, rate=load.rate or await rate_of(service, load))
         before = service.counters()
         alone = await people(service, load, 0)
         after = service.counters()
@@ -189,6 +201,7 @@ async def measure(model: Path, load: Load) -> dict[str, float]:
             taken = (service.counters()["tokens"] - before["tokens"] - peoples_tokens) / (time.monotonic() - began)
     return {
         "requests": len(alone),
+        "rate": load.rate,
         "p95_s": p95(alone),
         "p95_s_with_batch": p95(together),
         "p95_ratio": p95(together) / p95(alone),
@@ -205,7 +218,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, help="folder of the model; default: random weights of the 0.5 B shape")
     parser.add_argument("--seconds", type=float, default=80, help="of each phase with people")
-    parser.add_argument("--rate", type=float, default=0.35, help="people's requests per second")
+    parser.add_argument("--rate", type=float, default=0, help="people's requests per second; default: by the machine")
     parser.add_argument("--prompt", type=int, default=384, help="tokens of people's prompts")
     parser.add_argument("--answer", type=int, default=16, help="tokens of people's answers")
     given = parser.parse_args()
