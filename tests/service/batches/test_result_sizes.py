@@ -55,5 +55,5 @@ async def test_other_files_keep_their_sizes(tmp_path: Path) -> None:
             assert rejection.info.reason == "FILE_NOT_FOUND"
         large = await rejection_of(files(run).RecordFileSize(size_of(file_id, LARGE + 1), **calls["a"]))
         assert [field for field, _ in large.fields] == ["num_bytes"]
-        request = file_pb2.GetFileRequest(id=file_id)
-        assert (await files(run).GetFile(request, **calls["a"])).file.num_bytes == 3
+        described = file_pb2.GetFileRequest(id=file_id)
+        assert (await files(run).GetFile(described, **calls["a"])).file.num_bytes == 3

@@ -57,7 +57,8 @@ async def test_background_after_foreground(tmp_path: Path, *, stream: bool, stor
             first = stub_of(run).StreamResponse(in_foreground(store=store))
             await first.read()
             await assert_rejected(begun(run, background, stream=stream))
-        assert [event async for event in rest_of(first)][-1].completed.response.status == COMPLETED
+        events: list[Any] = [event async for event in rest_of(first)]
+        assert events[-1].completed.response.status == COMPLETED
         await assert_rejected(begun(run, background, stream=stream))
         assert num_generated(run) == 1
 
