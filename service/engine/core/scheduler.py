@@ -267,8 +267,7 @@ class Scheduler:
             if sequence.choice_index == 0:
                 plan.started.append(sequence.group)
                 self.memory.count_prefix(sequence)
-        limit = turns.limit(key, sequence, plan.num_left, is_starting=True)
-        num_new = self.memory.num_schedulable(sequence, limit)
+        num_new = self.memory.num_schedulable(sequence, turns.limit(key, sequence, plan.num_left, is_starting=True))
         if not self.memory.pool.extend(sequence, num_new):
             raise RuntimeError("blocks that were counted as free are not free")
         self._schedule_tokens(sequence, num_new, plan)
