@@ -111,6 +111,11 @@ class _PatchArguments(msgspec.Struct):
     diff: str = ""
 
 
+class _PatchResult(msgspec.Struct, omit_defaults=True):
+    status: Literal["completed", "failed"]
+    output: str | None = None
+
+
 def known_name(tool: KnownTool) -> str:
     """Return the type of a tool, which is the name of its function."""
     return str(type(tool).__struct_config__.tag)
@@ -177,18 +182,24 @@ def known_call(call: response_item_pb2.FunctionCallItem) -> dict[str, Any] | Non
 
 
 def known_output(output: response_item_pb2.FunctionCallOutput) -> dict[str, Any] | None:
-    """Return the caller's fields of a call's result; None for other functions."""
+    """Return the caller's fields of a call's result; None for other functions, and for a result of another form.
+
+    Clients of gRPC may store any text as a result.
+    """
     name = _NAMES.get(output.known_tool, "")
     fields = {"type": f"{name}_call_output", "call_id": output.call_id}
-    match name:
-        case "local_shell":
-            return {**fields, "output": output.output}
-        case "shell":
-            return {**fields, "output": orjson.loads(output.output)}
-        case "apply_patch":
-            return {**fields, **orjson.loads(output.output)}
-        case _:
-            return None
+    try:
+        match name:
+            case "local_shell":
+                return {**fields, "output": output.output}
+            case "shell":
+                return {**fields, "output": msgspec.json.decode(output.output, type=list[dict[str, Any]])}
+            case "apply_patch":
+                return fields | msgspec.to_builtins(msgspec.json.decode(output.output, type=_PatchResult))
+            case _:
+                return None
+    except msgspec.MsgspecError:
+        return None
 
 
 def _present(arguments: msgspec.Struct) -> dict[str, Any]:

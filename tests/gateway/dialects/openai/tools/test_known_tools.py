@@ -150,6 +150,16 @@ def test_calls_and_outputs_can_be_sent_back(kind: str) -> None:
     assert listed == [{"id": "i", "status": "completed"} | each for each in (call, output)]
 
 
+@pytest.mark.parametrize("kind", ["shell", "apply_patch"])
+@pytest.mark.parametrize("output", ["no JSON", "{}", "[1]", '{"status": "unknown"}', ""])
+def test_results_of_another_form_are_those_of_a_function(kind: str, output: str) -> None:
+    """Clients of gRPC may store any text as a result."""
+    result = response_item_pb2.FunctionCallOutput(call_id="c", output=output, known_tool=KINDS[kind])
+    item = stored_response_pb2.StoredInputItem(id="i", item=response_item_pb2.InputItem(function_call_output=result))
+    expected = {"type": "function_call_output", "call_id": "c", "output": output}
+    assert to_input_item(item) == {"id": "i", "status": "completed", **expected}
+
+
 def test_output_of_a_local_shell_names_its_call_by_either_id() -> None:
     """OpenAI's type has `id` only, its clients send `call_id`."""
     call = {"type": "local_shell_call", "id": "lsh_1", "call_id": "c", **ARGUMENTS["local_shell"][1]}
