@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,19 @@ SAID = ("token_ids", "text_ends", "logprobs", "prompt_logprobs")
 
 
 class Engine:
-    """An engine's core, stepped manually; it collects reports in `outputs`."""
+    """An engine's core, stepped manually; it collects reports in `outputs`.
 
-    def __init__(self, dtype: Any, folder: Path = DEMO_FOLDER, **sizes: Any) -> None:
+    The numbers of drafts and of tokens in a step follow from times: with a clock of its own, steps are always the same.
+    """
+
+    def __init__(
+        self, dtype: Any, folder: Path = DEMO_FOLDER, clock: Callable[[], float] = time.monotonic, **sizes: Any
+    ) -> None:
         config = EngineConfig(backend="native", max_queue_wait_s=600.0, **sizes)
         made = load_generator(
-            str(folder), config, compute_dtype=dtype, device="cpu", cache_share=1, control_token_ids={}
+            str(folder), config, compute_dtype=dtype, device="cpu", cache_share=1, control_token_ids={}, clock=clock
         )
+        self._clock = clock
         assert isinstance(made.core, GeneratorCore)
         self.core = made.core
         self.outputs: dict[int, list[GenerationOutput]] = {}
@@ -43,7 +50,7 @@ class Engine:
             while not (report := self._reports.get(timeout=GUARD_S)).outputs:
                 assert not report.errors
         self.outputs[serial] = []
-        self.core.receive(Add(serial, request, time.monotonic(), constraint_serial=constraint_serial))
+        self.core.receive(Add(serial, request, self._clock(), constraint_serial=constraint_serial))
 
     def step(self) -> None:
         self.core.step()

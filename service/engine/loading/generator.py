@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import abc
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -77,11 +78,13 @@ def load_generator(
     control_token_ids: abc.Mapping[str, int],
     cache_file: str | None = None,
     num_states: int | None = None,
+    clock: abc.Callable[[], float] = time.monotonic,
 ) -> BuiltCore:
     """Return a core that generates with `model`. Arguments and errors are those of `engines.build_engine`.
 
     `cache_file` is the path of a file in memory for the cache, in which an earlier core may have left cached prefixes.
     `num_states` is the number of slots for recurrent states that the first load chose; None: it is chosen.
+    `clock` returns seconds, by which steps are measured.
     """
     loaded = load_model(
         model,
@@ -104,7 +107,8 @@ def load_generator(
             if eos_token_ids
             else None
         ),
-        speculation=Speculation(loaded.drafter) if loaded.drafter else None,
+        speculation=Speculation(loaded.drafter, clock) if loaded.drafter else None,
+        clock=clock,
         adapters=loaded.adapters,
         num_states=loaded.num_states,
         state_bytes=backend.bytes_per_sequence if isinstance(backend, KeepsSequenceState) else 0,
