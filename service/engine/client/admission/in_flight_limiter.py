@@ -103,7 +103,7 @@ class InFlightLimiter:
     def _sustained(self) -> int:
         """The limit during an overload; the number of slots while it is unknown."""
         number = self._slowdown * self._rate / self._lone_speed if self._lone_speed else math.inf
-        return max(_MIN_SUSTAINED, math.ceil(min(number, self._max_running)))
+        return max(_MIN_SUSTAINED, round(min(number, self._max_running)))
 
     @property
     def _lone_speed(self) -> float:
