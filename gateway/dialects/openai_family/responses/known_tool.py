@@ -195,7 +195,7 @@ def known_output(output: response_item_pb2.FunctionCallOutput) -> dict[str, Any]
             case "shell":
                 return {**fields, "output": msgspec.json.decode(output.output, type=list[dict[str, Any]])}
             case "apply_patch":
-                return fields | msgspec.to_builtins(msgspec.json.decode(output.output, type=_PatchResult))
+                return {**fields, **msgspec.to_builtins(msgspec.json.decode(output.output, type=_PatchResult))}
             case _:
                 return None
     except msgspec.MsgspecError:
