@@ -23,7 +23,7 @@ _KNOWN_PREFIXES: Final = {
 
 
 def call_prefix(known_tool: tool_pb2.KnownTool, *, is_custom: bool) -> str:
-    """Return the prefix of the ids of a tool's calls, by which clients of OpenAI's API tell the kinds apart."""
+    """Return the prefix of the ids of a tool's calls, by which clients of OpenAI's API distinguish the kinds."""
     return _KNOWN_PREFIXES.get(known_tool, _CUSTOM_CALL_PREFIX if is_custom else _CALL_PREFIX)
 
 

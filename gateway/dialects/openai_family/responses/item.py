@@ -7,7 +7,7 @@ have are ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -140,7 +140,8 @@ def to_items(given: Input) -> list[response_item_pb2.InputItem]:
     """Return the contract's items; a string is a user's message. Raise Failure for fields that don't fit the type."""
     if isinstance(given, str):
         return [_message(content_pb2.ROLE_USER, [content_pb2.ContentPart(text=given)])]
-    return [made for index in range(len(given)) for made in _to_items(given, index)]
+    calls = _shell_calls(given)
+    return [made for index, item in enumerate(given) for made in _to_items(item, index, calls)]
 
 
 def item_name(given: Input, path: str) -> str | None:
@@ -170,20 +171,27 @@ def _part_name(path: str, kind: str, field: str) -> str:
 
 def _given_index(given: list[ResponseItem], index: int) -> int:
     """Return the index of the caller's item from which the contract's item at `index` was made."""
-    for position in range(len(given)):
-        index -= len(_to_items(given, position))
+    calls = _shell_calls(given)
+    for position, item in enumerate(given):
+        index -= len(_to_items(item, position, calls))
         if index < 0:
             return position
     return len(given) - 1
 
 
-def _to_items(given: list[ResponseItem], index: int) -> list[response_item_pb2.InputItem]:
-    """Return the contract's items for one of the caller's: usually one."""
-    item, path = given[index], f"input.{index}"
+def _shell_calls(given: list[ResponseItem]) -> Mapping[str | None, str | None]:
+    """Return the ids of the calls of local_shell by the ids of their items, which results may have instead."""
+    return {item.id: item.call_id for item in given if item.type == "local_shell_call"}
+
+
+def _to_items(
+    item: ResponseItem, index: int, calls: Mapping[str | None, str | None]
+) -> list[response_item_pb2.InputItem]:
+    """Return the contract's items for one of the caller's: usually one. `calls` are those of local_shell."""
+    path = f"input.{index}"
     if item.type == "message" and item.id and item.role is None and item.content is None:
         item = msgspec.structs.replace(item, type="item_reference")  # whose type may be left out
-    if item.type == "local_shell_call_output" and item.call_id is None:  # OpenAI's type has `id` only
-        calls = {each.id: each.call_id for each in given[:index] if each.type == "local_shell_call"}
+    if item.type == "local_shell_call_output" and item.call_id is None:
         item = msgspec.structs.replace(item, call_id=calls.get(item.id) or item.id)
     check_supported(item.type, path)
     _check_fields(item, path)

@@ -139,7 +139,7 @@ def hanging(postgres: PostgresServer, fault: str) -> Iterator[None]:
 async def test_server_that_hangs_delays_no_answer_and_loses_nothing(
     postgres: PostgresServer, key: Path, fault: str
 ) -> None:
-    """Answers come with the reason, calls for the store are refused; later work ends, and nothing refused is stored.
+    """Answers come with the reason, calls for the store are rejected; later work ends, and nothing rejected is stored.
 
     If nothing can be read, a call with the id of another one is answered, too, and does not replace its response.
     """

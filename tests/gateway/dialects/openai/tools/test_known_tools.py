@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -12,6 +13,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 from sluice.v1 import response_event_pb2, response_item_pb2, response_pb2, stored_response_pb2, tool_pb2
 
+from gateway.dialects.openai_family.responses.item import ResponseItem, to_items
 from gateway.dialects.openai_family.responses.known_tool import KINDS
 from gateway.dialects.openai_family.responses.response_object import ResponseObject
 from gateway.dialects.openai_family.responses.stored import to_input_item
@@ -166,6 +168,29 @@ def test_output_of_a_local_shell_names_its_call_by_either_id() -> None:
     for name in ({"call_id": "c"}, {"id": "lsh_1"}, {"id": "c"}):
         output = {"type": "local_shell_call_output", "output": "a", **name}
         assert parse(input=[call, output]).request.input[1].function_call_output.call_id == "c"
+
+
+class CountedItems(list[ResponseItem]):
+    """Items that count how often one is read."""
+
+    num_read = 0
+
+    def __iter__(self) -> Iterator[ResponseItem]:
+        for item in super().__iter__():
+            self.num_read += 1
+            yield item
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        self.num_read += len(found) if isinstance(index, slice) else 1
+        return found
+
+
+def test_calls_of_results_are_looked_up_once() -> None:
+    """The work for a request with many results grows with their number, not with its square."""
+    items = CountedItems([ResponseItem(type="local_shell_call_output", id=f"lsh_{i}", output="a") for i in range(100)])
+    assert len(to_items(items)) == 100
+    assert items.num_read == 200
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
