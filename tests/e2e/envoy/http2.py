@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from tests.waiting import GUARD_S
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)  # with an empty SETTINGS frame
+_MAGIC = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+PREFACE = _MAGIC + bytes(3) + b"\x04" + bytes(5)  # with an empty SETTINGS frame
 WATCH, CHAT = "/grpc.health.v1.Health/Watch", "/sluice.v1.ChatService/StreamChat"
 _DATA, _HEADERS, _RESET, _SETTINGS, _WINDOW_UPDATE = 0, 1, 3, 4, 8
 _INITIAL_WINDOW = 4  # a setting
@@ -16,11 +17,15 @@ _END_STREAM, _END_HEADERS = 1, 4
 _CANCEL = (8).to_bytes(4, "big")
 
 
-def begun_calls(count: int, path: str, message: bytes, *, reset: bool = False) -> bytes:
-    """Return the bytes of a new connection with complete requests, each followed by its reset if `reset`."""
+def begun_calls(count: int, path: str, message: bytes, *, reset: bool = False, readable: bool = True) -> bytes:
+    """Return the bytes of a new connection with complete requests, each followed by its reset if `reset`.
+
+    Unless `readable`, the windows of 0 let the server send no data.
+    """
     headers = _call_headers(path)
     body = b"\0" + len(message).to_bytes(4, "big") + message
-    content = PREFACE
+    no_window = _frame(_SETTINGS, 0, 0, _INITIAL_WINDOW.to_bytes(2, "big") + bytes(4))
+    content = PREFACE if readable else _MAGIC + no_window
     for stream in range(1, 2 * count, 2):
         content += _frame(_HEADERS, _END_HEADERS, stream, headers) + _frame(_DATA, _END_STREAM, stream, body)
         if reset:
@@ -41,6 +46,17 @@ def requests_with_trailers(count: int, path: str, body: bytes) -> bytes:
 def resets(count: int) -> bytes:
     """Return the bytes that cancel these calls."""
     return b"".join(_frame(_RESET, 0, stream, _CANCEL) for stream in range(1, 2 * count, 2))
+
+
+def wait_for_headers(connection: socket.socket, count: int) -> None:
+    """Return when the server has sent the headers of the responses to all calls."""
+    connection.settimeout(GUARD_S)
+    missing = set(range(1, 2 * count, 2))
+    while missing:
+        head = connection.recv(9, socket.MSG_WAITALL)
+        connection.recv(int.from_bytes(head[:3], "big"), socket.MSG_WAITALL)
+        if head[3] == _HEADERS:
+            missing.remove(int.from_bytes(head[5:], "big"))
 
 
 def send_paused_calls(

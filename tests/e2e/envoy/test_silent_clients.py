@@ -3,8 +3,12 @@
 import socket
 from typing import Any
 
+import grpc
+
 from runner.proxy.envoy_config import connection_manager
 from tests.e2e.connections import SlowUpstream, connections, envoy_with, is_closed
+from tests.e2e.envoy.http2 import CHAT, begun_calls, wait_for_headers
+from tests.e2e.envoy.large_answers import large_answers
 from tests.e2e.envoy_process import EnvoyProcess
 from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S
@@ -61,3 +65,24 @@ def test_a_stream_without_a_window_is_reset(stack: Stack) -> None:
             kinds.append(head[3])
         assert envoy.stat("http2.tx_flush_timeout") == 1
         envoy.until(lambda: envoy.stat("http.front_door.downstream_rq_active") == 0)
+
+
+def test_answers_that_are_not_read_block_no_calls_of_other_clients(stack: Stack) -> None:
+    """They leave room in the window of the connection that all calls to a service share.
+
+    Here they have 64 MiB, more than Envoy's default for a connection, and are not reset.
+    """
+
+    def change(config: dict[str, Any]) -> None:
+        connection_manager(config)["stream_flush_timeout"] = "3600s"
+
+    unread = begun_calls(64, CHAT, b"", readable=False)
+    with (
+        large_answers(64) as port,
+        EnvoyProcess(stack.ports["gateway"], port, change) as envoy,
+        connections(envoy, 1, unread) as (connection,),
+    ):
+        wait_for_headers(connection, 64)
+        with grpc.insecure_channel(envoy.target) as channel:
+            answer = channel.unary_unary("/sluice.v1.ChatService/Chat")(b"", timeout=GUARD_S)
+    assert answer == b""
