@@ -24,7 +24,7 @@ QUESTION = "Tell me of France."
 
 def open_stream(client: sluice_client.Client, seed: int) -> sluice_client.Stream[chat_pb2.StreamChatResponse]:
     """Return the stream of a long answer."""
-    return client.stream_chat(QUESTION, n=32, max_tokens=400, ignore_eos=True, temperature=2, seed=seed)
+    return client.stream_chat(QUESTION, n=4, max_tokens=800, ignore_eos=True, temperature=2, seed=seed)
 
 
 def texts(events: Iterable[chat_pb2.StreamChatResponse]) -> dict[int, str]:
@@ -66,7 +66,7 @@ def test_streams_resume_after_a_killed_service(killable: Stack) -> None:
 
     async def on_loop() -> dict[int, str]:
         async with sluice_client.AsyncClient(target, resume_timeout=GUARD_S) as client:
-            stream = client.stream_chat(QUESTION, n=32, max_tokens=400, ignore_eos=True, temperature=2, seed=2)
+            stream = client.stream_chat(QUESTION, n=4, max_tokens=800, ignore_eos=True, temperature=2, seed=2)
             events = [await anext(stream) for _ in range(3)]
             await asyncio.to_thread(begun.wait, GUARD_S)
             return texts([*events, *[event async for event in stream]])
@@ -78,7 +78,7 @@ def test_streams_resume_after_a_killed_service(killable: Stack) -> None:
         broken = [future.result(GUARD_S) for future in futures]
     with sluice_client.Client(target) as client:
         assert broken == [texts(open_stream(client, seed)) for seed in (1, 2)]
-    assert len(broken[0]) == 32
+    assert len(broken[0]) == 4
 
 
 def test_stream_can_be_cancelled_while_its_service_is_away(killable: Stack) -> None:
@@ -95,7 +95,7 @@ def test_stream_can_be_cancelled_while_its_service_is_away(killable: Stack) -> N
 
     async def on_loop() -> None:
         async with sluice_client.AsyncClient(target) as client:
-            stream = client.stream_chat(QUESTION, n=32, max_tokens=400, ignore_eos=True, temperature=2, seed=3)
+            stream = client.stream_chat(QUESTION, n=4, max_tokens=800, ignore_eos=True, temperature=2, seed=3)
             await anext(stream)
             await asyncio.to_thread(kill_service, killable)
             asyncio.get_running_loop().call_later(0.5, stream.cancel)
