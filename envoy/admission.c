@@ -1,16 +1,17 @@
 // An HTTP filter for Envoy that rejects what the service would have to reject, at a small fraction of the cost.
 //
-// The service sends with its answers how many requests may be in flight, as
-// `x-sluice-limit: ID;SUSTAINED;BURST;IS_OVERLOADED;INTERVAL_MS`, the last one the time between the ends of two answers.
-// Above BURST, or if the service says so, the filter detects an overload, which lasts until two seconds after the last
-// rejection; meanwhile only SUSTAINED requests may be in flight. A caller that uses less than half of the mean of all
-// callers, and has no more than its share of SUSTAINED in flight, is admitted up to BURST. While there are at most
-// SUSTAINED callers, each may always have one request in flight. Callers are distinguished by credential, or else by
-// address. A request is in flight from the end of its body to the end of its answer. It is decided upon when its headers
-// have arrived and, if its body ends later, once more then. A caller that is rejected more often in a second than all
-// callers are admitted, and more than twenty times, ignores `retry-after`: it gets all further rejections a second late,
-// until it had none for ten seconds. `retry-after` is the time after which, at the measured interval, fewer than SUSTAINED
-// requests are in flight. docs/security/fairness.md describes the rules.
+// The service sends with its answers how many requests may be in flight, as `x-sluice-limit:
+// ID;SUSTAINED;BURST;IS_OVERLOADED;INTERVAL_MS`, the last one the time between the ends of two answers. Above BURST,
+// or if the service says so, the filter detects an overload, which lasts until two seconds after the last rejection;
+// meanwhile only SUSTAINED requests may be in flight. A caller that uses less than half of the mean of all callers,
+// and has no more than its share of SUSTAINED in flight, is admitted up to BURST. While there are at most SUSTAINED
+// callers, each may always have one request in flight. Callers are distinguished by credential, or else by address.
+// A request is in flight from the end of its body to the end of its answer, though the client may not have read it.
+// It is decided upon when its headers have arrived and, if its body ends later, once more then. A caller that is
+// rejected more often in a second than all callers are admitted, and more than twenty times, ignores `retry-after`:
+// it gets all further rejections a second late, until it had none for ten seconds. `retry-after` is the time after
+// which, at the measured interval, fewer than SUSTAINED requests are in flight. docs/security/fairness.md describes
+// the rules.
 //
 // Each of Envoy's threads has a machine of its own, whose one thread calls the exported functions. For proxy-wasm's ABI
 // 0.2.1, without a library; make envoy-filters puts it into envoy.yaml.
@@ -270,16 +271,14 @@ EXPORT(proxy_on_request_trailers) uint32_t on_request_trailers(uint32_t context,
     return on_request_end(context);
 }
 
-EXPORT(proxy_on_response_headers) uint32_t on_response_headers(uint32_t context, uint32_t count, uint32_t is_end) {
-    struct Stream *stream = find_stream(context);
+static void take_limit(struct Stream *stream) {
     char *text;
     uint32_t size;
-    if (stream->context == 0 || stream->is_delayed) return CONTINUE;
     uint64_t now = now_ms();
     add_in_flight(stream, now);
     if (get_header(RESPONSE_HEADERS, ":status", 7, &text, &size) == OK && size > 0 && text[0] == '2')
         callers[stream->caller].is_known = 1;
-    if (get_header(RESPONSE_HEADERS, "x-sluice-limit", 14, &text, &size) != OK) return CONTINUE;
+    if (get_header(RESPONSE_HEADERS, "x-sluice-limit", 14, &text, &size) != OK) return;
     char *end = text + size;
     uint32_t id = number(&text, end), new_sustained = number(&text, end), new_burst = number(&text, end);
     if (number(&text, end)) overload_until = now + overload_ms;
@@ -291,16 +290,32 @@ EXPORT(proxy_on_response_headers) uint32_t on_response_headers(uint32_t context,
     }
     *oldest = (struct Source){now, id, new_sustained, new_burst, interval_ms};
     refresh(now);
-    return CONTINUE;
 }
 
-EXPORT(proxy_on_delete) void on_delete(uint32_t context) {
+static uint32_t end_if(uint32_t is_end, uint32_t context) {
     struct Stream *stream = find_stream(context);
-    if (stream->context == 0) return;
+    if (!is_end || stream->context == 0) return CONTINUE;
     num_admitted -= !stream->is_delayed;
     if (stream->is_in_flight) {
         callers[stream->caller].in_flight--;
         num_in_flight--;
     }
     remove_stream(stream);
+    return CONTINUE;
 }
+
+EXPORT(proxy_on_response_headers) uint32_t on_response_headers(uint32_t context, uint32_t count, uint32_t is_end) {
+    struct Stream *stream = find_stream(context);
+    if (stream->context != 0 && !stream->is_delayed) take_limit(stream);
+    return end_if(is_end, context);
+}
+
+EXPORT(proxy_on_response_body) uint32_t on_response_body(uint32_t context, uint32_t size, uint32_t is_end) {
+    return end_if(is_end, context);
+}
+
+EXPORT(proxy_on_response_trailers) uint32_t on_response_trailers(uint32_t context, uint32_t count) {
+    return end_if(1, context);
+}
+
+EXPORT(proxy_on_delete) void on_delete(uint32_t context) { end_if(1, context); }  // of one without a whole answer

@@ -9,6 +9,7 @@ from tests.waiting import GUARD_S
 
 _MAGIC = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 PREFACE = _MAGIC + bytes(3) + b"\x04" + bytes(5)  # with an empty SETTINGS frame
+NO_WINDOW = _MAGIC + b"\0\0\x06\x04\0\0\0\0\0" + b"\0\x04\0\0\0\0"  # the server may send no data
 WATCH, CHAT = "/grpc.health.v1.Health/Watch", "/sluice.v1.ChatService/StreamChat"
 _DATA, _HEADERS, _RESET, _SETTINGS, _WINDOW_UPDATE = 0, 1, 3, 4, 8
 _INITIAL_WINDOW = 4  # a setting
@@ -17,15 +18,11 @@ _END_STREAM, _END_HEADERS = 1, 4
 _CANCEL = (8).to_bytes(4, "big")
 
 
-def begun_calls(count: int, path: str, message: bytes, *, reset: bool = False, readable: bool = True) -> bytes:
-    """Return the bytes of a new connection with complete requests, each followed by its reset if `reset`.
-
-    Unless `readable`, the windows of 0 let the server send no data.
-    """
+def begun_calls(count: int, path: str, message: bytes, *, reset: bool = False, preface: bytes = PREFACE) -> bytes:
+    """Return the bytes of a new connection with complete requests, each followed by its reset if `reset`."""
     headers = _call_headers(path)
     body = b"\0" + len(message).to_bytes(4, "big") + message
-    no_window = _frame(_SETTINGS, 0, 0, _INITIAL_WINDOW.to_bytes(2, "big") + bytes(4))
-    content = PREFACE if readable else _MAGIC + no_window
+    content = preface
     for stream in range(1, 2 * count, 2):
         content += _frame(_HEADERS, _END_HEADERS, stream, headers) + _frame(_DATA, _END_STREAM, stream, body)
         if reset:
@@ -33,10 +30,10 @@ def begun_calls(count: int, path: str, message: bytes, *, reset: bool = False, r
     return content
 
 
-def requests_with_trailers(count: int, path: str, body: bytes) -> bytes:
+def requests_with_trailers(count: int, path: str, body: bytes, preface: bytes = PREFACE) -> bytes:
     """Return the bytes of a new connection with complete REST requests that end with trailers."""
     headers = _headers(path, {"content-type": "application/json", "content-length": str(len(body))})
-    content = PREFACE
+    content = preface
     for stream in range(1, 2 * count, 2):
         content += _frame(_HEADERS, _END_HEADERS, stream, headers) + _frame(_DATA, 0, stream, body)
         content += _frame(_HEADERS, _END_HEADERS | _END_STREAM, stream, _literal("x-end", "1"))

@@ -20,7 +20,7 @@ from sluice.v1 import chat_pb2_grpc
 from gateway.dialects.seam.failure import Failure, Reason
 from tests.e2e.answers.test_chat import grpc_request
 from tests.e2e.connections import connections
-from tests.e2e.envoy.http2 import CHAT, begun_calls, requests_with_trailers
+from tests.e2e.envoy.http2 import CHAT, NO_WINDOW, begun_calls, requests_with_trailers, wait_for_headers
 from tests.e2e.envoy.limited_upstream import FOREVER, Calls, calls
 from tests.e2e.envoy.test_envoy_errors import gateway_response, with_id
 from tests.e2e.stack import GENERATOR, HOLDABLE, Stack, started
@@ -100,6 +100,17 @@ def test_uploads_that_end_at_once_are_limited(stack: Stack) -> None:
                 statuses = Counter(each.recv(12)[9:] for each in opened)
             assert statuses == {b"200": num_passed, b"429": 12 - num_passed}
             made.envoy.until(lambda: made.num_in_flight() == 0)
+
+
+def test_complete_answers_that_are_not_read_are_not_in_flight(stack: Stack) -> None:
+    """Answers for which an HTTP/2 client opens no window take no places of others."""
+    with calls(stack) as made:
+        made.post(limit=LIMIT)
+        with connections(made.envoy, 1, requests_with_trailers(4, "/", b"{}", NO_WINDOW)) as (connection,):
+            wait_for_headers(connection, 4)
+            made.envoy.until(lambda: made.num_in_flight() == 0)
+            assert made.envoy.stat("http.front_door.downstream_rq_active") == 4
+            assert made.post("b").status_code == 200
 
 
 def test_requests_that_end_with_trailers_are_in_flight(stack: Stack) -> None:

@@ -7,15 +7,13 @@ import grpc
 
 from runner.proxy.envoy_config import connection_manager
 from tests.e2e.connections import SlowUpstream, connections, envoy_with, is_closed
-from tests.e2e.envoy.http2 import CHAT, begun_calls, wait_for_headers
+from tests.e2e.envoy.http2 import CHAT, NO_WINDOW, PREFACE, begun_calls, wait_for_headers
 from tests.e2e.envoy.large_answers import large_answers
 from tests.e2e.envoy_process import EnvoyProcess
 from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S
 
-HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)  # with an empty SETTINGS frame
-# SETTINGS with a window of 0, so that the server may send no data, and GET http://a/v1/models on the first stream.
-NO_WINDOW = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\x06\x04\0\0\0\0\0" + b"\0\x04\0\0\0\0"
+# GET http://a/v1/models on the first stream.
 GET_MODELS = b"\x82\x86\x04\x0a/v1/models\x41\x01a"
 GET_MODELS_FRAME = b"\0\0" + bytes([len(GET_MODELS)]) + b"\x01\x05\0\0\0\x01" + GET_MODELS
 RST_STREAM = 3
@@ -30,7 +28,7 @@ def test_peer_that_does_not_answer_pings_is_disconnected(stack: Stack) -> None:
             "timeout": "0.3s",
         }
 
-    with envoy_with(stack, change) as envoy, connections(envoy, 1, HTTP2_PREFACE) as (connection,):
+    with envoy_with(stack, change) as envoy, connections(envoy, 1, PREFACE) as (connection,):
         assert is_closed(connection)
         assert envoy.stat("http2.keepalive_timeout") == 1
 
@@ -76,7 +74,7 @@ def test_answers_that_are_not_read_block_no_calls_of_other_clients(stack: Stack)
     def change(config: dict[str, Any]) -> None:
         connection_manager(config)["stream_flush_timeout"] = "3600s"
 
-    unread = begun_calls(64, CHAT, b"", readable=False)
+    unread = begun_calls(64, CHAT, b"", preface=NO_WINDOW)
     with (
         large_answers(64) as port,
         EnvoyProcess(stack.ports["gateway"], port, change) as envoy,
