@@ -79,7 +79,7 @@ class TooManyUploads(ServiceError):
 
 
 class ReaderStalled(ServiceError):
-    """The client read nothing of its stream for too long."""
+    """The client read nothing of its response for too long."""
 
-    def __init__(self, stall_timeout_s: float) -> None:
-        super().__init__(f"nothing of the stream was read for {stall_timeout_s:g} s")
+    def __init__(self, waited_s: float) -> None:
+        super().__init__(f"nothing of the response was read for {waited_s:.3g} s")

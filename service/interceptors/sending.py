@@ -8,8 +8,10 @@ only.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import grpc
@@ -18,17 +20,19 @@ from grpc import aio
 from service.calls.call import current_call
 from service.calls.errors import ReaderStalled
 from service.interceptors.policy import API, Behaviour, Context, Continuation, Handler, behaviour_of, with_behaviour
+from service.interceptors.unread_responses import UnreadResponses
 
 
 class Sending(aio.ServerInterceptor):
-    """Turns each handler into a coroutine; streaming servicers must be async generators, unary ones coroutines.
+    """Turns each handler into a coroutine that writes its responses; streaming servicers must be async generators.
 
-    A stream whose client reads nothing for `stall_timeout_s` seconds is ended with ReaderStalled, and its resources are
-    released.
+    A call whose client reads nothing for `stall_timeout_s` seconds is ended with ReaderStalled, and its resources are
+    released. gRPC would hold a single response as long as its client is connected.
     """
 
-    def __init__(self, stall_timeout_s: float) -> None:
+    def __init__(self, stall_timeout_s: float, unread: UnreadResponses | None = None) -> None:
         self._stall_timeout_s = stall_timeout_s
+        self._unread = unread or UnreadResponses()
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -37,20 +41,35 @@ class Sending(aio.ServerInterceptor):
         if handler is None or not handler_call_details.method.startswith(API):
             return handler
         serve = behaviour_of(handler)
-        behaviour = _streaming(serve, self._stall_timeout_s) if handler.response_streaming else _unary(serve)
-        return with_behaviour(handler, behaviour)
+        if handler.response_streaming:
+            return with_behaviour(handler, _streaming(serve, self._stall_timeout_s))
+        make: Any = (
+            grpc.stream_stream_rpc_method_handler if handler.request_streaming else grpc.unary_stream_rpc_method_handler
+        )
+        single = _single(serve, handler.response_serializer, self._stall_timeout_s, self._unread)
+        written: Handler = make(single, handler.request_deserializer)
+        return written
 
 
-def _unary(serve: Behaviour) -> Behaviour:
-    """Return a unary behaviour that sends metadata and trailers with the response."""
+def _single(serve: Behaviour, serialize: Any, stall_timeout_s: float, unread: UnreadResponses) -> Behaviour:
+    """Return a behaviour that writes the only message of a call, as a stream does: gRPC sends the same either way.
 
-    async def answer(request: Any, context: Context) -> Any:
-        response = await serve(request, context)
+    The message is serialized first: it may take several times as much memory as its bytes.
+    """
+
+    async def write(request: Any, context: Context) -> None:
+        response = serialize(await serve(request, context))
         await _send_metadata(context)
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(stall_timeout_s) as timeout:
+                with unread.hold(len(response), partial(timeout.reschedule, 0.0)):
+                    await _send(context.write(response))
+        except TimeoutError:
+            raise ReaderStalled(time.monotonic() - began) from None
         _set_trailers(context)
-        return response
 
-    return answer
+    return write
 
 
 def _streaming(serve: Any, stall_timeout_s: float) -> Behaviour:

@@ -113,9 +113,7 @@ class Settings(ProcessSettings):
     keepalive_timeout_s: Interval = Field(
         10, description="time without a response to a ping after which the connection is closed"
     )
-    send_stall_timeout_s: Interval = Field(
-        60, description="time after which a stream is reset if its client reads nothing"
-    )
+    send_stall_timeout_s: Interval = Field(60, description="time after which a call ends if its client reads nothing")
     leave_out_failed_models: bool = Field(
         False, description="serve the other models if one can't be loaded, instead of failing the start"
     )

@@ -6,11 +6,13 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 import grpc
 import httpx
+from grpc_health.v1 import health as grpc_health
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.e2e.envoy_process import EnvoyProcess
@@ -125,3 +127,29 @@ def full_backlog() -> Iterator[int]:
             waiting.setblocking(False)
             waiting.connect_ex(("127.0.0.1", port))
         yield port
+
+
+class _LargeAnswers(grpc.GenericRpcHandler):
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+        method: str = details.method
+        if method.startswith("/grpc.health"):
+            return None
+        if "/Stream" in method:
+            return grpc.unary_stream_rpc_method_handler(lambda request, context: iter([bytes(1 << 20)]))
+        return grpc.unary_unary_rpc_method_handler(lambda request, context: b"")
+
+
+@contextlib.contextmanager
+def large_answers(num_unread: int) -> Iterator[int]:
+    """Serve gRPC on a free port, and yield it: streams have one message of 1 MiB, other calls an empty one."""
+    server = grpc.server(ThreadPoolExecutor(num_unread + 4))  # one is blocked by each answer that is not read
+    servicer: Any = grpc_health.HealthServicer()  # it ships no types
+    servicer.set("sluice.v1.ChatService", health_pb2.HealthCheckResponse.SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    server.add_generic_rpc_handlers((_LargeAnswers(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield port
+    finally:
+        server.stop(0).wait()

@@ -11,6 +11,7 @@ _MAGIC = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 PREFACE = _MAGIC + bytes(3) + b"\x04" + bytes(5)  # with an empty SETTINGS frame
 NO_WINDOW = _MAGIC + b"\0\0\x06\x04\0\0\0\0\0" + b"\0\x04\0\0\0\0"  # the server may send no data
 WATCH, CHAT = "/grpc.health.v1.Health/Watch", "/sluice.v1.ChatService/StreamChat"
+TOKENIZE = "/sluice.v1.TokenService/TokenizeText"
 _DATA, _HEADERS, _RESET, _SETTINGS, _WINDOW_UPDATE = 0, 1, 3, 4, 8
 _INITIAL_WINDOW = 4  # a setting
 _MAX_FRAME_BYTES = 16384

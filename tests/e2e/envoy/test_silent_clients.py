@@ -6,9 +6,8 @@ from typing import Any
 import grpc
 
 from runner.proxy.envoy_config import connection_manager
-from tests.e2e.connections import SlowUpstream, connections, envoy_with, is_closed
+from tests.e2e.connections import SlowUpstream, connections, envoy_with, is_closed, large_answers
 from tests.e2e.envoy.http2 import CHAT, NO_WINDOW, PREFACE, begun_calls, wait_for_headers
-from tests.e2e.envoy.large_answers import large_answers
 from tests.e2e.envoy_process import EnvoyProcess
 from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S
@@ -82,5 +81,5 @@ def test_answers_that_are_not_read_block_no_calls_of_other_clients(stack: Stack)
     ):
         wait_for_headers(connection, 64)
         with grpc.insecure_channel(envoy.target) as channel:
-            answer = channel.unary_unary("/sluice.v1.ChatService/Chat")(b"", timeout=GUARD_S)
-    assert answer == b""
+            call: Any = channel.unary_unary("/sluice.v1.ChatService/Chat")
+            assert call(b"", timeout=GUARD_S) == b""

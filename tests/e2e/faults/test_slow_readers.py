@@ -13,8 +13,9 @@ from typing import Any
 
 import grpc
 import pytest
-from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2
+from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2, token_pb2
 
+from tests.e2e.envoy.http2 import NO_WINDOW, TOKENIZE, begun_calls
 from tests.e2e.stack import GENERATOR, Stack
 from tests.waiting import GUARD_S, wait_until
 
@@ -118,4 +119,16 @@ def test_grpc_stream_of_a_client_that_does_not_read_ends_with_a_status(impatient
             for _ in call:
                 pass
         assert caught.value.code() is grpc.StatusCode.CANCELLED
-        assert caught.value.details() == "nothing of the stream was read for 1 s"
+        assert caught.value.details() == "nothing of the response was read for 1 s"
+
+
+def test_single_response_of_a_client_that_does_not_read_is_discarded(impatient: Stack) -> None:
+    """GRPC would hold it for as long as its client is connected."""
+    message = token_pb2.TokenizeTextRequest(
+        model="sluice-demo", text="a b " * 12_000
+    )  # in one window; the answer isn't
+    with socket.create_connection(("127.0.0.1", impatient.ports["service"])) as reader:
+        reader.sendall(begun_calls(1, TOKENIZE, message.SerializeToString(), preface=NO_WINDOW))
+        wait_until(
+            lambda: any("TokenizeText" in line and "CANCELLED" in line for line in impatient.output.splitlines())
+        )

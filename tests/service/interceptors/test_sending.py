@@ -30,6 +30,10 @@ async def whole(request: object, context: object) -> str:
     return "answer"
 
 
+async def no_write(message: object) -> None:
+    pass
+
+
 async def stream(request: object, context: object) -> AsyncGenerator[str, None]:
     yield "answer"
 
@@ -44,13 +48,13 @@ async def test_disconnect_before_the_answer_cancels_the_call(*, is_stream: bool,
     make: Any = grpc.unary_stream_rpc_method_handler if is_stream else grpc.unary_unary_rpc_method_handler
 
     async def continuation(details: object) -> Any:
-        return make(stream if is_stream else whole)
+        return make(stream if is_stream else whole, response_serializer=str.encode)
 
     handler: Any = await Sending(stall_timeout_s=60).intercept_service(continuation, SimpleNamespace(method=METHOD))
     if has_metadata:
         enter_call(Call(METHOD, "id"))
     with pytest.raises(asyncio.CancelledError):
-        await (handler.unary_stream if is_stream else handler.unary_unary)(None, Gone())
+        await handler.unary_stream(None, Gone())
 
 
 async def test_the_limit_in_flight_is_that_of_the_time_of_sending() -> None:
@@ -63,12 +67,13 @@ async def test_the_limit_in_flight_is_that_of_the_time_of_sending() -> None:
         return "answer"
 
     async def continuation(details: object) -> Any:
-        return grpc.unary_unary_rpc_method_handler(answer)
+        return grpc.unary_unary_rpc_method_handler(answer, response_serializer=str.encode)
 
     async def send(metadata: Any) -> None:
         sent.update(metadata)
 
     enter_call(Call(METHOD, "id", in_flight_limit=lambda: limits[-1]))
     handler: Any = await Sending(stall_timeout_s=60).intercept_service(continuation, SimpleNamespace(method=METHOD))
-    await handler.unary_unary(None, SimpleNamespace(send_initial_metadata=send, set_trailing_metadata=lambda _: None))
+    context = SimpleNamespace(send_initial_metadata=send, write=no_write, set_trailing_metadata=lambda _: None)
+    await handler.unary_stream(None, context)
     assert sent["x-sluice-limit"] == "1;2;3;0"
