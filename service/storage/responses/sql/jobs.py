@@ -47,6 +47,7 @@ class SqlJobs(JobStore):
         with self._database.transaction() as execute:
             if (existing := self._records.read(owner, response_id)) is not None:
                 return existing
+            self._records.delete_expired(execute, owner, response_id)
             (num_jobs,) = execute("SELECT count(*) FROM jobs WHERE owner = ?", (owner,)).fetchone()
             if num_jobs >= max_jobs:
                 raise TooManyJobs(

@@ -43,6 +43,12 @@ class SqlRecords:
         }
         return ResponseRecord(owner, response_id, created_ns, previous_id, **content)
 
+    def delete_expired(self, execute: Execute, owner: str, response_id: str) -> None:
+        """Delete a record that has expired, but was not purged yet, so that its id is free."""
+        query = "DELETE FROM responses WHERE owner = ? AND id = ? AND created_ns <= ?"
+        if execute(query, (owner, response_id, self.oldest_ns())).rowcount:
+            self._database.note_deletion()
+
     def opened_request(self, owner: str, response_id: str, stored: bytes) -> bytes:
         """Return the request of a record from the value in its row."""
         return self._database.opened(stored, f"{owner}\0{response_id}\0request")

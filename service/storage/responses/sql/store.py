@@ -62,6 +62,7 @@ class SqlStore(ResponseStore):
     def put(self, record: ResponseRecord) -> None:
         with self._database.transaction() as execute:
             key = (record.owner, record.id)
+            self._records.delete_expired(execute, *key)
             before = execute("SELECT request FROM responses WHERE owner = ? AND id = ?", key).fetchone()
             if before is not None and self._records.opened_request(*key, before[0]) != record.request:
                 raise StoreLimit("the id of the response is that of another request")
