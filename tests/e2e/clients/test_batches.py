@@ -181,6 +181,18 @@ def test_files_are_deleted_while_they_are_listed(client: Any) -> None:
         client.files.list(after="file-x")
 
 
+def test_files_of_other_editors_are_read(client: Any) -> None:
+    """A byte order mark, blank lines and ends of lines as on Windows are no content."""
+    url = "/v1/completions"
+    lines = [json.dumps({"custom_id": name, "method": "POST", "url": url, "body": BODIES[url]}) for name in "ab"]
+    for ending in ("\n", "\r\n"):
+        content = f"\ufeff{ending.join(['', lines[0], '  ', *lines[1:], '', ''])}".encode()
+        for text in (content.replace(b"\xef\xbb\xbf\n", b"\xef\xbb\xbf"), content):
+            file = client.files.create(file=("in.jsonl", text), purpose="batch")
+            batch = ended(client, client.batches.create(input_file_id=file.id, endpoint=url, completion_window="24h"))
+            assert [line["custom_id"] for line in results(client, batch.output_file_id)] == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("line", "text"),
     [
@@ -189,12 +201,15 @@ def test_files_are_deleted_while_they_are_listed(client: Any) -> None:
         ({"custom_id": "", "method": "POST", "url": "/v1/chat/completions", "body": {}}, "line 1: custom_id must have"),
         ({"method": "POST", "url": "/v1/chat/completions", "body": {}}, "line 1: Object missing required field"),
         ({"custom_id": "a" * (9 << 20)}, "line 1: must have at most 8388608 bytes"),
+        (b'{"custom_id": "\xe9"}', "line 1: is not valid UTF-8"),
+        (b'{"body": ' + b"[" * 5000 + b"]" * 5000 + b"}", "line 1: is nested too deeply"),
     ],
-    ids=["url", "method", "empty id", "no id", "length"],
+    ids=["url", "method", "empty id", "no id", "length", "encoding", "nesting"],
 )
-def test_file_that_is_no_batch_is_rejected(client: Any, line: dict[str, Any], text: str) -> None:
+def test_file_that_is_no_batch_is_rejected(client: Any, line: dict[str, Any] | bytes, text: str) -> None:
     """The error names the line and what is wrong with it."""
-    file = client.files.create(file=("in.jsonl", json.dumps(line).encode()), purpose="batch")
+    content = line if isinstance(line, bytes) else json.dumps(line).encode()
+    file = client.files.create(file=("in.jsonl", content), purpose="batch")
     with pytest.raises(openai.BadRequestError, match=text) as rejection:
         client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h")
     assert rejection.value.param == "input_file_id"

@@ -30,6 +30,7 @@ ENDPOINTS: Final = {  # with the field of a line
 _PREFIX: Final = "batch_"
 _WINDOW: Final = re.compile(r"(\d{1,9})([smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_ENTRY: Final = re.compile(r'description\.metadata\["(.*)"\]', re.DOTALL)
 _STATUSES: Final = {
     batch_pb2.BATCH_STATUS_IN_PROGRESS: "in_progress",
     batch_pb2.BATCH_STATUS_COMPLETED: "completed",
@@ -113,6 +114,8 @@ class DeletedBatchAnswer(msgspec.Struct):
 
 
 _DECODER: Final = msgspec.json.Decoder(BatchBody)
+_GIVEN: Final = msgspec.json.Decoder(tuple[str, str, str])
+_NOTHING_GIVEN: Final = ("", "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,11 @@ class ParsedBatch:
 
 def caller_name(field: str) -> str:
     """Return the caller's name of a field of a request about batches."""
-    return "input_file_id" if field.startswith("requests") else _CALLER_NAMES.get(field, field)
+    if field.startswith("requests"):
+        return "input_file_id"
+    if (entry := _ENTRY.fullmatch(field)) is not None:
+        return f"metadata.{entry[1]}"
+    return _CALLER_NAMES.get(field, field)
 
 
 def parse(http_request: HttpRequest) -> ParsedBatch:
@@ -235,7 +242,7 @@ def to_deleted(batch_id: str) -> bytes:
 def _given(batch: batch_pb2.Batch) -> tuple[str, str, str]:
     """Return the endpoint, the input file and the completion window of a batch, empty if it was created over gRPC."""
     try:
-        endpoint, file_id, window = orjson.loads(batch.description.client_data)
-    except ValueError:
-        return "", "", ""
-    return str(endpoint), str(file_id), str(window)
+        given = _GIVEN.decode(batch.description.client_data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _NOTHING_GIVEN
+    return given if given[0] in ENDPOINTS else _NOTHING_GIVEN

@@ -19,6 +19,7 @@ from gateway.dialects.seam.failure import Failure, Reason, Violation
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
 
+_OTHER_ENDPOINT: Final = "the request was not one of the endpoint of the batch"
 _TRANSLATORS: Final[Mapping[str, Callable[[], Translator]]] = {
     "chat": OpenAITranslator,
     "completion": OpenAICompletionTranslator,
@@ -37,6 +38,9 @@ class InputLine(msgspec.Struct):
 
 
 _DECODER: Final = msgspec.json.Decoder(InputLine)
+_TEXTS_OF_DECODER: Final = {
+    "Input data was truncated": "unexpected end of the text, or a \\u escape with an unpaired surrogate"
+}
 
 
 def to_line(text: bytes, number: int, endpoint: str) -> batch_pb2.BatchLine:
@@ -46,8 +50,12 @@ def to_line(text: bytes, number: int, endpoint: str) -> batch_pb2.BatchLine:
     """
     try:
         given = _DECODER.decode(text)
+    except UnicodeDecodeError:
+        raise line_failure(number, "is not valid UTF-8") from None
+    except RecursionError:
+        raise line_failure(number, "is nested too deeply") from None
     except msgspec.DecodeError as error:
-        raise line_failure(number, str(error)) from None
+        raise line_failure(number, _TEXTS_OF_DECODER.get(str(error), str(error))) from None
     if given.method != "POST":
         raise line_failure(number, "method must be POST")
     if given.url != endpoint:
@@ -90,8 +98,10 @@ def _response(result: batch_pb2.StreamBatchResultsResponse, name: str) -> tuple[
         parsed = _parsed(name, result.client_data)
     except Failure as rejection:
         return _written(_TRANSLATORS[name]().error_response(rejection))
-    if not result.HasField("error"):
+    if result.HasField(name):
         return 200, parsed.encoder.whole(getattr(result, name))
+    if not result.HasField("error"):  # another client has written the batch's client_data
+        return _written(_TRANSLATORS[name]().error_response(Failure(Reason.INVALID_FIELD, _OTHER_ENDPOINT)))
     error = result.error
     reason = Reason.__members__.get(
         error_pb2.ErrorReason.Name(error.reason).removeprefix("ERROR_REASON_"), Reason.INTERNAL

@@ -82,7 +82,12 @@ class ResponseObject:
             kept = _KEPT.decode(data)
             reasoning = msgspec.json.decode(kept.echo["reasoning"], type=dict[str, str | None])
             tools = _KEPT_TOOLS.decode(kept.echo["tools"])
-        except (msgspec.MsgspecError, KeyError):  # another client has stored the response
+        except (
+            msgspec.MsgspecError,
+            UnicodeDecodeError,
+            RecursionError,
+            KeyError,
+        ):  # another client has stored the response
             return default
         given = {name: kept.given.get(name) for name in default.given}
         echo = {name: orjson.Fragment(bytes(kept.echo.get(name, b"null"))) for name in default.echo}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -85,10 +86,10 @@ async def _lines(upstream: Upstream, file_id: str, caller: Caller) -> AsyncItera
             for line in lines:
                 number += 1
                 _check_length(line, number)
-                yield line
+                yield line if number > 1 else line.removeprefix(BOM_UTF8)
             _check_length(rest, number + 1)
     if rest:
-        yield rest
+        yield rest if number else rest.removeprefix(BOM_UTF8)
 
 
 def _check_length(line: bytes, number: int) -> None:
