@@ -14,7 +14,8 @@ class ResponseNotFound(InvalidRequest):
     """The caller has stored no response of that id. `field` is the field of the request that has the id."""
 
     def __init__(self, field: str) -> None:
-        super().__init__(field, "no response with this id is stored")
+        chain = ", or one that it continues was deleted or has expired" if field == "previous_response_id" else ""
+        super().__init__(field, f"no response with this id is stored{chain}")
 
 
 class ConversationNotFound(InvalidRequest):

@@ -77,12 +77,10 @@ def _error_body(failure: Failure) -> bytes:
     field = failure.field
     if field is None and failure.reason is Reason.MODEL_NOT_FOUND:
         field = "model"
-    error: dict[str, Any] = {
-        "message": failure.message,
-        "type": _to_type(failure),
-        "param": field,
-        "code": _CODES.get(failure.reason),
-    }
+    code = _CODES.get(failure.reason)
+    if failure.reason is Reason.RESPONSE_NOT_FOUND and field == "previous_response_id":
+        code = "previous_response_not_found"  # clients send the whole conversation then
+    error: dict[str, Any] = {"message": failure.message, "type": _to_type(failure), "param": field, "code": code}
     return orjson.dumps({"error": error})
 
 

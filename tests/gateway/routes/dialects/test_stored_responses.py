@@ -61,6 +61,8 @@ class StoringService(FakeResponseService):
         self.stored = stored_response_pb2.GetResponseResponse()
 
     async def CreateResponse(self, request: Any, context: Any) -> Any:  # noqa: N802  the contract's name
+        if self.status is not None:
+            await fakes.abort(context, self.status)
         answer = await super().CreateResponse(request, context)
         answer.response.stored, answer.response.previous_response_id = request.store, request.previous_response_id
         self.stored = stored_response_pb2.GetResponseResponse(response=answer.response, client_data=request.client_data)
@@ -213,3 +215,13 @@ async def test_errors_have_the_openai_style(gateway: Gateway, service: StoringSe
         "message": "", "type": "invalid_request_error", "param": "response_id", "code": "response_not_found",
     }  # fmt: skip
     assert (await ask(Code.UNAVAILABLE, "STORE_UNAVAILABLE")).status_code == 503
+
+
+async def test_unknown_previous_response_has_the_code_of_openai(gateway: Gateway, service: StoringService) -> None:
+    """Clients recognize the code, and send the whole conversation instead."""
+    details = [fakes.error_info("RESPONSE_NOT_FOUND"), fakes.bad_request(previous_response_id="no")]
+    service.status = fakes.Status(Code.NOT_FOUND, "not here", *details)
+    answer = await gateway.http.post("/v1/responses", json=BODY)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (404, "previous_response_id")
+    assert error["code"] == "previous_response_not_found"

@@ -99,6 +99,7 @@ async def test_a_broken_chain_is_not_continued(tmp_path: Path) -> None:
         rejection = await rejection_of(stub_of(run).CreateResponse(response_request(previousResponseId=second.id)))
     assert (rejection.code, rejection.info.reason) == (Code.NOT_FOUND, "RESPONSE_NOT_FOUND")
     assert [field for field, _ in rejection.fields] == ["previous_response_id"]
+    assert "or one that it continues was deleted" in rejection.text
 
 
 async def test_error_names_the_new_item_or_the_previous_response(tmp_path: Path) -> None:
