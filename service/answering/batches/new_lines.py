@@ -18,7 +18,7 @@ from service.storage.responses.batch_port import NewLine
 
 _MAX_ID: Final = 256  # characters
 _SCOPES: Final = {"embedding": Scope.EMBED}  # all others need GENERATE
-_FORBIDDEN: Final = ("store", "background", "conversation")  # of responses: a line has no effects but its result
+_FORBIDDEN: Final = ("background", "store", "conversation")  # of responses: a line has no effects but its result
 
 Describe = Callable[[Exception], bytes]
 """Return an error in the form in which it is stored."""

@@ -253,6 +253,8 @@ async def test_line_of_a_conversation_is_rejected(tmp_path: Path) -> None:
     async with running(**storing(tmp_path)) as run:
         batch = await ended(run, (await create(run, [Line(custom_id="a", response=request)])).id)
         assert (batch.num_failed, batch.num_requests) == (1, 1)
+        (result,) = await results(run, batch.id)
+    assert (result.error.field, result.error.message) == ("background", "is not possible in a batch")
 
 
 async def test_batch_leaves_the_slots_of_its_key_free(tmp_path: Path) -> None:
