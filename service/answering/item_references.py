@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from sluice.v1 import response_item_pb2, response_pb2
@@ -41,24 +41,37 @@ async def with_items(
     """
     resolved = response_pb2.CreateResponseRequest()
     resolved.CopyFrom(request)
-    items: dict[str, Mapping[str, response_item_pb2.InputItem]] = {}  # of each response
     num_bytes = 0
-    for index, item in enumerate(resolved.input):
-        if not item.HasField("reference"):
-            continue
-        field = f"input[{index}].reference.id"
-        match = _ID.fullmatch(item.reference.id)
-        response_id = match["response"] if match else ""
-        if response_id not in items:
-            if len(items) == _MAX_RESPONSES:
-                raise InvalidRequest(field, f"refers to more than {_MAX_RESPONSES} responses, which is the limit")
-            record = await read(response_id) if response_id else None
-            items[response_id] = {} if record is None else items_by_id(record)
-        found = items[response_id].get(item.reference.id)
-        if found is None:
-            raise InvalidRequest(field, _UNKNOWN)
-        num_bytes += found.ByteSize()
-        if num_bytes > max_bytes:
-            raise InvalidRequest(field, f"the items have more than {max_bytes} bytes, which is the limit")
-        item.CopyFrom(found)
+    for response_id, indices in _indices_by_response(request).items():
+        record = await read(response_id) if response_id else None
+        ids = {request.input[index].reference.id for index in indices}
+        items = {} if record is None else items_by_id(record, ids)
+        for index in indices:
+            found = items.get(request.input[index].reference.id)
+            if found is None:
+                raise InvalidRequest(_field(index), _UNKNOWN)
+            num_bytes += found.ByteSize()
+            if num_bytes > max_bytes:
+                raise InvalidRequest(_field(index), f"the items have more than {max_bytes} bytes, which is the limit")
+            resolved.input[index].CopyFrom(found)
     return resolved
+
+
+def _indices_by_response(request: response_pb2.CreateResponseRequest) -> dict[str, list[int]]:
+    """Return the indices of references by the response that has the items; its id is empty if it can't exist.
+
+    Only one response is in memory at a time then. Raise InvalidRequest for too many responses.
+    """
+    indices: dict[str, list[int]] = {}
+    for index, item in enumerate(request.input):
+        if item.HasField("reference"):
+            match = _ID.fullmatch(item.reference.id)
+            indices.setdefault(match["response"] if match else "", []).append(index)
+            if len(indices) > _MAX_RESPONSES:
+                text = f"refers to more than {_MAX_RESPONSES} responses, which is the limit"
+                raise InvalidRequest(_field(index), text)
+    return indices
+
+
+def _field(index: int) -> str:
+    return f"input[{index}].reference.id"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -20,6 +21,7 @@ _UNUSABLE: Final = {
     response_item_pb2.RESPONSE_STATUS_CANCELLED: "cancelled",
 }
 _PREFIXES: Final = {"message": "msg", "reasoning": "rs"}
+_POSITION: Final = re.compile(r"_in([0-9]{1,9})\Z")  # in the id of an item of a request
 
 
 def to_record(
@@ -108,12 +110,19 @@ def input_id(item: response_item_pb2.InputItem, of: str, index: int) -> str:
     return f"{prefix}_{of}_in{index}"
 
 
-def items_by_id(record: ResponseRecord) -> dict[str, response_item_pb2.InputItem]:
-    """Return the items of a response's input and output, as items of a request."""
+def items_by_id(record: ResponseRecord, ids: Collection[str]) -> dict[str, response_item_pb2.InputItem]:
+    """Return the items of these ids among those of a response's input and output, as items of a request.
+
+    The time grows with the number of ids, not with that of the response's items.
+    """
     given = response_pb2.CreateResponseRequest.FromString(record.request).input
-    items = {input_id(item, record.id, index): item for index, item in enumerate(given)}
     output = response_item_pb2.Response.FromString(record.response).output
-    return items | {item.id: as_input(item) for item in output}
+    found = {item.id: as_input(item) for item in output if item.id in ids}
+    for item_id in ids:
+        index = int(position[1]) if (position := _POSITION.search(item_id)) else len(given)
+        if index < len(given) and input_id(given[index], record.id, index) == item_id:
+            found[item_id] = given[index]
+    return found
 
 
 def to_response(record: ResponseRecord) -> stored_response_pb2.GetResponseResponse:
