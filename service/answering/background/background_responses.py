@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -24,11 +24,11 @@ from service.contract.responses.background import (
     Event,
     Response,
     cancelled,
+    events_after,
     is_terminal,
     opening,
     packed,
     terminal,
-    unpacked,
 )
 from service.contract.responses.stored_response import to_record, with_response
 from service.generation.errors import EngineClosed, InvalidRequest
@@ -125,7 +125,7 @@ class BackgroundResponses:
                 ended = cancelled(response)
                 is_elsewhere = not serialized and response.status == IN_PROGRESS
                 last = terminal(ended, _LAST if is_elsewhere else len(known)).SerializeToString()
-                await self._finish(with_response(record, ended, packed([*known, last])))
+                await self._finish(record, ended, [*known, last])
             response = Response.FromString((await self._record(response_id)).response)  # it may have ended before
         return stored_response_pb2.CancelResponseResponse(response=response, client_data=record.client_data)
 
@@ -147,7 +147,7 @@ class BackgroundResponses:
             record = await self._record(key[1])
             response = Response.FromString(record.response)
             if response.status not in UNFINISHED:
-                for event in _ending(record, number):
+                for event in events_after(record.events, number):
                     yield event
                 return
             if self._runner.is_closed:
@@ -170,18 +170,12 @@ class BackgroundResponses:
             raise InvalidRequest("id", "the response was not created with background: true")
         return record
 
-    async def _finish(self, record: ResponseRecord) -> None:
+    async def _finish(self, record: ResponseRecord, ended: Response, events: Sequence[bytes]) -> None:
         """End a job, unless it has ended. Raise StoreUnavailable."""
         try:
-            await self._store.run(lambda store: store.jobs.finish(record))
+            await self._store.run(lambda store: store.jobs.finish(with_response(record, ended, packed(events))))
         except (StoreFailed, StoreLimit) as error:
             raise _unavailable(error) from error
-
-
-def _ending(record: ResponseRecord, number: int) -> list[Event]:
-    """Return the events after a number of a response that has ended; at least the terminal one."""
-    events = list(unpacked(record.events))
-    return [event for event in events if event.sequence_number > number] or events[-1:]
 
 
 def _answer_id(owner: str, request_id: str) -> str:

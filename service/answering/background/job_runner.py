@@ -22,7 +22,7 @@ from service.contract.responses.background import NUM_OPENING, Response, failed,
 from service.contract.responses.conversation import addition_of
 from service.contract.responses.stored_response import with_response
 from service.generation.errors import EngineFailed, ServiceError
-from service.storage.responses.port import Job, JobKey, StoreFailed, StoreLimit
+from service.storage.responses.port import Job, JobKey, ResponseStore, StoreFailed, StoreLimit
 from service.storage.responses.store_thread import StoreThread
 
 _METHOD: Final = "sluice.v1.ResponseService/StreamResponse"
@@ -172,10 +172,15 @@ class JobRunner:
         request = response_pb2.CreateResponseRequest.FromString(job.record.request)
         while True:
             last = terminal(ended, len(live.serialized))
-            events = packed([*kept, last.SerializeToString()])
-            record = with_response(job.record, ended, events, addition_of(request, ended))
+            events, addition = [*kept, last.SerializeToString()], addition_of(request, ended)
+
+            def finish(store: ResponseStore) -> bool:
+                # Events are packed on the store's thread: those of a long response would block the event loop.
+                record = with_response(job.record, ended, packed(events), addition)  # noqa: B023  awaited below
+                return store.jobs.finish(record, self._holder)
+
             try:
-                is_stored = await self._store.run(lambda store: store.jobs.finish(record, self._holder))  # noqa: B023  awaited here
+                is_stored = await self._store.run(finish)
             except StoreLimit as limit:
                 queued = Response.FromString(job.record.response)
                 ended, kept = (

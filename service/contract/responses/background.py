@@ -70,12 +70,22 @@ def packed(events: Iterable[bytes]) -> bytes:
     return zlib.compress(b"".join(_LENGTH.pack(len(event)) + event for event in events))
 
 
-def unpacked(stored: bytes) -> Iterator[Event]:
-    """Yield stored events."""
-    data = zlib.decompress(stored)
-    begin = 0
+def events_after(stored: bytes, number: int) -> Iterator[Event]:
+    """Yield the stored events of a response that has ended after the one with that number; at least the terminal one.
+
+    The number of an event is its index, except for that of the terminal one, which may be greater.
+    """
+    events = _unpacked(zlib.decompress(stored))
+    for event in events[min(number + 1, len(events) - 1) :]:
+        yield Event.FromString(event)
+
+
+def _unpacked(data: bytes) -> list[bytes]:
+    """Return the serialized events."""
+    events, begin = [], 0
     while begin < len(data):
         (length,) = _LENGTH.unpack_from(data, begin)
         begin += _LENGTH.size
-        yield Event.FromString(data[begin : begin + length])
+        events.append(data[begin : begin + length])
         begin += length
+    return events
