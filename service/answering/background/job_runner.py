@@ -199,7 +199,8 @@ class JobRunner:
         """Store that the generation has begun."""
         record = with_response(job.record, begun)
         with contextlib.suppress(StoreFailed, StoreLimit):
-            await self._store.run(lambda store: store.jobs.update(record, self._holder))
+            if not await self._store.run(lambda store: store.jobs.update(record, self._holder)):
+                self.abandon(job.key)  # it was cancelled, deleted or claimed by another process
 
     async def _claim(self) -> Job | None:
         """Return the next job, or None if there is none or the store fails."""
