@@ -26,6 +26,7 @@ from service.storage.responses.store_thread import StoreThread
 _WINDOW_S: Final = 86_400  # the default
 _PAGE_SIZE: Final = 20  # the default
 _NUM_RESULTS: Final = 64  # that are read together
+_NUM_STORED: Final = 256  # lines that are stored together; other calls of the store wait for them
 _ID_SIZE: Final = 16  # bytes
 
 
@@ -102,14 +103,16 @@ class Batches:
         async for message in messages:
             if not message.HasField("requests"):
                 raise InvalidRequest("requests", "must be in all messages of the stream but the first")
-            lines = [converter.convert(line) for line in message.requests.lines]
-            for line in lines:
-                digest.update(line.request)
-            if batch is not None and lines:
-                await self._calls.run(
-                    lambda store: store.append(batch.owner, batch.id, lines, upload=batch.digest),  # noqa: B023  awaited here
-                    field="requests",
-                )
+            given = message.requests.lines
+            for begin in range(0, len(given), _NUM_STORED):
+                lines = await converter.convert_all(given[begin : begin + _NUM_STORED])
+                for line in lines:
+                    digest.update(line.request)
+                if batch is not None:
+                    await self._calls.run(
+                        lambda store: store.append(batch.owner, batch.id, lines, upload=batch.digest),  # noqa: B023  awaited here
+                        field="requests",
+                    )
         if converter.num_lines == 0:
             raise InvalidRequest("requests", "a batch needs at least one request")
 

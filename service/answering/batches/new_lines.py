@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from google.protobuf.message import Message
@@ -17,6 +18,8 @@ from service.generation.errors import InvalidRequest
 from service.storage.responses.batch_port import NewLine
 
 _MAX_ID: Final = 256  # characters
+_WORK_OF_TURN: Final = 32 * 1024  # bytes of lines: a few milliseconds
+_WORK_OF_LINE: Final = 4096  # the cost of any line, in the same unit
 _SCOPES: Final = {"embedding": Scope.EMBED}  # all others need GENERATE
 _FORBIDDEN: Final = ("background", "store", "conversation")  # of responses: a line has no effects but its result
 
@@ -33,6 +36,18 @@ class NewLines:
         self._describe = describe
         self._custom_ids: set[str] = set()
         self.num_lines = 0
+
+    async def convert_all(self, lines: Iterable[Line]) -> list[NewLine]:
+        """Return the lines as they are stored, with turns of the event loop in between. Raise what `convert` raises."""
+        converted: list[NewLine] = []
+        work = 0
+        for line in lines:
+            converted.append(self.convert(line))
+            work += _WORK_OF_LINE + len(converted[-1].request)
+            if work >= _WORK_OF_TURN:
+                work = 0
+                await asyncio.sleep(0)
+        return converted
 
     def convert(self, line: Line) -> NewLine:
         """Return a line as it is stored. Raise InvalidRequest if it has no id or no request, or ScopeMissing."""

@@ -18,6 +18,7 @@ from gateway.dialects.openai.stored.file import DeletedFileAnswer, FileAnswer, F
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
 from gateway.http.multipart import PartBegin
+from gateway.http.offload import offload
 from gateway.routes.dialects.stored.stored_content import call_service
 from gateway.routes.handling.handler import Lookup
 from gateway.routes.handling.transfer import Download, Parts, Upload
@@ -158,7 +159,7 @@ async def _results(upstream: Upstream, found: file_pb2.File, caller: Caller) -> 
     request = batch_pb2.StreamBatchResultsRequest(id=found.batch_id, outcome=found.outcome)
     async with upstream.client.stream(request, caller) as results:
         async for result in results:
-            yield to_output(result, found.batch_id, endpoint)  # type: ignore[arg-type]
+            yield await offload(result.ByteSize(), lambda: to_output(result, found.batch_id, endpoint))  # type: ignore[arg-type]  # noqa: B023  awaited here
 
 
 async def _size(upstream: Upstream, found: file_pb2.File, caller: Caller) -> int:
