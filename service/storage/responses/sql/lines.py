@@ -12,15 +12,17 @@ from service.storage.responses.sql.uploads import SqlUploads
 
 # A lease that ends too late was dated by a clock that was set back, or before the machine was started again.
 _HELD: Final = "lease_ns > :now AND lease_ns <= :latest"
+_HAS_HOLDER: Final = "holder > '' AND holder != ''"  # a range, and the condition of the index of held lines
 _WAITING: Final = f"owner = batches.owner AND batch = batches.id AND state = 0 AND NOT ({_HELD})"
 _NEXT: Final = f"""
     SELECT owner, id, caller FROM batches
     WHERE status = {BatchStatus.IN_PROGRESS:d} AND is_complete = 1
         AND EXISTS (SELECT 1 FROM batch_lines WHERE {_WAITING})
-    ORDER BY (SELECT count(*) FROM batch_lines AS held WHERE held.owner = batches.owner AND holder != '' AND {_HELD}),
+    ORDER BY (SELECT count(*) FROM batch_lines AS held
+              WHERE {_HAS_HOLDER} AND held.owner || '' = batches.owner AND {_HELD}),
              created_ns, id
     LIMIT 1
-"""  # noqa: S608  constants
+"""  # noqa: S608  constants; `|| ''` keeps SQLite from searching all lines of the owner
 _FIRST: Final = f"""
     SELECT position, request, num_claims FROM batch_lines
     WHERE owner = :owner AND batch = :batch AND state = 0 AND NOT ({_HELD}) ORDER BY position LIMIT 1
@@ -87,13 +89,14 @@ class SqlLines:
         """Renew the leases of the lines that the holder has, and return their keys."""
         with self._database.transaction() as execute:
             execute(
-                "UPDATE batch_lines SET lease_ns = ? WHERE holder = ?",
+                f"UPDATE batch_lines SET lease_ns = ? WHERE holder = ? AND {_HAS_HOLDER}",  # noqa: S608  constants
                 (self._now_ns() + round(lease_s * 1e9), holder),
             )
             return {
                 (owner, batch_id, index)
                 for owner, batch_id, index in execute(
-                    "SELECT owner, batch, position FROM batch_lines WHERE holder = ?", (holder,)
+                    f"SELECT owner, batch, position FROM batch_lines WHERE holder = ? AND {_HAS_HOLDER}",  # noqa: S608  constants
+                    (holder,),
                 )
             }
 
