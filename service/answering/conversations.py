@@ -84,7 +84,9 @@ class Conversations:
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation with its items."""
         owner = current_caller().id
-        if not await self._run(lambda store: store.conversations.delete(owner, conversation_id)):
+        if self._store is None or not await _translated(
+            self._store.run_steps(lambda store: store.conversations.delete_steps(owner, conversation_id))
+        ):
             raise ConversationNotFound("id")
 
     async def add(

@@ -6,6 +6,7 @@ import hashlib
 import secrets
 import time
 import uuid
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, Final
 
@@ -71,7 +72,7 @@ class Batches:
 
         def undo(store: BatchStore, existing: BatchRecord | None) -> None:
             if existing is None:
-                store.abandon(*key, batch.digest)
+                deque(store.abandon(*key, batch.digest), maxlen=0)
 
         existing = await self._calls.run(
             lambda store: store.begin(batch.dated(store.now_ns())), undo, field="description"
@@ -89,7 +90,7 @@ class Batches:
                 lambda store, _: store.delete(*key),
             )
         except BaseException:
-            await self._calls.run(lambda store: store.abandon(*key, batch.digest))
+            await self._calls.run_steps(lambda store: store.abandon(*key, batch.digest))
             raise
         if self._runner is not None:
             self._runner.wake()
@@ -145,7 +146,7 @@ class Batches:
     async def delete(self, batch_id: str) -> None:
         """Stop and delete a batch."""
         key = (current_caller().id, batch_id)
-        if not self._calls.is_on or not await self._calls.run(lambda store: store.delete(*key)):
+        if not self._calls.is_on or not await self._calls.run_steps(lambda store: store.delete_steps(*key)):
             raise BatchNotFound("id")
         self._stop(key)
 

@@ -51,7 +51,7 @@ class Files:
                 lambda store, _: store.files.delete(owner, file.id),
             )
         except BaseException:
-            await self._calls.run(lambda store: store.files.delete(owner, file.id))
+            await self._calls.run_steps(lambda store: store.files.delete_steps(owner, file.id))
             raise
         return to_file(stored)
 
@@ -99,7 +99,8 @@ class Files:
     async def delete(self, file_id: str) -> None:
         """Delete a file."""
         owner = current_caller().id
-        if not self._calls.is_on or not await self._calls.run(lambda store: store.files.delete(owner, file_id)):
+        steps = self._calls.run_steps
+        if not self._calls.is_on or not await steps(lambda store: store.files.delete_steps(owner, file_id)):
             raise FileNotFound("id")
 
     async def record_size(self, file_id: str, num_bytes: int) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from service.answering.errors import StoreFull, StoreUnavailable, StoringOff
@@ -42,17 +43,31 @@ class StoreCalls:
         """
         if self._store is None:
             raise StoringOff(field)
-        try:
+        with _translated(field):
             return await self._store.run(
                 lambda store: work(store.batches),
                 None if undo is None else lambda store, result: undo(store.batches, result),
             )
-        except TooLarge as limit:
-            raise InvalidRequest(field, str(limit)) from limit
-        except StoreLimit as limit:
-            raise StoreFull.of(limit) from limit
-        except UnknownItem as error:
-            raise InvalidRequest(field, "is not the id of an item of this list") from error
-        except StoreFailed as error:
-            _log.warning("the store of files and batches failed: %s", error)
-            raise StoreUnavailable from error
+
+    async def run_steps(self, work: Callable[[BatchStore], Iterator[Result]]) -> Result:
+        """Return the last result of steps, with other calls in between. Raise like `run`."""
+        if self._store is None:
+            raise StoringOff("id")
+        with _translated("id"):
+            return await self._store.run_steps(lambda store: work(store.batches))
+
+
+@contextmanager
+def _translated(field: str) -> Iterator[None]:
+    """Raise the errors that clients get, for those of the store."""
+    try:
+        yield
+    except TooLarge as limit:
+        raise InvalidRequest(field, str(limit)) from limit
+    except StoreLimit as limit:
+        raise StoreFull.of(limit) from limit
+    except UnknownItem as error:
+        raise InvalidRequest(field, "is not the id of an item of this list") from error
+    except StoreFailed as error:
+        _log.warning("the store of files and batches failed: %s", error)
+        raise StoreUnavailable from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import re
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, Self, TypeAlias
 
@@ -160,7 +160,7 @@ class EndedLine:
 
 
 class FileStore(Protocol):
-    """The files of a store. Each method is one transaction, and raises StoreFailed.
+    """The files of a store. Each method raises StoreFailed, and is one transaction except `delete`.
 
     A file belongs to its owner: to others it does not exist, nor does one that is expired or not complete.
     """
@@ -197,9 +197,17 @@ class FileStore(Protocol):
         The lines whose results it has are deleted, and no longer count against the limits.
         """
 
+    def delete_steps(self, owner: str, file_id: str) -> Iterator[bool]:
+        """Do what `delete` does in short steps, each a call of the iterator, which yields whether there was one.
+
+        The file does not exist after the first step. A purge deletes what is left if the others are not made.
+        """
+
 
 class BatchStore(Protocol):
-    """The batches of a store, and its `files`. Each method is one transaction, and raises StoreFailed.
+    """The batches of a store, and its `files`.
+
+    Each method raises StoreFailed, and is one transaction except `delete` and `abandon`.
 
     A batch belongs to its owner: to others it does not exist. `holder` names a process uniquely.
     """
@@ -225,8 +233,8 @@ class BatchStore(Protocol):
     def complete(self, owner: str, batch_id: str, digest: bytes, *, upload: bytes = b"") -> BatchRecord:
         """Complete a batch, whose lines can be claimed from then on, and return it."""
 
-    def abandon(self, owner: str, batch_id: str, upload: bytes) -> None:
-        """Delete a batch that is not complete, unless another upload has replaced this one."""
+    def abandon(self, owner: str, batch_id: str, upload: bytes) -> Iterator[bool]:
+        """Delete a batch that is not complete, unless another upload has replaced this one, in steps as those below."""
 
     def get(self, owner: str, batch_id: str) -> BatchRecord | None:
         """Return a batch, or None."""
@@ -247,6 +255,12 @@ class BatchStore(Protocol):
 
     def delete(self, owner: str, batch_id: str) -> bool:
         """Delete a batch, and leave nothing of it in the store's files. Return whether there was one."""
+
+    def delete_steps(self, owner: str, batch_id: str) -> Iterator[bool]:
+        """Do what `delete` does in short steps, each a call of the iterator, which yields whether there was one.
+
+        The batch does not exist after the first step. A purge deletes what is left if the others are not made.
+        """
 
     def claim(self, holder: str, lease_s: float, most: int) -> Sequence[Line]:
         """Return the next lines that no process holds, which are the holder's then.

@@ -188,7 +188,7 @@ class JobStore(Protocol):
 
 
 class ConversationStore(Protocol):
-    """The conversations of a store. Each method is one transaction, and raises StoreFailed.
+    """The conversations of a store. Each method raises StoreFailed, and is one transaction except `delete`.
 
     A conversation belongs to its owner: to others it does not exist. Conversations that were not changed for
     `max_age_s` do not exist for anyone.
@@ -208,6 +208,12 @@ class ConversationStore(Protocol):
 
     def delete(self, owner: str, conversation_id: str) -> bool:
         """Delete a conversation and leave nothing of it in the store's files. Return whether there was one."""
+
+    def delete_steps(self, owner: str, conversation_id: str) -> Iterator[bool]:
+        """Do what `delete` does in short steps, each a call of the iterator, which yields whether there was one.
+
+        The conversation does not exist after the first step. A purge deletes what is left if the others are not made.
+        """
 
     def add(self, owner: str, addition: Addition) -> bool:
         """Add items to the end, except those that it has. Return False if there is no such conversation.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
@@ -74,6 +74,14 @@ class StoreThread:
             job.on_end = self._overdue.discard
             raise StoreFailed(f"the store of responses did not answer within {self._timeout_s:g} s")
         result: Result = await job.future
+        return result
+
+    async def run_steps(self, work: Callable[[ResponseStore], Iterator[Result]]) -> Result:
+        """Make the steps of `work`, with other calls in between, and return the last result. Raise like `run`."""
+        steps = await self.run(work)
+        result: Result = await self.run(lambda _: next(steps))
+        while (following := await self.run(lambda _: next(steps, None))) is not None:
+            result = following
         return result
 
     async def put(self, record: ResponseRecord, *, is_repeatable: bool = False) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from service.storage.responses.batch_port import (
@@ -19,6 +20,7 @@ from service.storage.responses.batch_port import (
     NewLine,
 )
 from service.storage.responses.port import StoreFailed, StoreLimit, TooLarge, UnknownItem
+from service.storage.responses.sql.content import delete_marked, mark
 from service.storage.responses.sql.database import Execute, SqlDatabase
 from service.storage.responses.sql.deleted_batches import SqlDeletedBatches
 from service.storage.responses.sql.deleted_lines import delete_lines, states_of
@@ -111,11 +113,17 @@ class SqlBatches(BatchStore):
             raise StoreFailed(_LOST_UPLOAD)
         return batch
 
-    def abandon(self, owner: str, batch_id: str, upload: bytes) -> None:
+    def abandon(self, owner: str, batch_id: str, upload: bytes) -> Iterator[bool]:
         with self._database.transaction() as execute:
-            if self._num_uploaded(execute, owner, batch_id, upload) is not None:
-                execute(f"DELETE FROM batches WHERE {_KEY}", (owner, batch_id))  # noqa: S608  constants
-                self._database.note_deletion()
+            was_there = self._num_uploaded(execute, owner, batch_id, upload) is not None
+            if was_there:
+                mark(execute, "batches", owner, batch_id)
+        if was_there:
+            for _ in delete_marked(self._database, "batches", owner, batch_id):
+                yield True
+            with suppress(StoreFailed):  # it is deleted
+                self._database.erase()
+        yield was_there
 
     def _num_uploaded(self, execute: Execute, owner: str, batch_id: str, upload: bytes) -> int | None:
         """Return the number of lines of an upload so far; None if it was replaced, completed or deleted."""
@@ -160,13 +168,21 @@ class SqlBatches(BatchStore):
         return self.get(owner, batch_id)
 
     def delete(self, owner: str, batch_id: str) -> bool:
+        *_, was_there = self.delete_steps(owner, batch_id)
+        return was_there
+
+    def delete_steps(self, owner: str, batch_id: str) -> Iterator[bool]:
+        key = (owner, batch_id)
         with self._database.transaction() as execute:
-            batch = self.get(owner, batch_id)
-            execute(f"DELETE FROM batches WHERE {_KEY}", (owner, batch_id))  # noqa: S608  constants
+            batch = self.get(*key)
+            mark(execute, "batches", *key)
+            execute("DELETE FROM files WHERE owner = ? AND batch = ?", key)
             if batch is not None:
                 self._deleted.add(execute, batch)
+        for _ in delete_marked(self._database, "batches", *key):
+            yield batch is not None
         self._database.erase()
-        return batch is not None
+        yield batch is not None
 
     def claim(self, holder: str, lease_s: float, most: int) -> Sequence[Line]:
         return self._lines.claim(holder, lease_s, most)

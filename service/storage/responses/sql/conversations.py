@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from service.storage.responses.port import (
@@ -13,6 +13,7 @@ from service.storage.responses.port import (
     MetadataChanged,
     UnknownItem,
 )
+from service.storage.responses.sql.content import delete_marked, mark
 from service.storage.responses.sql.database import Execute, SqlDatabase
 from service.storage.responses.sql.deleted_items import SqlDeletedItems
 from service.storage.responses.sql.records import SqlRecords
@@ -71,11 +72,18 @@ class SqlConversations(ConversationStore):
         return True
 
     def delete(self, owner: str, conversation_id: str) -> bool:
-        with self._database.transaction() as execute:
-            was_there = self._exists(owner, conversation_id)
-            execute("DELETE FROM conversations WHERE owner = ? AND id = ?", (owner, conversation_id))
-        self._database.erase()
+        *_, was_there = self.delete_steps(owner, conversation_id)
         return was_there
+
+    def delete_steps(self, owner: str, conversation_id: str) -> Iterator[bool]:
+        key = (owner, conversation_id)
+        with self._database.transaction() as execute:
+            was_there = self._exists(*key)
+            mark(execute, "conversations", *key)
+        for _ in delete_marked(self._database, "conversations", *key):
+            yield was_there
+        self._database.erase()
+        yield was_there
 
     def add(self, owner: str, addition: Addition) -> bool:
         with self._database.transaction() as execute:

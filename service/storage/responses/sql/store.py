@@ -17,6 +17,7 @@ from service.storage.responses.port import (
     StoreLimits,
 )
 from service.storage.responses.sql.batches import SqlBatches
+from service.storage.responses.sql.content import TABLES, delete_marked, mark
 from service.storage.responses.sql.conversations import SqlConversations
 from service.storage.responses.sql.database import SqlDatabase
 from service.storage.responses.sql.jobs import SqlJobs
@@ -103,9 +104,9 @@ class SqlStore(ResponseStore):
 
     def purge_steps(self) -> Iterator[int]:
         for table in _OWNED:
-            while num_purged := self._purge(table):
+            while expired := self._expired(table):
                 self._database.has_traces = True
-                yield num_purged
+                yield from self._purge(table, expired)
         if num_incomplete := self.batches.purge_incomplete():
             self._database.has_traces = True
         self._note_time()
@@ -127,15 +128,28 @@ class SqlStore(ResponseStore):
         self._database.erase()
         return num_deleted
 
-    def _purge(self, table: str) -> int:
-        """Delete the oldest expired rows of a table, and return their number."""
-        dated = "updated_ns" if table == "conversations" else "created_ns"
-        with self._database.transaction() as execute:
-            return execute(
-                f"DELETE FROM {table} WHERE (owner, id) IN "  # noqa: S608  constants
-                f"(SELECT owner, id FROM {table} WHERE {dated} <= ? ORDER BY {dated} LIMIT ?)",
-                (self._records.oldest_ns(), _OWNED[table]),
-            ).rowcount
+    def _expired(self, table: str) -> list[tuple[str, str]]:
+        """Return the owners and ids of the oldest expired rows of a table."""
+        rows = f"{table} WHERE {_dated(table)} <= ? ORDER BY {_dated(table)} LIMIT ?"
+        return self._database.rows(f"SELECT owner, id FROM {rows}", (self._records.oldest_ns(), _OWNED[table]))  # noqa: S608  constants
+
+    def _purge(self, table: str, keys: Sequence[tuple[str, str]]) -> Iterator[int]:
+        """Delete expired rows of a table in steps. Yield the number that each step has deleted."""
+        expired = f"{table} WHERE owner = ? AND id = ? AND {_dated(table)} <= ?"
+        oldest_ns = self._records.oldest_ns()
+        if table not in TABLES:
+            with self._database.transaction() as execute:
+                num_deleted = sum(execute(f"DELETE FROM {expired}", (*key, oldest_ns)).rowcount for key in keys)  # noqa: S608  constants
+            yield num_deleted
+            return
+        for key in keys:
+            with self._database.transaction() as execute:
+                if execute(f"SELECT 1 FROM {expired}", (*key, oldest_ns)).fetchone() is None:  # noqa: S608  constants
+                    continue  # another process has deleted it
+                mark(execute, table, *key)
+            for _ in delete_marked(self._database, table, *key):
+                yield 0
+            yield 1
 
     def close(self) -> None:
         self._note_time()
@@ -148,3 +162,8 @@ class SqlStore(ResponseStore):
                 "INSERT INTO clock VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET seen_ns = excluded.seen_ns",
                 (self._clock(),),
             )
+
+
+def _dated(table: str) -> str:
+    """Return the column with the time from which a table's rows age."""
+    return "updated_ns" if table == "conversations" else "created_ns"

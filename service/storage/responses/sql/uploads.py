@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from service.storage.responses.batch_port import BatchLimits, FileRecord, FileStore, creation_of
 from service.storage.responses.port import StoreFailed, StoreLimit, TooLarge, UnknownItem
+from service.storage.responses.sql.content import delete_marked, mark
 from service.storage.responses.sql.database import Execute, SqlDatabase
 from service.storage.responses.sql.deleted_batches import SqlDeletedBatches
 from service.storage.responses.sql.deleted_lines import delete_lines, states_of
@@ -148,14 +149,21 @@ class SqlUploads(FileStore):
         return None if row is None else self._database.opened(row[0], f"{owner}\0{file_id}\0{index}")
 
     def delete(self, owner: str, file_id: str) -> bool:
+        *_, was_there = self.delete_steps(owner, file_id)
+        return was_there
+
+    def delete_steps(self, owner: str, file_id: str) -> Iterator[bool]:
+        key = (owner, file_id)
         with self._database.transaction() as execute:
-            file = self.get(owner, file_id)
+            file = self.get(*key)
             if file is not None and file.batch_id:
                 states = states_of(is_of_errors=file.is_of_errors)
                 delete_lines(self._database, execute, owner, file.batch_id, states)
-            execute("DELETE FROM files WHERE owner = ? AND id = ?", (owner, file_id))
+            mark(execute, "files", *key)
+        for _ in delete_marked(self._database, "files", *key):
+            yield file is not None
         self._database.erase()
-        return file is not None
+        yield file is not None
 
     def _values(self, owner: str, **others: Any) -> dict[str, Any]:
         """Return the values of a query for files that are present."""

@@ -259,7 +259,7 @@ def test_deleted_lines_no_longer_count(opened: Opened) -> None:
         store.begin(BatchRecord("a", "large", opened.clock(), opened.clock() + DAY_NS, b"", b""))
         with pytest.raises(StoreLimit) as limit:
             store.append("a", "large", [NewLine(bytes(1000))])
-        store.abandon("a", "large", b"")
+        list(store.abandon("a", "large", b""))
         found = re.search(r"have (\d+) bytes", str(limit.value))
         assert found is not None
         return int(found[1]) - 1000
@@ -281,9 +281,9 @@ def test_second_upload_of_a_batch_replaces_the_first(opened: Opened) -> None:
         store.append("a", "b", [NewLine(b"line")], upload=b"one")
     with pytest.raises(StoreFailed, match="begun again"):
         store.complete("a", "b", b"digest", upload=b"one")
-    store.abandon("a", "b", b"one")
+    list(store.abandon("a", "b", b"one"))
     assert store.complete("a", "b", b"digest", upload=b"two").num_lines == 1
-    store.abandon("a", "b", b"two")  # it is complete
+    list(store.abandon("a", "b", b"two"))  # it is complete
     assert [line.request for line in store.claim("h", 5, 9)] == [b"line of two"]
     assert opened.traces(b"line of one") == []
 

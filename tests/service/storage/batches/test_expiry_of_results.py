@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.service.storage.batches.test_batch_store import ALL, DAY_NS, Opened, opened
 
 from service.storage.responses.batch_port import BatchRecord, BatchStatus, NewLine
 from service.storage.responses.port import StoreLimit
+from tests.service.storage.batches.test_batch_store import ALL, DAY_NS, Opened, opened
 from tests.service.storage.test_response_store import SECOND_NS
 
 __all__ = ["opened"]  # the fixture
