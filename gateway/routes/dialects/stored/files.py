@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
@@ -49,6 +50,7 @@ _FORM: Final = {
 _PART: Final = 256 * 1024  # bytes of a message
 _MAX_FIELD: Final = 4096  # bytes of a field of the form
 _MAX_FIELDS: Final = 16
+_MAX_COUNT_S: Final = 5.0  # that a client waits for the sizes of results
 
 
 async def _upload(upstream: Upstream, parts: Parts, caller: Caller) -> bytes:
@@ -121,12 +123,13 @@ async def _until_file(parts: Parts, fields: _Fields) -> str:
 
 async def _get(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
     found = await _file(upstream, http_request, caller)
-    return orjson.dumps(file.to_file(found, await _size(upstream, found, caller)))
+    return orjson.dumps(file.to_file(found, await _size(upstream, found, caller, _latest())))
 
 
 async def _list(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> bytes:
     answer = await _call(upstream, file.to_list(http_request.query), caller)
-    files = [file.to_file(each, await _size(upstream, each, caller)) for each in answer.files]
+    until = _latest()
+    files = [file.to_file(each, await _size(upstream, each, caller, until)) for each in answer.files]
     return file.to_page(files, has_more=answer.has_more)
 
 
@@ -162,10 +165,24 @@ async def _results(upstream: Upstream, found: file_pb2.File, caller: Caller) -> 
             yield await offload(result.ByteSize(), lambda: to_output(result, found.batch_id, endpoint))  # type: ignore[arg-type]  # noqa: B023  awaited here
 
 
-async def _size(upstream: Upstream, found: file_pb2.File, caller: Caller) -> int:
-    """Return the size of a file's content; that of results is counted once, by the first gateway that needs it."""
+async def _size(upstream: Upstream, found: file_pb2.File, caller: Caller, until: float) -> int:
+    """Return the size of a file's content; that of results is counted once, by the first gateway that needs it.
+
+    Return 0 if it isn't known `until` this time of the event loop: it is counted further, and stored.
+    """
     if found.num_bytes or not found.batch_id:
         return found.num_bytes
+    left_s = until - asyncio.get_running_loop().time()
+    return await upstream.sizes.number(found.id, lambda: _count(upstream, found, caller), left_s) or 0
+
+
+def _latest() -> float:
+    """Return the time of the event loop until which a client waits for the sizes of results."""
+    return asyncio.get_running_loop().time() + _MAX_COUNT_S
+
+
+async def _count(upstream: Upstream, found: file_pb2.File, caller: Caller) -> int:
+    """Return the size of results, and store it. Raise Failure."""
     size = 0
     try:
         async for line in _results(upstream, found, caller):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from sluice.v1 import batch_pb2, batch_pb2_grpc, chat_pb2, file_pb2, file_pb2_gr
 
 from tests.gateway import fakes
 from tests.gateway.conftest import Gateway
+from tests.waiting import GUARD_S
 
 NUM_LINES = 3
 BODY = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]})
@@ -31,6 +33,8 @@ class FakeBatchService(fakes.FakeService, file_pb2_grpc.FileServiceServicer, bat
         self.client_data = orjson.dumps(["/v1/chat/completions", "f", "24h"])
         self.num_streams = 0
         self.records_sizes = True
+        self.may_end = asyncio.Event()
+        self.may_end.set()
 
     async def GetFile(self, request: Any, context: Any) -> file_pb2.GetFileResponse:  # noqa: N802
         return file_pb2.GetFileResponse(file=self.file)
@@ -59,6 +63,7 @@ class FakeBatchService(fakes.FakeService, file_pb2_grpc.FileServiceServicer, bat
             yield batch_pb2.StreamBatchResultsResponse(
                 index=index, custom_id=str(index), client_data=BODY, chat=chat_pb2.ChatResponse(id="c", model="m")
             )
+        await self.may_end.wait()
 
 
 @pytest.fixture
@@ -87,6 +92,21 @@ async def test_size_is_counted_once(gateway: Gateway, service: FakeBatchService)
     assert await listed(gateway) == size
     assert (await gateway.http.get("/v1/files/file-b-output")).json()["bytes"] == size
     assert service.num_streams == 0
+
+
+async def test_long_count_goes_on_without_its_client(gateway: Gateway, service: FakeBatchService) -> None:
+    """A client doesn't wait long for the size of many results; one count is enough for all that ask meanwhile."""
+    service.may_end.clear()
+    assert await asyncio.gather(*(listed(gateway) for _ in range(3))) == [0, 0, 0]
+    impatient = asyncio.create_task(listed(gateway))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    assert service.num_streams == 1
+    service.may_end.set()
+    async with asyncio.timeout(GUARD_S):
+        while not (size := await listed(gateway)):  # noqa: ASYNC110  as clients do
+            await asyncio.sleep(0.01)
+    assert (service.num_streams, service.file.num_bytes) == (1, size)
 
 
 async def test_download_stores_the_size(gateway: Gateway, service: FakeBatchService) -> None:
