@@ -1,5 +1,7 @@
 """Envoy's own error responses, log lines and readiness."""
 
+import contextlib
+import http.client
 import json
 import time
 import uuid
@@ -107,6 +109,31 @@ def test_body_above_the_limit_gets_413_before_it_is_complete(stack: Stack, path:
     expected = gateway_response(path, answer, Failure(Reason.BODY_TOO_LARGE, text))
     assert answer.status_code == 413
     assert answer.json() == with_id(expected.body, answer)
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/grpc-web+proto", ""])
+def test_two_hosts_are_rejected(stack: Stack, content_type: str) -> None:
+    """Envoy joins the hosts of a request over HTTP/1, and neither gateway nor service receives it."""
+    opened = http.client.HTTPConnection("127.0.0.1", stack.ports["envoy"], timeout=GUARD_S)
+    with contextlib.closing(opened) as connection:
+        connection.putrequest("POST", "/v1/models", skip_host=True)
+        headers = [("host", "127.0.0.1:80"), ("host", "other.example"), ("content-type", content_type)]
+        for name, value in [*headers, ("content-length", "0")]:
+            connection.putheader(name, value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        body = answer.read()
+        assert answer.status == 400
+        if "grpc" in content_type:
+            assert answer.headers["grpc-message"] == "the request is invalid"
+        else:
+            assert json.loads(body)["error"]["message"] == "the request is invalid"
+
+
+def test_grpc_clients_may_name_several_addresses(stack: Stack) -> None:
+    """Their authority is the whole list, which isn't taken for two hosts."""
+    address = f"127.0.0.1:{stack.ports['envoy']}"
+    assert health(f"ipv4:{address},{address}") == "OK"
 
 
 def test_envoys_grpc_errors_have_a_status_with_details(stack: Stack, envoy_without_upstreams: EnvoyProcess) -> None:
