@@ -64,9 +64,12 @@ class HttpConnection(HttpToolsProtocol):
         self._count(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
-        """Stop the timer."""
+        """Stop the timer. A request must have one Host, which HTTP/1.0 may omit (RFC 9112, 3.2)."""
         self._has_progress = True
         self._stop_timer()
+        num_hosts = sum(name == b"host" for name, _ in self.headers)
+        if num_hosts > 1 or (num_hosts == 0 and self.parser.get_http_version() != "1.0"):
+            raise ValueError  # the parser stops, and the request is rejected
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

@@ -32,11 +32,13 @@ def is_local(host: str, origin: str, allowed_origins: Collection[str]) -> bool:
 
 
 def _name(url: str) -> str | None:
-    """Return the name or address of a URL's host, or None if it has none."""
+    """Return the name or address of a URL's host, or None if it has none, or no number after its colon."""
     try:
-        return urlsplit(url).hostname
+        parts = urlsplit(url)
+        _ = parts.port  # invalid in two hosts that a proxy has joined, of which `hostname` is the first one
     except ValueError:
         return None
+    return parts.hostname
 
 
 def _is_address(name: str) -> bool:

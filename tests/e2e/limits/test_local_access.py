@@ -59,6 +59,7 @@ def token(stack: Stack) -> str:
         ({"host": "evil.example:8080", "origin": "http://evil.example:8080"}, 401),
         ({"host": "localhost.evil.example"}, 401),
         ({"host": "127.0.0.1.evil.example"}, 401),
+        ({"host": "127.0.0.1:evil.example"}, 401),
         ({"origin": "https://evil.example"}, 401),
         ({"origin": "https://localhost.evil.example"}, 401),
         ({"origin": "null"}, 401),

@@ -1,4 +1,4 @@
-"""Headers are limited by the gateway itself: their size, and the time in which they arrive."""
+"""Headers are limited by the gateway itself: their size, the time in which they arrive, and the number of hosts."""
 
 from __future__ import annotations
 
@@ -70,6 +70,24 @@ async def test_large_trailers_are_rejected(gateway: Gateway, trailer: list[bytes
     head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
     answer = await exchange(gateway, head + b"transfer-encoding: chunked\r\n\r\n1\r\n{\r\n0\r\nx: ", *trailer)
     assert answer.startswith(b"HTTP/1.1 431 ")
+
+
+@pytest.mark.parametrize(
+    ("version", "hosts", "status"),
+    [
+        ("1.1", ["127.0.0.1"], 200),
+        ("1.0", [], 200),
+        ("1.1", [], 400),
+        ("1.1", ["127.0.0.1", "attacker.example"], 400),
+        ("1.1", ["127.0.0.1", "127.0.0.1"], 400),
+        ("1.0", ["attacker.example", "127.0.0.1"], 400),
+    ],
+)
+async def test_a_request_has_one_host(gateway: Gateway, version: str, hosts: list[str], status: int) -> None:
+    """A request without a Host, or with several, is rejected and ends the connection."""
+    lines = [f"GET /version HTTP/{version}", *(f"Host: {host}" for host in hosts), "Connection: close", "", ""]
+    answer = await exchange(gateway, "\r\n".join(lines).encode())
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
 
 
 async def test_headers_up_to_the_limit_are_accepted(gateway: Gateway) -> None:
