@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from cli.bench.dialects import BenchRequest
 from cli.bench.record import Record
+from cli.calls.client_certificate import ClientCertificate, tls_context
 
 _IN_A_CHECKOUT: Final = Path(__file__).parents[2] / "clients" / "python" / "src"
 
@@ -40,7 +41,11 @@ class GrpcSender:
         import sluice_client  # noqa: PLC0415  gRPC takes long to import, and HTTP does not need it
 
         self._error = sluice_client.SluiceError
-        tls = sluice_client.Tls(authorities=ca_file or None) if url.startswith("https") else None
+        tls = None
+        if url.startswith("https"):
+            tls_context(ca_file)  # raises an error that names the file
+            cert_file, key_file = ClientCertificate.from_environment()
+            tls = sluice_client.Tls(ca_file or None, certificate=cert_file or None, key=key_file or None)
         self._client = sluice_client.AsyncClient(
             url, key=key or None, timeout=timeout_s, resume_timeout=0, tls=tls, options=[("grpc.enable_retries", 0)]
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -19,6 +18,7 @@ import h11
 
 from cli.bench.dialects import BenchRequest, Dialect
 from cli.bench.record import Record
+from cli.calls.client_certificate import tls_context
 
 RecordEvent = Callable[[dict[str, Any], Record], bool]  # see `Dialect.record_event`
 _LAST_CHUNK = b"0\r\n\r\n"  # of chunked encoding; no data ends like it, because JSON and SSE have no carriage returns
@@ -36,7 +36,7 @@ class Address:
         self.port = parts.port or _PORTS[parts.scheme]
         self.name = parts.netloc.rpartition("@")[2]
         self.prefix = parts.path.rstrip("/")
-        self.context = ssl.create_default_context(cafile=ca_file or None) if parts.scheme == "https" else None
+        self.context = tls_context(ca_file) if parts.scheme == "https" else None
 
 
 class Exchange(asyncio.Protocol):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
+from cli.calls.client_certificate import CertificateError, pem_files
 from cli.calls.operator_token import operator_token
 from cli.calls.server import KEY_HINT, ServerError, authorization
 from cli.calls.tls_hint import tls_problem
@@ -50,13 +51,9 @@ def call(
         if parts.scheme == "http":
             channel = grpc.insecure_channel(target)
         else:
-            authorities = None
-            if ca_file:
-                with open(ca_file, "rb") as file:  # noqa: PTH123  a plain path, as for httpx
-                    authorities = file.read()
-            channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(authorities))
-    except OSError as error:
-        raise ServerError(f"--ca-file {ca_file}: {error.strerror or error}") from error
+            channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(*pem_files(ca_file)))
+    except CertificateError as error:
+        raise ServerError(str(error)) from error
     except ValueError as error:
         raise ServerError(f"{url}: {error}") from error
     key = key or operator_token(url)

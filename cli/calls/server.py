@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import httpx
 
+from cli.calls.client_certificate import CertificateError, tls_context
 from cli.calls.tls_hint import tls_problem
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
@@ -36,13 +37,12 @@ class Server:
         self.url = url.rstrip("/").removesuffix("/v1")
         headers = {"authorization": authorization(key)} if key else {}
         try:
-            if self.url.startswith("https"):
-                verify = ssl.create_default_context(cafile=ca_file)
-            else:  # without TLS, reading the public authorities' certificates would take 20 ms of each command
-                verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            # Without TLS, reading the public authorities' certificates would take 20 ms of each command.
+            is_secure = self.url.startswith("https")
+            verify = tls_context(ca_file) if is_secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             self._client = httpx.Client(base_url=self.url, headers=headers, timeout=_TIMEOUT, verify=verify)
-        except OSError as error:  # OpenSSL's errors are OSErrors, too
-            raise ServerError(f"--ca-file {ca_file}: {error.strerror or error}") from error
+        except CertificateError as error:
+            raise ServerError(str(error)) from error
         except (httpx.InvalidURL, ValueError, UnicodeError) as error:
             raise ServerError(f"{url}: {error}") from error
 

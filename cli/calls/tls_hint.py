@@ -18,8 +18,11 @@ _PROBLEMS: Final = (
         "the server's certificate is from an unknown authority; give its PEM file by --ca-file or SLUICE_CA_FILE",
     ),
     (
-        ("CERTIFICATE_REQUIRED", "certificate required", "HANDSHAKE_FAILURE"),
-        "the server requires a client certificate, which this command can't present",
+        (
+            *("CERTIFICATE_REQUIRED", "certificate required", "HANDSHAKE_FAILURE", "unknown ca", "UNKNOWN_CA"),
+            "TSI_DATA_CORRUPTED",  # gRPC's text for an alert after the handshake
+        ),
+        "the server requires a trusted certificate; name it by SLUICE_CLIENT_CERT_FILE and SLUICE_CLIENT_KEY_FILE",
     ),
 )
 

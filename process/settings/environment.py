@@ -46,7 +46,9 @@ RUNNER = frozenset(
         "SLUICE_CLIENT_CA_FILE",
     }
 )
-COMMAND = frozenset({"SLUICE_URL", "SLUICE_API_KEY", "SLUICE_CA_FILE"})  # of commands that call a server
+COMMAND = frozenset(  # of commands that call a server
+    {"SLUICE_URL", "SLUICE_API_KEY", "SLUICE_CA_FILE", "SLUICE_CLIENT_CERT_FILE", "SLUICE_CLIENT_KEY_FILE"}
+)
 _DELIMITER = "__"
 
 

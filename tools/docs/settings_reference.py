@@ -85,6 +85,7 @@ _COMMAND: Final = """
 | `SLUICE_URL` | the server's base URL; default `http://127.0.0.1:8080` |
 | `SLUICE_API_KEY` | the API key, if the server requires one |
 | `SLUICE_CA_FILE` | certificates to trust, for a server with a private authority |
+| `SLUICE_CLIENT_CERT_FILE`, `SLUICE_CLIENT_KEY_FILE` | a certificate and its key, for a server that requires one |
 
 Of other products' variables, `OTEL_EXPORTER_OTLP_ENDPOINT` is read if `otlp_endpoint` is not set,
 `OTEL_SEMCONV_STABILITY_OPT_IN` adds [newer names of metrics](operation/telemetry_names.md), and
