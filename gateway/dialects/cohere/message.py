@@ -28,9 +28,9 @@ _DETAILS: Final = {
 
 
 class Document(msgspec.Struct):
-    """A document: its fields by name."""
+    """A document: its fields by name, or one text."""
 
-    data: dict[str, msgspec.Raw]
+    data: dict[str, msgspec.Raw] | str
     id: str | None = None
 
 
@@ -120,11 +120,13 @@ def to_message(message: CohereMessage, path: str) -> content_pb2.Message:
 
 
 def document_text(document: str | Document) -> str:
-    """Return the text of a document: one line for each of its fields."""
+    """Return the text of a document: one line for each of its fields, or its only text."""
     if isinstance(document, str):
         return document
     names = [] if document.id is None else [f"id: {document.id}"]
-    return "\n".join([*names, *(f"{name}: {_field_text(value)}" for name, value in document.data.items())])
+    data = document.data
+    lines = [data] if isinstance(data, str) else [f"{name}: {_field_text(value)}" for name, value in data.items()]
+    return "\n".join([*names, *lines])
 
 
 def _field_text(value: msgspec.Raw) -> str:

@@ -61,6 +61,14 @@ def test_conversation() -> None:
     assert request.messages[3].content[0].text == "id: 7\ntitle: Cats\nn: 1"
 
 
+@pytest.mark.parametrize(("given", "text"), [({}, '{"w": "sunny"}'), ({"id": "7"}, 'id: 7\n{"w": "sunny"}')])
+def test_a_document_may_be_one_text(given: dict[str, str], text: str) -> None:
+    """Cohere's own examples send the result of a tool as the text of its JSON."""
+    result = {"type": "document", "document": {"data": '{"w": "sunny"}', **given}}
+    messages = [USER, {"role": "tool", "tool_call_id": "c1", "content": [result]}]
+    assert chat(*messages).request.messages[1].content[0].text == text
+
+
 def test_documents_precede_the_last_question() -> None:
     """Documents are put before the text of the last user's message, which they need."""
     request = chat(USER, {"role": "assistant", "content": "a"}, USER, documents=["x", {"data": {"y": "z"}}]).request
