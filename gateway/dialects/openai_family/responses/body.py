@@ -46,7 +46,6 @@ _REJECTED: Final = {
     "context_management": "context compaction is not available",
     "moderation": "moderation is not available",
     "prompt": "prompts are not stored; use instructions and input",
-    "service_tier": "service tiers are not available",
 }
 _LOGPROBS: Final = "message.output_text.logprobs"
 _CALLER_NAMES: Final = {  # the contract's path → the caller's, for whole paths and for prefixes
@@ -137,13 +136,15 @@ class ResponseBody(DrawingBody, kw_only=True):
     moderation: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     prompt: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     prompt_cache_options: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-    service_tier: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    service_tier: str | None = None
 
     def check(self) -> None:
         """Raise Failure for fields that would have to be ignored, and for fields that contradict each other."""
         for name, reason in _REJECTED.items():
             if is_given(getattr(self, name)):
                 raise Failure.of_field(name, f"not supported: {reason}", Reason.UNSUPPORTED_FIELD)
+        if self.service_tier not in {None, "auto", "default"}:
+            raise Failure.of_field("service_tier", "must be auto or default", Reason.UNSUPPORTED_FIELD)
         if self.background and self.store is False:
             raise Failure.of_field("background", "needs store: true, which is its default then")
         streamed_usage(self.stream_options, stream=self.stream)

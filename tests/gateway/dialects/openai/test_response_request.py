@@ -148,6 +148,12 @@ def test_null_is_equivalent_to_an_absent_field() -> None:
     assert not call.stream
 
 
+@pytest.mark.parametrize("tier", ["auto", "default"])
+def test_the_only_service_tier_has_no_effect(tier: str) -> None:
+    """A client may send back the tier of an answer, `default`."""
+    assert parse(service_tier=tier).request == parse().request
+
+
 def test_stream_and_affinity() -> None:
     """`stream` is false by default; the cache key is the affinity."""
     call = parse(stream=True, prompt_cache_key="user-7", stream_options={"include_usage": True})
