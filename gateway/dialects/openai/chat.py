@@ -14,14 +14,21 @@ from sluice.v1 import chat_pb2, tool_pb2
 from gateway.dialects.openai import chat_tool
 from gateway.dialects.openai.chat_tool import ChatTool, ChatToolChoice, custom_names, tool_field
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
-from gateway.dialects.openai.extension import TopK, normalise_top_k, set_extensions
+from gateway.dialects.openai.extension import (
+    TopK,
+    UsageOptions,
+    extension_name,
+    normalise_top_k,
+    requested_usage,
+    set_extensions,
+)
 from gateway.dialects.openai.output_format import AnyFormat, StructuredOutputs, constraint_name
 from gateway.dialects.openai.reasoning_options import ReasoningOptions, Thinking, set_thinking
 from gateway.dialects.openai_family.answers.extra_fields import ExtraFields
 from gateway.dialects.openai_family.chat.body import ChatBody
 from gateway.dialects.openai_family.chat.encoder import ChatEncoder
 from gateway.dialects.openai_family.chat.message import TextPart
-from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, request_usage
+from gateway.dialects.openai_family.parameters.stream_options import StreamOptions
 from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.http_request import HttpRequest
@@ -83,6 +90,8 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     logprob_token_ids: list[int] | None = None
     return_token_ids: bool | None = None
     return_progress: bool | None = None
+    repeat_penalty: float | None = None
+    usage: UsageOptions | None = None
     best_of: int | None = None
     use_beam_search: bool | None = None
     length_penalty: float | None = None
@@ -159,9 +168,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
             return tool
         if (name := constraint_name(self, dotted(field))) is not None:
             return name
-        if field == "prompt_logprobs.top_logprobs":
-            return "prompt_logprobs"
-        return super().caller_name(field)
+        return extension_name(self, field) or super().caller_name(field)
 
     def _echo(self) -> str:
         last = self.messages[-1] if self.messages else None
@@ -186,7 +193,7 @@ class OpenAITranslator(OpenAIErrors):
         """Parse a chat request. Raise Failure."""
         body = decode(http_request.body, self.decoder)
         request = body.to_chat()
-        usage = request_usage(request, body.stream_options, stream=body.stream)
+        usage = requested_usage(body, request)
         return ParsedRequest(
             request=request,
             stream=bool(body.stream),

@@ -8,12 +8,19 @@ import msgspec
 from sluice.v1 import completion_pb2
 
 from gateway.dialects.openai.error import OpenAIErrors, OpenAIStreamErrors
-from gateway.dialects.openai.extension import TopK, normalise_top_k, set_extensions
+from gateway.dialects.openai.extension import (
+    TopK,
+    UsageOptions,
+    extension_name,
+    normalise_top_k,
+    requested_usage,
+    set_extensions,
+)
 from gateway.dialects.openai.output_format import AnyFormat, StructuredOutputs, constraint_name
 from gateway.dialects.openai_family.answers.extra_fields import ExtraFields
 from gateway.dialects.openai_family.completions.body import CompletionBody
 from gateway.dialects.openai_family.completions.encoder import CompletionEncoder
-from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, request_usage
+from gateway.dialects.openai_family.parameters.stream_options import StreamOptions
 from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
@@ -48,6 +55,8 @@ class OpenAICompletionBody(CompletionBody, kw_only=True):
     logprob_token_ids: list[int] | None = None
     return_token_ids: bool | None = None
     return_progress: bool | None = None
+    repeat_penalty: float | None = None
+    usage: UsageOptions | None = None
     best_of: int | None = None
     use_beam_search: bool | None = None
     length_penalty: float | None = None
@@ -78,7 +87,7 @@ class OpenAICompletionBody(CompletionBody, kw_only=True):
         """Return the caller's name of the contract's `field`."""
         if (name := constraint_name(self, dotted(field))) is not None:
             return name
-        return "prompt_logprobs" if field == "prompt_logprobs.top_logprobs" else super().caller_name(field)
+        return extension_name(self, field) or super().caller_name(field)
 
 
 class OpenAICompletionEncoder(OpenAIStreamErrors, CompletionEncoder):
@@ -94,7 +103,7 @@ class OpenAICompletionTranslator(OpenAIErrors):
         """Parse a request. Raise Failure."""
         body = decode(http_request.body, self.decoder)
         request = body.to_completion()
-        usage = request_usage(request, body.stream_options, stream=body.stream)
+        usage = requested_usage(body, request)
         return ParsedRequest(
             request=request,
             stream=bool(body.stream),

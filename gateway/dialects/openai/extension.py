@@ -14,6 +14,7 @@ from sluice.v1.logprobs_pb2 import LogprobsOptions
 from sluice.v1.serving_pb2 import ServingOptions
 
 from gateway.dialects.openai.output_format import FormatBody, set_constraint
+from gateway.dialects.openai_family.parameters.stream_options import StreamedUsage, StreamOptions, request_usage
 from gateway.dialects.seam.contract_limit import check_length, check_text, put
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
@@ -35,6 +36,12 @@ _REJECTED: Final[dict[str, tuple[str, tuple[Any, ...]]]] = {
 }
 
 
+class UsageOptions(msgspec.Struct, forbid_unknown_fields=True):
+    """OpenRouter's request for the usage, which whole answers always have."""
+
+    include: bool | None = None
+
+
 class Extended(FormatBody, Protocol):
     """A body with the fields of other servers."""
 
@@ -42,6 +49,10 @@ class Extended(FormatBody, Protocol):
     n: int | None
     best_of: int | None
     stream: bool | None
+    stream_options: StreamOptions | None
+    usage: UsageOptions | None
+    repetition_penalty: float | None
+    repeat_penalty: float | None
     skip_special_tokens: bool | None
     spaces_between_special_tokens: bool | None
     prompt_logprobs: int | None
@@ -57,11 +68,30 @@ def normalise_top_k(body: Extended) -> None:
         body.top_k = 0
 
 
+def requested_usage(body: Extended, request: ChatRequest | CompleteRequest) -> StreamedUsage:
+    """Return the chunks that have usage, and request what they need. Raise Failure for unsupported options."""
+    usage = request_usage(request, body.stream_options, stream=body.stream)
+    if usage is StreamedUsage.NONE and body.stream and body.usage is not None and body.usage.include:
+        return StreamedUsage.LAST
+    return usage
+
+
+def extension_name(body: Extended, field: str) -> str | None:
+    """Return the caller's name of the contract's `field`, or None if it is no extension."""
+    if field == "sampling.repetition_penalty" and body.repeat_penalty is not None:
+        return "repeat_penalty"
+    return "prompt_logprobs" if field == "prompt_logprobs.top_logprobs" else None
+
+
 def set_extensions(body: Extended, request: ChatRequest | CompleteRequest) -> None:
     """Set these fields. Raise Failure for unsupported fields, and for values outside the contract's types."""
     _reject_unsupported(body)
     check_text(ServingOptions, "request_id", body.request_id, "request_id")  # it has no effect
     set_constraint(body, request.output_constraint)
+    if body.repeat_penalty is not None:
+        if body.repetition_penalty not in {None, body.repeat_penalty}:
+            raise Failure.of_field("repeat_penalty", "must equal repetition_penalty, its other name")
+        request.sampling.repetition_penalty = body.repeat_penalty
     if body.skip_special_tokens is not None:
         request.skip_special_tokens = body.skip_special_tokens
     if body.spaces_between_special_tokens and body.skip_special_tokens is False:

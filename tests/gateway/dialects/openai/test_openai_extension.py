@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import text_format
-from sluice.v1 import chat_pb2
+from sluice.v1 import chat_pb2, completion_pb2
 
 from gateway.dialects.seam.failure import Failure
 from tests.gateway.dialects.openai.extension_requests import ASSISTANT, USER, parse, parse_completion
@@ -252,3 +252,38 @@ def test_contradictory_thinking_is_rejected(fields: dict[str, Any], field: str) 
     with pytest.raises(Failure) as raised:
         parse(**fields)
     assert raised.value.field == field
+
+
+@pytest.mark.parametrize("parsed", [parse, parse_completion])
+def test_repeat_penalty_is_another_name_of_the_penalty(parsed: Any) -> None:
+    """llama.cpp's name has the same effect; two different values are rejected, and an error has the client's name."""
+    call = parsed(repeat_penalty=1.5)
+    assert (
+        call.request
+        == parsed(repetition_penalty=1.5).request
+        == parsed(repeat_penalty=1.5, repetition_penalty=1.5).request
+    )
+    assert call.caller_name("sampling.repetition_penalty") == "repeat_penalty"
+    assert parsed().caller_name("sampling.repetition_penalty") == "repetition_penalty"
+    with pytest.raises(Failure) as caught:
+        parsed(repeat_penalty=1.5, repetition_penalty=1.1)
+    assert caught.value.field == "repeat_penalty"
+
+
+@pytest.mark.parametrize(
+    ("parsed", "event"),
+    [(parse, chat_pb2.StreamChatResponse()), (parse_completion, completion_pb2.StreamCompleteResponse())],
+    ids=["chat", "completion"],
+)
+def test_openrouters_usage_requests_that_of_a_stream(parsed: Any, event: Any) -> None:
+    """A stream has a chunk of usage, as with `include_usage`; a whole answer has it anyway."""
+    event.usage.prompt_tokens = 3
+
+    def has_usage(**fields: Any) -> bool:
+        return b'"prompt_tokens":3' in parsed(stream=True, **fields).encoder.chunk(event)
+
+    assert has_usage(usage={"include": True})
+    assert has_usage(usage={"include": True}, stream_options={"include_usage": False})
+    assert not has_usage(usage={"include": False})
+    assert not has_usage()
+    assert parsed(usage={"include": True}).request == parsed().request
