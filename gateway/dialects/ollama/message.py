@@ -10,7 +10,7 @@ import base64
 import binascii
 from collections.abc import Iterable, Sequence
 from itertools import count
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 from sluice.v1 import content_pb2, tool_pb2
@@ -77,28 +77,44 @@ def image_parts(images: Iterable[str], path: str) -> list[content_pb2.ContentPar
     return parts
 
 
+class _OpenCall(NamedTuple):
+    """A call whose result has not yet appeared; `has_own_id` is False if the client gave it no id."""
+
+    id: str
+    name: str
+    has_own_id: bool
+
+
 class _OpenCalls:
-    """The calls whose results have not yet appeared, in their order: (id, name)."""
+    """The calls whose results have not yet appeared, in their order."""
 
     def __init__(self) -> None:
-        self._open: list[tuple[str, str]] = []
+        self._open: list[_OpenCall] = []
         self._numbers = count(1)
 
     def add(self, call: CalledTool) -> str:
         """Return the id of a call; one without an id gets a new one."""
         call_id = call.id or f"call_{next(self._numbers)}"
-        self._open.append((call_id, call.function.name))
+        self._open.append(_OpenCall(call_id, call.function.name, bool(call.id)))
         return call_id
 
     def answered(self, call_id: str | None, name: str | None) -> str:
-        """Return the id of the call that a result belongs to; a new one if there is no open call."""
-        found = next((each for each in self._open if call_id == each[0] or (not call_id and name == each[1])), None)
-        if found is None and self._open and not call_id:
-            found = self._open[0]
-        if found is None:
-            return call_id or f"call_{next(self._numbers)}"
-        self._open.remove(found)
-        return found[0]
+        """Return the id of the call that a result belongs to; a new one if there is no such call.
+
+        A result whose id no call has belongs to a call without an id: clients of several APIs drop the ids of calls.
+        """
+        for each in self._open:
+            if each.id == call_id:
+                return self._close(each)
+        possible = [each for each in self._open if not (call_id and each.has_own_id)]
+        for each in possible:
+            if each.name == name:
+                return self._close(each)
+        return self._close(possible[0]) if possible else call_id or f"call_{next(self._numbers)}"
+
+    def _close(self, call: _OpenCall) -> str:
+        self._open.remove(call)
+        return call.id
 
 
 def _to_message(message: OllamaMessage, path: str, calls: _OpenCalls) -> content_pb2.Message:

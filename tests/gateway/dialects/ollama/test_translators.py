@@ -39,6 +39,19 @@ def test_results_belong_to_calls_without_ids() -> None:
     assert [each.tool_call_id for each in messages[2:]] == ["call_2", "own", "call_1", "call_3", "call_4"]
 
 
+def test_results_with_the_id_of_another_api_belong_to_calls_without_ids() -> None:
+    """Clients of several APIs drop the ids of calls, but not those of results; a call with an id is none of these."""
+    calls = [{"id": "own", "function": {"name": "f"}}, *({"function": {"name": name}} for name in ("f", "g", "h"))]
+    results = [
+        {"role": "tool", "tool_call_id": "call_a", "tool_name": "g", "content": "a"},
+        {"role": "tool", "tool_call_id": "call_b", "content": "b"},
+        {"role": "tool", "tool_call_id": "call_c", "tool_name": "other", "content": "c"},
+        {"role": "tool", "tool_call_id": "call_d", "content": "d"},
+    ]
+    messages = chat(USER, {"role": "assistant", "tool_calls": calls}, *results).request.messages
+    assert [each.tool_call_id for each in messages[2:]] == ["call_2", "call_1", "call_3", "call_d"]
+
+
 def test_later_system_messages_are_turns_of_the_user() -> None:
     """Only the first message has the role system."""
     system = {"role": "system", "content": "Be brief."}
