@@ -138,7 +138,7 @@ def revoke(
     if as_json:
         print_json(_public_fields(entry))
     else:
-        typer.echo(f"{key_id} is revoked")
+        typer.echo(f"{key_id} is {'deleted' if delete else 'revoked'}")
 
 
 @APP.command()

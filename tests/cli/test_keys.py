@@ -82,7 +82,7 @@ def test_revoked_key_is_rejected(path: Path) -> None:
     with pytest.raises(DisabledKey):
         ring(path).caller(key, time.time())
     assert keys_json(path, "show", "team")["state"] == "revoked"
-    keys(path, "revoke", "team", "--delete")
+    assert keys(path, "revoke", "team", "--delete") == "team is deleted\n"
     with pytest.raises(InvalidKey):
         ring(path).caller(key, time.time())
 
