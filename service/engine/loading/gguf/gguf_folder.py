@@ -20,7 +20,7 @@ from service.engine.models.checkpoint.gguf.header import GgufHeader, read_header
 from service.generation.errors import ModelLoadError
 
 _REJECTED: Final = 3  # the exit code of settings_files for a ModelLoadError
-_FORM: Final = "2"  # of folders; another one if files are read in another way
+_FORM: Final = "3"  # of folders; another one if files are read in another way
 _SPLIT: Final = re.compile(r"(.+-)\d{5}(-of-(\d{5})\.gguf)", re.IGNORECASE)
 
 

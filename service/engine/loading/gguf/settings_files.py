@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -51,7 +52,9 @@ def _write_tokenizer(file: Path, folder: Path) -> None:
     builders.setdefault("gemma3n", builders["gemma3"])  # which transformers doesn't know as one of Gemma's
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(file.parent, gguf_file=file.name)
+        with tempfile.TemporaryDirectory() as alone:  # transformers prefers a tokenizer.json in the file's folder
+            (Path(alone) / file.name).symlink_to(file.absolute())
+            tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(alone, gguf_file=file.name)
         tokenizer.save_pretrained(folder)
     except Exception as error:  # many types, which need no different handling
         raise ModelLoadError(f"{file}: its tokenizer can't be converted: {error}") from error

@@ -81,6 +81,16 @@ def test_control_and_user_defined_tokens_are_found_by_their_names(tmp_path: Path
     assert tokenizer.vocab_size == len(VOCABULARY)
 
 
+def test_tokenizers_of_the_file_s_folder_are_ignored(tmp_path: Path) -> None:
+    """Another model's tokenizer may lie next to the file, as in a folder of downloads."""
+    write_gguf(random_model(MODELS["llama"]()), tmp_path / "tiny.gguf")
+    other = tokenizers.Tokenizer(tokenizers.models.BPE({"t": 0, "h": 1, "th": 2}, [("t", "h")]))
+    other.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = FastTokenizer.from_folder(settings_folder(tmp_path / "tiny.gguf", tmp_path / "new"))
+    assert tokenizer.vocab_size == len(VOCABULARY)
+    assert tokenizer.encode("the") == ids_of(["the"])
+
+
 def test_texts_begin_with_a_token_beyond_the_byte_alphabet(tmp_path: Path) -> None:
     """The first token of DeepSeek's distilled models, which templates name as `bos_token`."""
     model = random_model(MODELS["llama"]())
