@@ -9,21 +9,51 @@ namespace {
 
 uint16_t word(const uint8_t* at) { return static_cast<uint16_t>(at[0] | at[1] << 8); }
 
-// Read 32 codes from 16 bytes: the low nibbles are the first 16 codes, the high ones the others.
-void read_nibbles(const uint8_t* bytes, uint8_t* codes) {
-  for (int i = 0; i < 16; ++i) {
-    codes[i] = bytes[i] & 15;
-    codes[i + 16] = bytes[i] >> 4;
-  }
+constexpr int kLane = 8;  // bytes that are computed at a time
+constexpr uint64_t kOnes = 0x0101010101010101u;
+
+uint64_t load_lane(const uint8_t* at) {
+  uint64_t value;
+  std::memcpy(&value, at, kLane);
+  return value;
 }
 
+void store_lane(uint8_t* at, uint64_t value) { std::memcpy(at, &value, kLane); }
+
+// Write `kBits` bits of each of `kCount` bytes, from the bit `kShift` on.
+template <int kCount, int kShift, int kBits>
+void read_bits(const uint8_t* bytes, uint8_t* codes) {
+  constexpr uint64_t kMask = kOnes * ((1u << kBits) - 1);
+  for (int i = 0; i < kCount; i += kLane) store_lane(codes + i, load_lane(bytes + i) >> kShift & kMask);
+}
+
+// Add to each of `kCount` codes `kBits` bits of a byte, from the bit `kShift` on, as the bits above `kAbove`.
+template <int kCount, int kShift, int kBits, int kAbove>
+void add_bits(const uint8_t* bytes, uint8_t* codes) {
+  constexpr uint64_t kMask = kOnes * ((1u << kBits) - 1);
+  for (int i = 0; i < kCount; i += kLane)
+    store_lane(codes + i, load_lane(codes + i) | (load_lane(bytes + i) >> kShift & kMask) << kAbove);
+}
+
+// Read 32 codes from 16 bytes: the low nibbles are the first 16 codes, the high ones the others.
+void read_nibbles(const uint8_t* bytes, uint8_t* codes) {
+  read_bits<16, 0, 4>(bytes, codes);
+  read_bits<16, 4, 4>(bytes, codes + 16);
+}
+
+// Add the bits of four bytes to 32 codes, as their fifth bits.
 void read_fifth_bits(const uint8_t* bytes, uint8_t* codes) {
-  for (int i = 0; i < 32; ++i) codes[i] = static_cast<uint8_t>(codes[i] | (bytes[i / 8] >> i % 8 & 1) << 4);
+  constexpr uint64_t kBitOfByte = 0x8040201008040201u, kSeven = kOnes * 127;
+  for (int i = 0; i < 4; ++i) {
+    const uint64_t bits = kOnes * bytes[i] & kBitOfByte;  // one bit in each byte
+    const uint64_t ones = (((bits & kSeven) + kSeven) | bits) >> 7 & kOnes;
+    store_lane(codes + i * kLane, load_lane(codes + i * kLane) | ones << 4);
+  }
 }
 
 void read_q8_0(const uint8_t* at, int index, PackedRow& row) {
   row.halves[index] = word(at);
-  for (int i = 0; i < 32; ++i) row.codes[index * 32 + i] = static_cast<uint8_t>(at[2 + i] + 128);
+  for (int i = 0; i < 32; i += kLane) store_lane(row.codes + index * 32 + i, load_lane(at + 2 + i) ^ kOnes * 128);
 }
 void read_q4_0(const uint8_t* at, int index, PackedRow& row) {
   row.halves[index] = word(at);
@@ -74,9 +104,38 @@ void read_six_bits(const uint8_t* at, PackedRow& row) {
   }
 }
 
+// Read 128 codes from 32 bytes: the lowest two bits are the first 32 codes.
+void read_pairs(const uint8_t* bytes, uint8_t* codes) {
+  read_bits<32, 0, 2>(bytes, codes);
+  read_bits<32, 2, 2>(bytes, codes + 32);
+  read_bits<32, 4, 2>(bytes, codes + 64);
+  read_bits<32, 6, 2>(bytes, codes + 96);
+}
+
+// Add the bits of 32 bytes to 256 codes as the bits above `kAbove`: the lowest bits are those of the first 32 codes.
+template <int kAbove>
+void add_eighths(const uint8_t* bytes, uint8_t* codes) {
+  add_bits<32, 0, 1, kAbove>(bytes, codes);
+  add_bits<32, 1, 1, kAbove>(bytes, codes + 32);
+  add_bits<32, 2, 1, kAbove>(bytes, codes + 64);
+  add_bits<32, 3, 1, kAbove>(bytes, codes + 96);
+  add_bits<32, 4, 1, kAbove>(bytes, codes + 128);
+  add_bits<32, 5, 1, kAbove>(bytes, codes + 160);
+  add_bits<32, 6, 1, kAbove>(bytes, codes + 192);
+  add_bits<32, 7, 1, kAbove>(bytes, codes + 224);
+}
+
+// Read 256 codes from 128 bytes: the low nibbles of 32 bytes are the first 32 codes, the high ones the next.
+void read_nibbles_by_32(const uint8_t* bytes, uint8_t* codes) {
+  for (int i = 0; i < 4; ++i) {
+    read_bits<32, 0, 4>(bytes + i * 32, codes + i * 64);
+    read_bits<32, 4, 4>(bytes + i * 32, codes + i * 64 + 32);
+  }
+}
+
 void read_q2_k(const uint8_t* at, int, PackedRow& row) {
   std::memcpy(row.small, at, 16);
-  for (int i = 0; i < kSpan; ++i) row.codes[i] = at[16 + i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
+  for (int i = 0; i < 2; ++i) read_pairs(at + 16 + i * 32, row.codes + i * 128);
   row.first = word(at + 80);
   row.second = word(at + 82);
 }
@@ -86,30 +145,33 @@ void read_q3_k(const uint8_t* at, int, PackedRow& row) {
     const int nibble = i < 8 ? scales[i] & 15 : scales[i - 8] >> 4;
     row.small[i] = static_cast<uint8_t>((nibble | (scales[8 + i % 4] >> i / 4 * 2 & 3) << 4) - 32);
   }
-  for (int i = 0; i < kSpan; ++i)
-    row.codes[i] = static_cast<uint8_t>((low[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3) |
-                                        (high[i % 32] >> i / 32 & 1) << 2);
+  for (int i = 0; i < 2; ++i) read_pairs(low + i * 32, row.codes + i * 128);
+  add_eighths<2>(high, row.codes);
   row.first = word(at + 108);
 }
 void read_q4_k(const uint8_t* at, int, PackedRow& row) {
   row.first = word(at);
   row.second = word(at + 2);
   read_six_bits(at + 4, row);
-  for (int i = 0; i < kSpan; ++i) row.codes[i] = at[16 + i / 64 * 32 + i % 32] >> i % 64 / 32 * 4 & 15;
+  read_nibbles_by_32(at + 16, row.codes);
 }
 void read_q5_k(const uint8_t* at, int, PackedRow& row) {
   row.first = word(at);
   row.second = word(at + 2);
   read_six_bits(at + 4, row);
-  for (int i = 0; i < kSpan; ++i)
-    row.codes[i] = static_cast<uint8_t>((at[48 + i / 64 * 32 + i % 32] >> i % 64 / 32 * 4 & 15) |
-                                        (at[16 + i % 32] >> i / 32 & 1) << 4);
+  read_nibbles_by_32(at + 48, row.codes);
+  add_eighths<4>(at + 16, row.codes);
 }
 void read_q6_k(const uint8_t* at, int, PackedRow& row) {
-  for (int i = 0; i < kSpan; ++i) {
-    const int half = i / 128, within = i % 128;
-    row.codes[i] = static_cast<uint8_t>((at[half * 64 + within % 64] >> within / 64 * 4 & 15) |
-                                        (at[128 + half * 32 + within % 32] >> within / 32 * 2 & 3) << 4);
+  for (int half = 0; half < 2; ++half) {
+    const uint8_t *low = at + half * 64, *high = at + 128 + half * 32;
+    uint8_t* codes = row.codes + half * 128;
+    read_bits<64, 0, 4>(low, codes);
+    read_bits<64, 4, 4>(low, codes + 64);
+    add_bits<32, 0, 2, 4>(high, codes);
+    add_bits<32, 2, 2, 4>(high, codes + 32);
+    add_bits<32, 4, 2, 4>(high, codes + 64);
+    add_bits<32, 6, 2, 4>(high, codes + 96);
   }
   std::memcpy(row.small, at + 192, 16);
   row.first = word(at + 208);
