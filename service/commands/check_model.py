@@ -24,7 +24,7 @@ from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.text_part import text_config
 from service.engine.models.native.backend import QUANTIZATIONS
 from service.engine.models.native.cache_groups import max_cache_bytes
-from service.engine.models.native.encoder import native_encoder_unsupported_reason
+from service.engine.models.native.encoder import native_encoder_block_type, native_encoder_unsupported_reason
 from service.engine.models.plans.families.table import plan_of
 from service.engine.models.plans.sizes import cache_bytes_per_token, state_bytes
 from service.engine.models.selection.backends import preferred_reasons, weight_type_of
@@ -58,12 +58,19 @@ def _encoder(folder: Path, config: EngineConfig, dtype: Any, device: str) -> dic
     plan = plan_encoder(files.body, is_cross_encoder=ranks)
     target = choose_device(device)
     compute_dtype = choose_compute_dtype(dtype, plan.checkpoint.dtype, target)
+    model_config = read_model_config(files.body)
     reason = native_encoder_unsupported_reason(
-        read_model_config(files.body), compute_dtype, target, None if isinstance(files, PairFiles) else files
+        model_config, compute_dtype, target, None if isinstance(files, PairFiles) else files
     )
     reject_unsupported_quantization(folder, config.quantization, reason)
     weight_type = config.quantization or compute_dtype
     weights = int(plan.checkpoint.num_parameters * _BYTES[weight_type])
+    if (
+        reason is None
+        and not config.quantization
+        and (blocks := native_encoder_block_type(model_config, plan.checkpoint))
+    ):
+        weight_type, weights = blocks, plan.checkpoint.memory_bytes
     report: dict[str, Any] = {
         "model": str(folder),
         "task": "rank" if ranks else "embed",

@@ -20,10 +20,11 @@ from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.compute_dtype import choose_compute_dtype
 from service.engine.models.checkpoint.encoders.pair_files import PairFiles
 from service.engine.models.checkpoint.encoders.sentence_files import SentenceFiles
+from service.engine.models.checkpoint.gguf.gguf_checkpoint import GgufCheckpoint, open_gguf
 from service.engine.models.checkpoint.model_config import read_model_config
 from service.engine.models.checkpoint.packed.packed_checkpoint import reject_packed
 from service.engine.models.native.backend import native_arithmetic
-from service.engine.models.native.encoder import native_encoder_unsupported_reason
+from service.engine.models.native.encoder import native_encoder_block_type, native_encoder_unsupported_reason
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 
@@ -62,20 +63,29 @@ class EncoderSource:
             raise ModelLoadError(
                 f"{body}: the tokenizer has {tokenizer.vocab_size} ids, the model only {model_config.vocab_size}"
             )
-        checkpoint = Checkpoint(body)
+        checkpoint = open_gguf(body) or Checkpoint(body)
         chosen = choose_compute_dtype(dtype, checkpoint.dtype, target)
         reason = native_encoder_unsupported_reason(
             model_config, chosen, target, files if isinstance(files, SentenceFiles) else None
         )
         if reason is not None:
             _log.info("%s: not supported by the native step: %s", folder, reason)
+            if isinstance(checkpoint, GgufCheckpoint):
+                raise ModelLoadError(f"{folder}: GGUF files that embed are computed by the native step only: {reason}")
         reject_unsupported_quantization(folder, engine.quantization, reason)
         return cls(folder, files, engine, model_config, checkpoint, chosen, target, reason is None)
 
     @property
     def weight_type(self) -> str:
-        """The type of the weights in memory."""
+        """The type in which weights are computed that aren't in blocks."""
         return self.engine.quantization or self.dtype
+
+    @property
+    def stored_type(self) -> str:
+        """The type of the weights in memory, which is that of most blocks of a file whose blocks are multiplied."""
+        if self.engine.quantization or not self.is_native:
+            return self.weight_type
+        return native_encoder_block_type(self.model_config, self.checkpoint) or self.dtype
 
     @property
     def num_threads(self) -> int:
@@ -107,11 +117,11 @@ class EncoderSource:
             architecture=architecture_of(self.model_config),
             max_model_len=max_model_len,
             vocab_size=self.model_config.vocab_size,
-            dtype=self.weight_type,
+            dtype=self.stored_type,
             device=self.device,
             num_parameters=self.checkpoint.num_parameters + sum(layer.num_parameters for layer in layers),
             is_invariant=self.is_native,
-            fingerprint=fingerprint(self.checkpoint, self.weight_type, *config_files, backend=" ".join(described)),
+            fingerprint=fingerprint(self.checkpoint, self.stored_type, *config_files, backend=" ".join(described)),
         )
 
 

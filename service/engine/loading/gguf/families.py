@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from service.engine.loading.gguf.gemma_families import gelu, gemma2, gemma3, gemma3n, gemma4
+from service.engine.loading.gguf.gemma_families import gelu, gemma2, gemma3, gemma3n, gemma4, gemma_embedding
 from service.engine.loading.gguf.layer_norm_families import (
     cohere,
     cohere2,
@@ -63,6 +63,7 @@ class GgufFamily:
     fields: Callable[[GgufMetadata], Fields] = lambda _: {}
     rotates_parts: bool = False  # a head may be rotated in part
     has_attention: bool = True  # some layers have heads of keys
+    only_embeds: bool = False  # tokens attend to later ones, so the model doesn't generate
     has_own_rotation: bool = False  # `fields` returns rope_parameters
 
 
@@ -222,6 +223,7 @@ FAMILIES: Final[dict[str, GgufFamily]] = {
     "falcon": _FALCON,
     FALCON_2: _FALCON,
     "gemma": GgufFamily("gemma", "GemmaForCausalLM", gelu),
+    "gemma-embedding": GgufFamily("gemma3_text", "Gemma3TextModel", gemma_embedding, only_embeds=True),
     "gemma2": GgufFamily("gemma2", "Gemma2ForCausalLM", gemma2),
     "gemma3": GgufFamily("gemma3_text", "Gemma3ForCausalLM", gemma3),
     "gemma3n": GgufFamily("gemma3n_text", "Gemma3nForCausalLM", gemma3n),

@@ -56,6 +56,11 @@ def gemma3(metadata: GgufMetadata) -> Fields:
     }
 
 
+def gemma_embedding(metadata: GgufMetadata) -> Fields:
+    """Return the fields of EmbeddingGemma, whose windows cover tokens before and after."""
+    return gemma3(metadata) | {"use_bidirectional_attention": True}
+
+
 def _shared(metadata: GgufMetadata, cap: float) -> Fields:
     """Return the fields that Gemma 3n and 4 have in common. `cap` is the limit of logits of files without one."""
     if metadata.layers("attention.sliding_window_pattern") is None:

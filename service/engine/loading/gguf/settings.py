@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from service.engine.loading.gguf.families import FAMILIES
 from service.engine.loading.gguf.metadata import GgufMetadata, head_dim_of
 from service.engine.loading.gguf.rotary import rope_scaling
+from service.engine.loading.gguf.sentence_settings import pooling_of, set_marks, write_sentence_files
 from service.engine.models.checkpoint.gguf.architectures import UNSTATED, architecture_of
 from service.engine.models.checkpoint.gguf.header import GgufHeader
 from service.generation.errors import ModelLoadError
@@ -91,6 +93,13 @@ class GgufSettings:
         is_pieces = value("tokenizer.ggml.model", "") == "llama"
         return not is_pieces or value("tokenizer.ggml.add_space_prefix", True) is not False
 
+    def write_sentence_files(self, folder: Path) -> None:
+        """Write the files of a model that embeds, and change the tokenizer of `folder`. Raise ModelLoadError."""
+        pooling = pooling_of(self._metadata, only_embeds=self._family.only_embeds)
+        if pooling is not None:
+            write_sentence_files(self._metadata, pooling, folder)
+            set_marks(self._metadata, folder)
+
     def config(self, dtype: str) -> dict[str, Any]:
         """Return the content of config.json. Raise ModelLoadError for an unsupported variant."""
         metadata = self._metadata
@@ -107,6 +116,8 @@ class GgufSettings:
             "pad_token_id": None,  # the default of some types exceeds other vocabularies
             "torch_dtype": dtype,
         }
+        if not self._family.only_embeds and metadata.own("attention.causal", True) is False:
+            raise ModelLoadError(f"{metadata.file}: {metadata.kind}.attention.causal must be true")
         own = self._family.fields(metadata)
         if not self._family.has_attention:
             return config | own

@@ -37,6 +37,7 @@ def write_settings(header: GgufHeader, folder: Path, dtype: str) -> None:
     if not settings.begins_with_space:
         drop_first_space(folder)
     _drop_invented_tokens(folder, len(tokens))
+    settings.write_sentence_files(folder)
     for name, text in {**settings.other_files(), "config.json": json.dumps(config, indent=2)}.items():
         (folder / name).write_text(text, encoding="utf-8")
 
@@ -49,7 +50,8 @@ def _write_tokenizer(file: Path, folder: Path) -> None:
     from transformers.integrations.gguf import gguf_tokenizer_mapping  # noqa: PLC0415  likewise
 
     builders = gguf_tokenizer_mapping.GGUF_SENTENCEPIECE_BUILDERS
-    builders.setdefault("gemma3n", builders["gemma3"])  # which transformers doesn't know as one of Gemma's
+    for name in ("gemma3n", "gemma-embedding"):  # which transformers doesn't know as Gemma's
+        builders.setdefault(name, builders["gemma3"])
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         with tempfile.TemporaryDirectory() as alone:  # transformers prefers a tokenizer.json in the file's folder

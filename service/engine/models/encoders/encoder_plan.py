@@ -10,6 +10,7 @@ import torch
 from transformers import AutoModel, AutoModelForSequenceClassification
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint
+from service.engine.models.checkpoint.gguf.gguf_checkpoint import open_gguf
 from service.engine.models.checkpoint.model_config import read_transformers_config
 from service.engine.models.encoders.encoder import UNUSED, max_positions_of, reject_unsupported
 from service.generation.errors import ModelLoadError
@@ -30,7 +31,7 @@ def plan_encoder(body: Path, *, is_cross_encoder: bool) -> EncoderPlan:
     """Build the modules on torch's meta device, without memory. Raise ModelLoadError if the weights do not fit."""
     config = read_transformers_config(body)
     reject_unsupported(body, config)
-    checkpoint = Checkpoint(body)
+    checkpoint = open_gguf(body) or Checkpoint(body)
     kind: Any = AutoModelForSequenceClassification if is_cross_encoder else AutoModel
     try:
         with torch.device("meta"):

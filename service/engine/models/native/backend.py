@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     import sluice_native
 
 QUANTIZATIONS = frozenset({"int8", "int4"})
-_WEIGHT_TYPES = ("float32", "bfloat16")
+WEIGHT_TYPES = ("float32", "bfloat16")
 _SLOTS = 16  # the block size must be a multiple of it
 # The multiplications of weights and tokens per thread, about 30 µs. With less work, synchronization costs more.
 _WORK_OF_A_THREAD = 2.5e6
-_PACKED = "packed"
+PACKED = "packed"
 _LAYER_INPUTS = "model.embed_tokens_per_layer.weight"  # a table of which a token reads one row
 _DERIVED = ("rotary_emb.inv_freq",)  # some old checkpoints store tensors that the configuration implies
 
@@ -188,7 +188,7 @@ def native_arithmetic_unsupported_reason(dtype: str, device: str) -> str | None:
         return f"it computes on CPUs, not on {device}"
     if not _has_instruction_set():
         return "sluice-native was built for another CPU; `sluice doctor` says how to build it for this one"
-    return None if dtype in _WEIGHT_TYPES else f"it has no arithmetic in {dtype}"
+    return None if dtype in WEIGHT_TYPES else f"it has no arithmetic in {dtype}"
 
 
 def _has_instruction_set() -> bool:
@@ -248,7 +248,7 @@ def load_native(
     plan = with_stored_head(plan, tensors, checkpoint)
     takes_blocks = quantization is None and has_blocks(checkpoint, plan, tensors)
     blocks = BlockSources(checkpoint, plan, tensors)
-    weight_type = _PACKED if takes_blocks else quantization or dtype
+    weight_type = PACKED if takes_blocks else quantization or dtype
     try:
         model = sluice_native.Model(
             plan.to_native(),

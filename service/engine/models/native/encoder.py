@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint, TensorSlice
 from service.engine.models.checkpoint.encoders.sentence_files import Pooling, SentenceFiles
-from service.engine.models.native.backend import native_arithmetic_unsupported_reason, threads_a_token
+from service.engine.models.native.backend import (
+    PACKED,
+    WEIGHT_TYPES,
+    native_arithmetic_unsupported_reason,
+    threads_a_token,
+)
+from service.engine.models.native.block_sources import BlockSources, has_blocks
 from service.engine.models.native.vector_layers import ACTIVATIONS, VectorLayer, load_dense_layer, load_head_layer
 from service.engine.models.plans.families.encoders.table import encoder_family
 from service.engine.models.plans.families.table import family_plan
@@ -121,6 +127,14 @@ def native_encoder_unsupported_reason(config: Any, dtype: str, device: str, file
     return None
 
 
+def native_encoder_block_type(config: Any, checkpoint: Checkpoint) -> str | None:
+    """Return the type of a supported encoder's weights if they are multiplied in the checkpoint's blocks."""
+    family = encoder_family(config).family
+    plan = family_plan(family, config)
+    tensors = family.tensors_in(_Names(checkpoint).__contains__, plan)
+    return checkpoint.block_type if has_blocks(checkpoint, plan, tensors) else None
+
+
 def native_max_positions(config: Any) -> int | None:
     """Return the number of tokens that a supported encoder has positions for, or None if they are unlimited."""
     return _max_positions(config, family_plan(encoder_family(config).family, config))
@@ -188,12 +202,22 @@ def _load(
     plan = family_plan(family, config)
     names = _Names(checkpoint)
     tensors = family.tensors_in(names.__contains__, plan)
+    blocks = BlockSources(checkpoint, plan, tensors)
+    in_blocks = weight_type in WEIGHT_TYPES and has_blocks(checkpoint, plan, tensors)
     try:
-        model = sluice_native.Model(plan.to_native(), num_threads=most_threads, weight_type=weight_type)
+        model = sluice_native.Model(
+            plan.to_native(),
+            num_threads=most_threads,
+            weight_type=PACKED if in_blocks else weight_type,
+            kinds=blocks.kind_of,
+        )
     except ValueError as error:
         raise ModelLoadError(f"{checkpoint.folder}: {error}") from error
-    for name, tensor in read_tensors(model.tensors(), plan, tensors, names.take):
-        model.load(name, tensor)
+    for name, tensor in read_tensors(model.tensors(), plan, tensors, blocks.take if in_blocks else names.take):
+        if tensor.dtype == np.uint8:
+            model.load_blocks(name, tensor, blocks.order_of(name))
+        else:
+            model.load(name, tensor)
     return model, plan
 
 

@@ -106,6 +106,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "falcon": Architecture(**_FALCON, layer=names.FALCON),
     FALCON_2: Architecture(**_FALCON, layer=names.FALCON_2),
     "gemma": Architecture(norm_addend=1.0),
+    "gemma-embedding": Architecture(layer=names.FOUR_NORMS, norm_addend=1.0),
     "gemma2": Architecture(layer=names.FOUR_NORMS, norm_addend=1.0),
     "gemma3": Architecture(layer=names.FOUR_NORMS, norm_addend=1.0),
     "gemma3n": Architecture(

@@ -13,7 +13,9 @@ from service.engine.models.checkpoint.gguf.architectures import Architecture
 FACTORS: Final = "rope_freqs.weight"  # the divisor of each rotary frequency, in Llama 3.1 and later
 LONG_FACTORS: Final = "rope_factors_long.weight"  # likewise, beyond the length of training; in Phi-3
 SHORT_FACTORS: Final = "rope_factors_short.weight"
-NOT_WEIGHTS: Final = frozenset({FACTORS, LONG_FACTORS, SHORT_FACTORS})
+# The matrices after the pooling of a model that embeds, and their folders in sentence-transformers' files.
+DENSE: Final = {"dense_2.weight": "2_Dense", "dense_3.weight": "3_Dense"}
+NOT_WEIGHTS: Final = frozenset({FACTORS, LONG_FACTORS, SHORT_FACTORS, *DENSE})
 _BARE: Final = ("self_attn.sinks",)  # modules whose tensors have no kind in checkpoints
 
 
