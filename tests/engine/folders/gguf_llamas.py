@@ -18,7 +18,8 @@ _LONG: dict[str, Any] = {
     "rope_type": "longrope",
     "short_factor": [1.0 + index / 10 for index in range(8)],
     "long_factor": [1.0 + index for index in range(8)],
-    "original_max_position_embeddings": 128,
+    # llama.cpp has the long factors for all positions if its context is longer than this, also for short texts.
+    "original_max_position_embeddings": 2048,
 }
 LLAMAS = {
     "llama, of EXAONE 3": GgufFamily(arch=MODEL_ARCH.EXAONE, options={"tie_word_embeddings": True}),
@@ -31,6 +32,6 @@ LLAMAS = {
         permutes=True,
         keys=_MULTIPLIERS,
         more=metadata.minicpm,
-        options=_MINICPM | {"rope_parameters": _LONG, "max_position_embeddings": 128},
+        options=_MINICPM | {"rope_parameters": _LONG, "max_position_embeddings": 2048},
     ),
 }

@@ -34,8 +34,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "qwen3_5_text": _HEADS,
     "qwen3_5_moe_text": _HEADS,
     "qwen3_next": _HEADS | {"norm_topk_prob": True},
-    # llama.cpp chooses between short and long factors by the size of its context.
-    **{name: family.options for name, family in LLAMAS.items() if "rope_parameters" not in family.options},
+    **{name: family.options for name, family in LLAMAS.items()},
 }
 
 
