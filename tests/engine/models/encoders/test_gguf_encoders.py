@@ -188,6 +188,12 @@ def test_architecture_that_only_embeds_needs_a_pooling(tmp_path: Path) -> None:
         folder_of(tmp_path / "tiny.gguf")
 
 
+def llama_vector(address: str, ids: list[int]) -> Any:
+    """Return llama.cpp's vector of a text."""
+    answer = httpx.post(f"{address}/embedding", json={"content": ids}, timeout=60).raise_for_status().json()
+    return np.array(answer[0]["embedding"][0])
+
+
 @pytest.mark.long
 @pytest.mark.skipif(not LLAMA_SERVER.is_file(), reason="llama.cpp is not installed")
 async def test_vectors_are_those_of_llama_cpp(tmp_path: Path) -> None:
@@ -196,6 +202,4 @@ async def test_vectors_are_those_of_llama_cpp(tmp_path: Path) -> None:
     inputs, found = await vectors_of(folder_of(tmp_path / "tiny.gguf"))
     with llama_server(tmp_path / "tiny.gguf", "--embedding", "--pooling", "mean") as address:
         for ids, vector in zip(inputs, found, strict=True):
-            body = {"content": ids.tolist()}
-            answer = httpx.post(f"{address}/embedding", json=body, timeout=60).raise_for_status().json()
-            assert np.abs(vector - np.array(answer[0]["embedding"][0])).max() < 2e-3
+            assert np.abs(vector - llama_vector(address, ids.tolist())).max() < 2e-3

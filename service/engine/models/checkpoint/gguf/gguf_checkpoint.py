@@ -295,4 +295,4 @@ def open_gguf(folder: Path) -> GgufCheckpoint | None:
         files = [Path(file) for file in json.loads(reference.read_text(encoding="utf-8"))["files"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelLoadError(f"{reference} can't be used: {error}") from error
-    return GgufCheckpoint(folder, [read_header(file) for file in files])
+    return GgufCheckpoint(folder, [read_header(file, keeps_texts=False) for file in files])

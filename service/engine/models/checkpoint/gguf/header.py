@@ -64,11 +64,14 @@ class GgufHeader:
     tensors: dict[str, GgufTensor]
 
 
-def read_header(file: Path) -> GgufHeader:
-    """Read the header of a GGUF file. Raise ModelLoadError if it is malformed."""
+def read_header(file: Path, *, keeps_texts: bool = True) -> GgufHeader:
+    """Read the header of a GGUF file. Raise ModelLoadError if it is malformed.
+
+    Without `keeps_texts`, lists of texts are empty: a vocabulary and its merges take longer than all else.
+    """
     try:
         with file.open("rb") as opened:
-            return _Reader(file, opened, file.stat().st_size).header()
+            return _Reader(file, opened, file.stat().st_size, keeps_texts=keeps_texts).header()
     except OSError as error:
         raise ModelLoadError(f"{file} can't be read as GGUF: {error}") from error
 
@@ -76,8 +79,9 @@ def read_header(file: Path) -> GgufHeader:
 class _Reader:
     """Reads the fields of a file's header in their order."""
 
-    def __init__(self, file: Path, opened: BinaryIO, size: int) -> None:
+    def __init__(self, file: Path, opened: BinaryIO, size: int, *, keeps_texts: bool) -> None:
         self._file, self._opened, self._size = file, opened, size
+        self._keeps_texts = keeps_texts
         self._position = 0
 
     def header(self) -> GgufHeader:
@@ -142,7 +146,10 @@ class _Reader:
         number = self._number("u4", f"the type of {key}")
         if number == _STRING:
             count = self._count(f"the length of {key}", (self._size - self._position) // 8)
-            return self._texts(key, count)
+            if self._keeps_texts:
+                return self._texts(key, count)
+            self._skip_texts(key, count)
+            return []
         if number not in _NUMBERS:
             self._fail(f"{key} is a list of the unknown type {number}")
         dtype = np.dtype("<" + _NUMBERS[number])
@@ -159,6 +166,20 @@ class _Reader:
             self._position += end
             texts += in_block or [self._text(f"{key}[{len(texts)}]", _MOST_HEADER_BYTES)]
         return texts
+
+    def _skip_texts(self, key: str, count: int) -> None:
+        """Skip a list of texts, which need not be UTF-8."""
+        num_skipped = 0
+        while num_skipped < count:
+            block = self._opened.read(min(_BLOCK_BYTES, _MOST_HEADER_BYTES - self._position))
+            in_block, end = _num_whole(block, count - num_skipped)
+            self._opened.seek(end - len(block), os.SEEK_CUR)
+            self._position += end
+            num_skipped += in_block
+            if not in_block:
+                field = f"{key}[{num_skipped}]"
+                self._bytes(self._count(f"the length of {field}", _MOST_HEADER_BYTES), field)
+                num_skipped += 1
 
     def _text(self, field: str, most: int) -> str:
         length = self._count(f"the length of {field}", most)
@@ -207,3 +228,17 @@ def _whole_texts(block: bytes, most: int) -> tuple[list[str], int]:
             break
         position = end
     return texts, position
+
+
+def _num_whole(block: bytes, most: int) -> tuple[int, int]:
+    """Return the number of texts at the start of a block, at most `most`, up to one that isn't whole, and their end."""
+    length_of, size = _LENGTH.unpack_from, len(block)
+    position = 0
+    for index in range(most):
+        if position + _LENGTH.size > size:
+            return index, position
+        end = position + _LENGTH.size + length_of(block, position)[0]
+        if end > size:
+            return index, position
+        position = end
+    return most, position
