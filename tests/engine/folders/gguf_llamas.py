@@ -25,6 +25,10 @@ LLAMAS = {
     "llama, of EXAONE 3": GgufFamily(arch=MODEL_ARCH.EXAONE, options={"tie_word_embeddings": True}),
     "llama, of InternLM2": GgufFamily(arch=MODEL_ARCH.INTERNLM2, permutes=True, options={"tie_word_embeddings": False}),
     "llama, of XVERSE": GgufFamily(arch=MODEL_ARCH.XVERSE, permutes=True, options={"num_key_value_heads": 4}),
+    "llama, of Baichuan": GgufFamily(
+        arch=MODEL_ARCH.BAICHUAN, permutes=True, options={"num_key_value_heads": 4, "num_hidden_layers": 32}
+    ),
+    "llama, of Pangu Embedded": GgufFamily(arch=MODEL_ARCH.PANGU_EMBED, options={"attention_bias": True}),
     "granite, of MiniCPM": GgufFamily(arch=MODEL_ARCH.MINICPM, permutes=True, keys=_MULTIPLIERS, options=_MINICPM),
     "granite, of an old MiniCPM": GgufFamily(arch=MODEL_ARCH.MINICPM, permutes=True, options=_OLD_MINICPM),
     "granite, of a long MiniCPM": GgufFamily(

@@ -51,6 +51,7 @@ Fields: TypeAlias = dict[str, Any]
 
 _QUERY_BIAS: Final = "blk.*.attn_q.bias"
 _OUTPUT_BIAS: Final = "blk.*.attn_output.bias"
+_ROTATED_LAYERS: Final = 32  # of Baichuan 7B
 _UP_BIAS: Final = "blk.*.ffn_up.bias"
 
 
@@ -143,6 +144,12 @@ def _granite(metadata: GgufMetadata) -> Fields:
     }
 
 
+def _baichuan(metadata: GgufMetadata) -> Fields:
+    if metadata.size("block_count") != _ROTATED_LAYERS:  # as llama.cpp knows it from Baichuan 13B, which has ALiBi
+        raise ModelLoadError(f"{metadata.file}: {metadata.kind}.block_count must be {_ROTATED_LAYERS}")
+    return _bias(metadata)
+
+
 def _minicpm(metadata: GgufMetadata) -> Fields:
     """Return the fields of MiniCPM 1 and 4. Old files lack the multipliers, which are those of MiniCPM-2B."""
     return _bias(metadata) | {
@@ -208,6 +215,7 @@ _FALCON: Final = GgufFamily("falcon", "FalconForCausalLM", falcon)
 FAMILIES: Final[dict[str, GgufFamily]] = {
     "apertus": GgufFamily("apertus", "ApertusForCausalLM", apertus),
     "arcee": GgufFamily("arcee", "ArceeForCausalLM", _arcee),
+    "baichuan": GgufFamily("llama", "LlamaForCausalLM", _baichuan),
     "bitnet": GgufFamily("bitnet", "BitNetForCausalLM", _bias),
     "chatglm": GgufFamily("glm", "GlmForCausalLM", _glm4, rotates_parts=True),
     "cohere2": GgufFamily("cohere2", "Cohere2ForCausalLM", cohere2),
@@ -256,6 +264,7 @@ FAMILIES: Final[dict[str, GgufFamily]] = {
     "olmo": GgufFamily("olmo", "OlmoForCausalLM", olmo),
     "olmo2": GgufFamily("olmo2", "Olmo2ForCausalLM", _olmo2),
     "olmoe": GgufFamily("olmoe", "OlmoeForCausalLM", _olmoe),
+    "pangu-embedded": GgufFamily("llama", "LlamaForCausalLM", _bias),
     "phi2": GgufFamily("phi", "PhiForCausalLM", phi2, rotates_parts=True),
     "phi3": GgufFamily("phi3", "Phi3ForCausalLM", _phi3, rotates_parts=True),
     "qwen2": GgufFamily("qwen2", "Qwen2ForCausalLM"),

@@ -79,6 +79,7 @@ UNSTATED: Final = frozenset({MIXTRAL, FALCON_2})
 ARCHITECTURES: Final[dict[str, Architecture]] = {
     "apertus": Architecture(layer=names.APERTUS, has_xielu=True),
     "arcee": _INTERLEAVED,
+    "baichuan": _INTERLEAVED,
     "bitnet": Architecture(layer=names.SUB_NORMS),
     "chatglm": Architecture(layer={"ffn_up": "mlp.gate_up_proj"}),
     "cohere2": _PLAIN,
@@ -197,6 +198,7 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
     "olmo": _INTERLEAVED,
     "olmo2": Architecture(layer=names.OUTPUT_NORMS),
     "olmoe": _WITH_EXPERTS,
+    "pangu-embedded": _PLAIN,
     "phi2": Architecture(layer=names.PHI2, outside={"output_norm": "model.final_layernorm"}),
     "phi3": Architecture(layer={"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}),
     "qwen2": _PLAIN,
