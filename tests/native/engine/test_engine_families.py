@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from service.engine.models.plans.families.table import FAMILIES, plan_of
 from service.engine.runner.model_runner import ModelRunner
 from service.engine.sampler.native_sampler import NativeSampler
 from service.engine.tokens.watermark import Watermark
+from service.generation.outputs.output import GenerationOutput
 from service.generation.requests.parameters import LogprobsOptions, SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 from tests.engine.driving import drive
@@ -74,34 +75,41 @@ class Engine:
         groups = [group_of(each, cache_salt="" if self.is_shared else each.request_id) for each in requests]
         outputs, errors = drive(self.core, groups)
         assert not errors
-        return [
-            Answer(
-                [token_id for output in each for token_id in output.token_ids],
-                [found.logprob for output in each for found in output.logprobs],
-            )
-            for each in outputs
-        ]
+        return [_answer(each) for each in outputs]
 
 
-def request(name: str, prompt: Sequence[int], sampling: SamplingParams, num_tokens: int) -> GenerationRequest:
+def _answer(outputs: Iterable[GenerationOutput]) -> Answer:
+    """Return the answer of a request's outputs; its choices follow each other."""
+    by_choice = sorted(outputs, key=lambda output: output.choice_index)
+    return Answer(
+        [token_id for output in by_choice for token_id in output.token_ids],
+        [found.logprob for output in by_choice for found in output.logprobs],
+    )
+
+
+def request(
+    name: str, prompt: Sequence[int], sampling: SamplingParams, num_tokens: int, num_choices: int = 1
+) -> GenerationRequest:
     stopping = StopParams(max_tokens=num_tokens, ignore_eos=True)
-    return GenerationRequest(name, prompt, sampling, stopping, logprobs=LogprobsOptions())
+    return GenerationRequest(name, prompt, sampling, stopping, num_choices, logprobs=LogprobsOptions())
 
 
+NAMES = (*FAMILIES, "gemma4_text, experts")
 # Each family, and caches of eight bits for plain attention, windows and a layer that has a state as well.
 CASES = [
-    *((name, "auto") for name in (*FAMILIES, "gemma4_text, experts")),
-    *((name, "int8") for name in ("qwen3", "gemma3_text", "falcon_h1")),
+    *((name, "bfloat16", "auto") for name in NAMES),
+    *((name, "bfloat16", "int8") for name in ("qwen3", "gemma3_text", "falcon_h1")),
+    *(pytest.param(name, kind, "auto", marks=pytest.mark.long) for name in NAMES for kind in ("int8", "int4")),
 ]
 
 
-@pytest.mark.parametrize(("name", "cache_type"), CASES)
-def test_nothing_that_the_engine_does_changes_an_answer(name: str, cache_type: str) -> None:
+@pytest.mark.parametrize(("name", "weight_type", "cache_type"), CASES)
+def test_nothing_that_the_engine_does_changes_an_answer(name: str, weight_type: str, cache_type: str) -> None:
     """Tokens and logprobs of requests in a crowded engine are those of requests alone, for all families."""
     model = model_of(name)
     plan = plan_of(model.config)
     tensors = FAMILIES[model.config.model_type].tensors_in(model.state_dict().__contains__, plan)
-    backend = NativeBackend(native(model, "bfloat16", cache_type=cache_type), plan, tensors, 1)
+    backend = NativeBackend(native(model, weight_type, cache_type=cache_type), plan, tensors, 1)
     assert_nothing_changes_an_answer(backend, num_states=32 if any(layer.recurrent for layer in plan.layers) else 0)
 
 
@@ -127,6 +135,7 @@ def assert_nothing_changes_an_answer(backend: NativeBackend, *, num_states: int)
         request("first", shared, SAMPLED, NUM_TOKENS),
         request("second", shared + own, SAMPLED, NUM_TOKENS),
         request("greedy", own + shared, GREEDY, NUM_TOKENS),
+        request("two choices", shared, SAMPLED, NUM_TOKENS // 2, 2),
     ]
     roomy = Engine(
         backend,

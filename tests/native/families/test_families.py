@@ -70,6 +70,23 @@ def test_an_adapter_adds_to_the_modules_of_the_checkpoint(name: str) -> None:
     assert np.abs(found - expected).max() <= 2e-4
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_rows_with_an_adapter_have_the_same_bits_in_any_company(name: str) -> None:
+    """Chunks, and rows without the adapter in the batch, change no bit; a row without it has the base's bits."""
+    model = model_of(name)
+    made = native(model, "bfloat16", num_threads=2)
+    made.allocate(18, 16)
+    base, token_ids, others = some_tokens(2), some_tokens(1), [11, 12, 13, 14, 15, 16]
+    plain = step(made, [(Sequence(base, others), 18)], num_threads=1)[0]
+    tensors = FAMILIES[model.config.model_type].tensors
+    made.put_adapter(0, to_step_modules(adapter_of(model), made.tensors(), plan_of(model.config), tensors))
+    alone = step(made, [(Sequence(token_ids, [0, 1, 2, 3, 4, 5]), LENGTH)], num_threads=1, adapters=[0])[0]
+    mine = Sequence(token_ids, [9, 17, 6, 8, 7, 10])
+    steps = [step(made, [(Sequence(base, others), 18), (mine, count)], adapters=[-1, 0]) for count in CHUNKS]
+    assert np.concatenate([found for _, found in steps]).tobytes() == alone.tobytes()
+    assert {unchanged.tobytes() for unchanged, _ in steps} == {plain.tobytes()}
+
+
 @pytest.mark.parametrize("name", ["apertus", "arcee", "gemma2", "gpt_neox", "olmo, limited", "phi"])
 def test_numbers_that_are_not_finite_are_not_hidden(name: str) -> None:
     """A NaN in a weight reaches the logits through every activation, limit and soft cap."""
