@@ -164,8 +164,8 @@ def assert_nothing_changes_an_answer(backend: NativeBackend, *, num_states: int)
     assert [crowded.answers(wanted[0]), crowded.answers(wanted[0])] == [expected[:1]] * 2
     stats = crowded.core.stats()
     assert min(stats.num_draft_tokens, stats.num_prefix_hit_tokens) > 0
-    # Answers whose drafts are all right end before blocks are lacking.
-    assert stats.num_preemptions > 0 or stats.num_accepted_draft_tokens == stats.num_draft_tokens
+    # Answers most of whose drafts are right end before blocks are lacking.
+    assert stats.num_preemptions > 0 or 2 * stats.num_accepted_draft_tokens > stats.num_draft_tokens
 
 
 def ints(seed: int, count: int) -> list[int]:
