@@ -28,7 +28,9 @@ TYPES = ("bfloat16", "int8", "int4")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--files", nargs="*", default=[], help="types of GGUF files, instead of the folder's types")
+    parser.add_argument(
+        "--files", nargs="*", default=[], help="types of GGUF files, or files, instead of the folder's types"
+    )
     files = parser.parse_args().files
     print("| weights | MiB | before | peak | end | peak / weights | end / weights | seconds | GB/s |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
@@ -49,7 +51,9 @@ def main() -> None:
 
 
 def model_of(folder: Path, name: str) -> Path:
-    """Return the GGUF file of a type, or the folder of a format of folders."""
+    """Return the GGUF file of a type, or the folder of a format of folders; other names are paths of files."""
+    if Path(name).is_file():
+        return Path(name).absolute()
     return gptq_folder(folder) if name == "GPTQ" else gguf_file(folder, name)
 
 
