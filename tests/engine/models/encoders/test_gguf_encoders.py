@@ -56,7 +56,8 @@ def gemma() -> Any:
         use_bidirectional_attention=True,
         query_pre_attn_scalar=16,
     )
-    return transformers.Gemma3TextModel(config).eval()
+    model: Any = transformers.Gemma3TextModel(config)
+    return model.eval()
 
 
 def dense() -> list[torch.nn.Linear]:
@@ -148,7 +149,8 @@ def test_texts_begin_and_end_with_the_tokens_that_the_file_states(tmp_path: Path
 async def test_decoder_with_a_pooling_embeds_the_last_token(tmp_path: Path) -> None:
     """As Qwen3-Embedding does."""
     torch.manual_seed(0)
-    model = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**_COMMON, tie_word_embeddings=True)).eval()
+    model: Any = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**_COMMON, tie_word_embeddings=True))
+    model.eval()
 
     def more(writer: gguf.GGUFWriter, _: Any) -> None:
         writer.add_pooling_type(gguf.PoolingType.LAST)
