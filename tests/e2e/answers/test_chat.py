@@ -79,7 +79,7 @@ async def test_concurrent_requests_up_to_the_batch_slots_are_served() -> None:
 
     They are begun in groups, since a slow machine doesn't accept 64 calls in the time that a call may wait for it.
     """
-    body = rest_body(stream=True) | {"max_tokens": 60, "ignore_eos": True}
+    body = rest_body(stream=True) | {"max_tokens": 200, "ignore_eos": True}
     limits = httpx.Limits(max_connections=64)
     environment = {"SLUICE_SERVICE_ENGINE__MAX_QUEUE_WAIT_S": "1e9"}  # a slow machine takes seconds to accept them
     with started(GENERATOR, environment=environment) as stack:
