@@ -110,7 +110,11 @@ def test_nothing_that_the_engine_does_changes_an_answer(name: str, weight_type: 
     plan = plan_of(model.config)
     tensors = FAMILIES[model.config.model_type].tensors_in(model.state_dict().__contains__, plan)
     backend = NativeBackend(native(model, weight_type, cache_type=cache_type), plan, tensors, 1)
-    assert_nothing_changes_an_answer(backend, num_states=32 if any(layer.recurrent for layer in plan.layers) else 0)
+    assert_nothing_changes_an_answer(
+        backend,
+        num_states=32 if any(layer.recurrent for layer in plan.layers) else 0,
+        may_end_early=name.startswith("gemma4") and weight_type != "bfloat16",
+    )
 
 
 # Files of Qwen3.5 have the value heads in another order than checkpoints; the step takes inputs in that order.
@@ -129,7 +133,11 @@ def test_nothing_changes_an_answer_of_recurrent_layers_in_the_blocks_of_a_file(n
     assert_nothing_changes_an_answer(backend, num_states=32)
 
 
-def assert_nothing_changes_an_answer(backend: NativeBackend, *, num_states: int) -> None:
+def assert_nothing_changes_an_answer(backend: NativeBackend, *, num_states: int, may_end_early: bool = False) -> None:
+    """Compare a crowded engine, with drafts and without, with requests alone. Blocks are always lacking without drafts.
+
+    With drafts they are, too, unless answers `may_end_early`, since most drafts are right.
+    """
     shared, own = ints(0, 34), ints(1, 9)
     wanted = [
         request("first", shared, SAMPLED, NUM_TOKENS),
@@ -150,22 +158,28 @@ def assert_nothing_changes_an_answer(backend: NativeBackend, *, num_states: int)
     said = expected[2]
     wanted.append(request("rest", [*own, *shared, *said.token_ids[:8]], GREEDY, NUM_TOKENS - 8))
     expected.append(Answer(said.token_ids[8:], said.logprobs[8:]))
-    crowded = Engine(
-        backend,
-        FEW_BLOCKS,
-        has_drafts=True,
-        num_states=num_states,
-        max_model_len=64,
-        max_batch_tokens=48,
-        max_batch_sequences=8,
-        max_prefill_chunk=12,
-    )
-    assert crowded.answers(*wanted) == expected
-    assert [crowded.answers(wanted[0]), crowded.answers(wanted[0])] == [expected[:1]] * 2
-    stats = crowded.core.stats()
-    assert min(stats.num_draft_tokens, stats.num_prefix_hit_tokens) > 0
-    # Answers most of whose drafts are right end before blocks are lacking.
-    assert stats.num_preemptions > 0 or 2 * stats.num_accepted_draft_tokens > stats.num_draft_tokens
+    for has_drafts in (True, False):
+        crowded = Engine(
+            backend,
+            FEW_BLOCKS,
+            has_drafts=has_drafts,
+            num_states=num_states,
+            max_model_len=64,
+            max_batch_tokens=48,
+            max_batch_sequences=8,
+            max_prefill_chunk=12,
+        )
+        assert crowded.answers(*wanted) == expected
+        assert [crowded.answers(wanted[0]), crowded.answers(wanted[0])] == [expected[:1]] * 2
+        stats = crowded.core.stats()
+        assert stats.num_prefix_hit_tokens > 0
+        if not has_drafts:
+            assert stats.num_preemptions > 0
+            continue
+        assert stats.num_draft_tokens > 0
+        # Answers all of whose drafts are right end before blocks are lacking.
+        are_all_right = stats.num_accepted_draft_tokens == stats.num_draft_tokens
+        assert stats.num_preemptions > 0 or are_all_right or may_end_early
 
 
 def ints(seed: int, count: int) -> list[int]:
