@@ -1,7 +1,7 @@
 """The base class of interceptors: a coroutine around another, for all four kinds of handlers.
 
 Policies run on the event loop's thread only. They require `Sending` as the innermost interceptor, which turns every
-handler into a coroutine `(request, context) → response`, or None for a stream that it has written itself.
+handler into a coroutine `(request, context)` that writes the responses itself.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ class Sending(aio.ServerInterceptor):
     released. gRPC would hold a single response as long as its client is connected.
     """
 
-    def __init__(self, stall_timeout_s: float, unread: UnreadResponses | None = None) -> None:
+    def __init__(self, stall_timeout_s: float) -> None:
         self._stall_timeout_s = stall_timeout_s
-        self._unread = unread or UnreadResponses()
+        self._unread = UnreadResponses()
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
