@@ -15,13 +15,17 @@ from torch.testing import assert_close
 from service.commands.check_model import check_model
 from service.engine.interface.config import EngineConfig
 from service.engine.loading.generator import LoadedModel, load_model
+from service.engine.loading.gguf import gguf_folder
+from service.engine.loading.gguf.gguf_folder import joined, split_files
+from service.engine.loading.gguf.settings_files import write_settings
 from service.engine.loading.model_folder import find_folder
+from service.engine.models.checkpoint.gguf.header import read_header
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
 from tests.engine.folders.gguf_files import MODELS, write_gguf
 from tests.engine.folders.tiny_models import Part, random_model, reference, run
 
-pytestmark = pytest.mark.slow  # a process of its own reads each file's settings
+pytestmark = pytest.mark.slow
 
 Q8_0, Q4_0 = gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q4_0
 CONFIG = EngineConfig(num_blocks=16, max_model_len=64, num_threads=1)
@@ -30,6 +34,16 @@ CONFIG = EngineConfig(num_blocks=16, max_model_len=64, num_threads=1)
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write settings in this process, which has imported what takes a process of its own seconds."""
+
+    def write(file: Path, folder: Path) -> None:
+        write_settings(joined([read_header(each) for each in split_files(file)]), folder, "bfloat16")
+
+    monkeypatch.setattr(gguf_folder, "_write_settings", write)
 
 
 def model_of(name: str) -> Any:
@@ -54,6 +68,7 @@ def loaded_from(file: Path, compute_dtype: Any = "float32") -> LoadedModel:
     return load_model(str(file), CONFIG, compute_dtype=compute_dtype, device="cpu")
 
 
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_are_those_of_the_dequantized_weights(name: str, tmp_path: Path) -> None:
     model, file = model_of(name), tmp_path / "tiny.gguf"
@@ -68,6 +83,7 @@ def test_logits_are_those_of_the_dequantized_weights(name: str, tmp_path: Path) 
     assert tokenizer.decode(tokenizer.encode("the to")) == "the to"
 
 
+@pytest.mark.usefixtures("in_process")
 def test_the_folder_of_a_file_has_no_weights(tmp_path: Path) -> None:
     """It is created once per version of the file."""
     write_gguf(model_of("qwen3"), tmp_path / "tiny.gguf", Q4_0)
@@ -108,6 +124,7 @@ def split(file: Path, folder: Path, count: int = 2, arch: str = "qwen3", first: 
     return parts
 
 
+@pytest.mark.usefixtures("in_process")
 def test_split_files_are_one_model(tmp_path: Path) -> None:
     """Any of the files names the model."""
     model = model_of("qwen3")
@@ -127,6 +144,7 @@ def test_split_files_are_one_model(tmp_path: Path) -> None:
         find_folder(str(parts[0]))
 
 
+@pytest.mark.usefixtures("in_process")
 def test_names_of_files_may_have_capitals(tmp_path: Path) -> None:
     write_gguf(model_of("qwen3"), tmp_path / "tiny.gguf", Q8_0)
     for part in split(tmp_path / "tiny.gguf", tmp_path):
@@ -143,6 +161,7 @@ def test_a_missing_file_is_not_looked_up_on_the_hub(name: str) -> None:
         find_folder(name)
 
 
+@pytest.mark.usefixtures("in_process")
 def test_settings_follow_from_the_tensors_of_all_files(tmp_path: Path) -> None:
     """The head's weights are in the second file, and the first one may have no tensors."""
     write_gguf(model_of("llama"), tmp_path / "tiny.gguf", Q8_0)
