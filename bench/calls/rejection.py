@@ -6,8 +6,9 @@ The whole product runs on the bundled model with two slots. Two streamed chats h
 is stopped by a signal, so that nothing else is computed. Then calls follow one another on one connection. Envoy rejects
 those on its port, since the service has reported an overload. The gateway forwards one with a new credential, which the
 service rejects, and repeats that rejection for a credential that was rejected before, except for 20 calls a second:
-these are a large part of the calls if the machine is busy. gRPC calls go to the service. The CPU time is the kernel's,
-in nanoseconds, of all threads of a process.
+these are a large part of the calls if the machine is busy. gRPC calls go to the service. Another Envoy, with one route
+and a fixed response, shows which part of Envoy's time no configuration can save. The CPU time is the kernel's, in
+nanoseconds, of all threads of a process.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import json
 import os
 import signal
 import statistics
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -30,7 +32,8 @@ import grpc
 from sluice.v1 import chat_pb2, chat_pb2_grpc, content_pb2
 
 from bench import shapes
-from bench.calls.response_path import Product, running
+from bench.calls.response_path import Product, running, until_ready
+from bench.serving.servers import free_ports
 
 PATH = "/v1/chat/completions"
 SETTINGS = {
@@ -43,6 +46,30 @@ SETTINGS = {
 NUM_HELD = 2
 TIMEOUT_S = 30.0
 NUM_TOKENS = 1_900  # of the held answers
+BARE_ENVOY = """
+static_resources:
+  listeners:
+    - address: {{ socket_address: {{ address: 127.0.0.1, port_value: {port} }} }}
+      filter_chains:
+        - filters:
+            - name: envoy.filters.network.http_connection_manager
+              typed_config:
+                "@type": type.googleapis.com/{manager}
+                stat_prefix: bare
+                route_config:
+                  virtual_hosts:
+                    - name: all
+                      domains: ["*"]
+                      routes:
+                        - match: {{ path: /readyz }}
+                          direct_response: {{ status: 200 }}
+                        - match: {{ prefix: / }}
+                          direct_response: {{ status: 429, body: {{ inline_string: overloaded }} }}
+                http_filters:
+                  - name: envoy.filters.http.router
+                    typed_config: {{ "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router }}
+"""
+MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 PROMPT = "Which words of this question does the model read before it answers?"
 
 
@@ -88,6 +115,24 @@ def full(product: Product) -> Iterator[None]:
             each.close()
 
 
+@contextmanager
+def bare_envoy() -> Iterator[tuple[int, int]]:
+    """Run an Envoy that rejects every request by a fixed response; yield its port and its process's id."""
+    (port,) = free_ports(1)
+    command = [
+        str(Path(sys.executable).with_name("envoy")),
+        "--config-yaml",
+        BARE_ENVOY.format(port=port, manager=MANAGER),
+    ]
+    process = subprocess.Popen([*command, "--concurrency", "1", "--use-dynamic-base-id", "-l", "off"])
+    try:
+        until_ready(port, process)
+        yield port, process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
 def over_rest(port: int, credentials: Iterator[str]) -> Callable[[int], int]:
     """Return a function that sends a number of chats to a port, and returns how many were rejected."""
 
@@ -128,9 +173,8 @@ def cpu_us(pid: int) -> float:
     return sum(int(each.read_text().split()[0]) for each in threads) / 1000
 
 
-def measure(product: Product, send: Callable[[int], int], num_calls: int) -> list[float]:
-    """Return the µs per rejection of Envoy, gateway and service. Exit if a call was not rejected."""
-    pids = (product.envoy, product.gateway, product.service)
+def measure(pids: Sequence[int], send: Callable[[int], int], num_calls: int) -> list[float]:
+    """Return the µs per rejection of each process. Exit if a call was not rejected."""
     send(num_calls // 10)  # warm
     before = [cpu_us(pid) for pid in pids]
     num_rejected = send(num_calls)
@@ -150,6 +194,7 @@ def main() -> None:
     with running(shapes.ROOT, shapes.demo_without_end()) as product, full(product):
         new = (f"new-{number}" for number in count())
         known = iter(lambda: "known", None)
+        pids = (product.envoy, product.gateway, product.service)
         hops = {
             "service, over gRPC": over_grpc(product.ports["service"]),
             "service, through the gateway": over_rest(product.ports["gateway"], new),
@@ -158,9 +203,13 @@ def main() -> None:
         }
         print("| rejected by | Envoy, µs | gateway, µs | service, µs | together |\n|---|--:|--:|--:|--:|")
         for name, send in hops.items():
-            rounds = [measure(product, send, options.calls) for _ in range(options.rounds)]
+            rounds = [measure(pids, send, options.calls) for _ in range(options.rounds)]
             costs = [statistics.median(values) for values in zip(*rounds, strict=True)]
             print(f"| {name} | {' | '.join(f'{each:.0f}' for each in (*costs, sum(costs)))} |", flush=True)
+        with bare_envoy() as (port, pid):
+            rounds = [measure([pid], over_rest(port, known), options.calls) for _ in range(options.rounds)]
+        cost = statistics.median(value for (value,) in rounds)
+        print(f"| Envoy, by a fixed response without filters | {cost:.0f} | - | - | {cost:.0f} |")
 
 
 if __name__ == "__main__":
