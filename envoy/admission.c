@@ -5,7 +5,8 @@
 // or if the service says so, the filter detects an overload, which lasts until two seconds after the last rejection;
 // meanwhile only SUSTAINED requests may be in flight. A caller that uses less than half of the mean of all callers,
 // and has no more than its share of SUSTAINED in flight, is admitted up to BURST. While there are at most SUSTAINED
-// callers, each may always have one request in flight. Callers are distinguished by credential, or else by address.
+// callers, each may always have one request in flight. Callers are distinguished by credential, or else by address;
+// only those that were once served count.
 // A request is in flight from the end of its body to the end of its answer, though the client may not have read it.
 // It is decided upon when its headers have arrived and, if its body ends later, once more then. A caller that is
 // rejected more often in a second than all callers are admitted, and more than twenty times, ignores `retry-after`:
@@ -60,7 +61,7 @@ static uint64_t overload_until, refreshed_at;
 static uint32_t num_admitted, num_in_flight, num_active, sustained, burst, is_limited, rejections_metric;
 static struct Delayed delayed[NUM_DELAYED];  // a ring, oldest first
 static uint32_t first_delayed, num_delayed;
-static float total_used, ends_per_ms;  // the latter of all answers; 0 if unknown
+static float total_used, used_by_known, ends_per_ms;  // the last one of all answers; 0 if unknown
 
 static uint64_t now_ms(void) {  // by a clock that is never set
     uint64_t now_ns = 0;
@@ -78,11 +79,13 @@ static float used_by(struct Caller *caller, uint64_t now) {  // 2 to the power o
 
 static void refresh(uint64_t now) {  // what holds for all callers
     refreshed_at = now;
-    total_used = 0;
+    total_used = used_by_known = 0;
     num_active = 0;
     for (uint32_t i = 0; i < NUM_CALLERS; i++) {
         if (callers[i].used < 0.05f) continue;
         total_used += used_by(&callers[i], now);
+        if (!callers[i].is_known) continue;  // its key may be invented
+        used_by_known += callers[i].used;
         num_active++;
     }
     sustained = burst = is_limited = 0;
@@ -112,7 +115,7 @@ static uint32_t may_pass(struct Caller *caller, uint64_t now) {
     if (!is_limited) return 1;
     if (num_in_flight < (overload_until > now ? sustained : burst)) return 1;
     uint32_t others = num_active + (caller->used < 0.05f), reserve = burst / 8 > MIN_RESERVE ? burst / 8 : MIN_RESERVE;
-    uint32_t is_below = used_by(caller, now) * 2 * (float)others < total_used;
+    uint32_t is_below = used_by(caller, now) * 2 * (float)others < used_by_known;
     is_below &= caller->in_flight * others < sustained + others && num_in_flight < burst + reserve;
     uint32_t is_idle = caller->in_flight == 0 && others <= sustained;
     if (caller->is_known && (is_below || is_idle)) return 1;
@@ -120,13 +123,31 @@ static uint32_t may_pass(struct Caller *caller, uint64_t now) {
     return 0;
 }
 
-static uint32_t find_caller(void) {
-    static const char *const names[] = {"authorization", "x-api-key", "api-key"};
+static uint32_t is_blank(char text) { return text == ' ' || text == '\t'; }
+
+static uint32_t skip_bearer(char **text, uint32_t *size) {
+    static const char bearer[] = "bearer ";
+    if (*size < sizeof bearer - 1) return 0;
+    for (uint32_t i = 0; i < sizeof bearer - 1; i++) {
+        if (((*text)[i] | 32) != bearer[i]) return 0;
+    }
+    *text += sizeof bearer - 1;
+    *size -= sizeof bearer - 1;
+    return 1;
+}
+
+static uint32_t find_caller(void) {  // by what the service reads as a credential, so that each key is one caller
+    static const char *const names[] = {"authorization", "api-key", "x-api-key"};
     char *text;
     uint32_t size;
     for (uint32_t i = 0; i < 3; i++) {
-        if (get_header(REQUEST_HEADERS, names[i], length(names[i]), &text, &size) == OK && size > 0)
-            return hash_of(text, size) % NUM_CALLERS;
+        if (get_header(REQUEST_HEADERS, names[i], length(names[i]), &text, &size) != OK) continue;
+        if (i == 0 && !skip_bearer(&text, &size)) continue;
+        for (; size > 0 && is_blank(*text); size--) text++;
+        uint32_t end = 0;  // of the first one; Envoy joins headers that are repeated
+        while (end < size && text[end] != ',') end++;
+        while (end > 0 && is_blank(text[end - 1])) end--;
+        if (end > 0) return hash_of(text, end) % NUM_CALLERS;
     }
     static const char path[] = "source\0address";
     if (get_property(path, sizeof path - 1, &text, &size) != OK) return 0;
@@ -276,8 +297,10 @@ static void take_limit(struct Stream *stream) {
     uint32_t size;
     uint64_t now = now_ms();
     add_in_flight(stream, now);
-    if (get_header(RESPONSE_HEADERS, ":status", 7, &text, &size) == OK && size > 0 && text[0] == '2')
-        callers[stream->caller].is_known = 1;
+    uint32_t is_success = get_header(RESPONSE_HEADERS, ":status", 7, &text, &size) == OK && size > 0 && text[0] == '2';
+    if (is_success && get_header(RESPONSE_HEADERS, "grpc-status", 11, &text, &size) == OK && size > 0)
+        is_success = text[0] == '0';
+    if (is_success) callers[stream->caller].is_known = 1;
     if (get_header(RESPONSE_HEADERS, "x-sluice-limit", 14, &text, &size) != OK) return;
     char *end = text + size;
     uint32_t id = number(&text, end), new_sustained = number(&text, end), new_burst = number(&text, end);

@@ -21,7 +21,7 @@ FOREVER = 2_000_000_000
 
 
 class LimitedUpstream:
-    """An HTTP server whose answers have the limit that the request's body names; those of held requests don't end."""
+    """An HTTP server whose answers have the status and limit of the request's body; those of held ones don't end."""
 
     def __init__(self) -> None:
         self.release = release = threading.Event()
@@ -34,8 +34,10 @@ class LimitedUpstream:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
-                self.send_response(200)
+                self.send_response(body.get("status", 200))
                 self.send_header("content-length", "2")
+                if body.get("grpc_status"):
+                    self.send_header("grpc-status", body["grpc_status"])
                 if "limit" in body:
                     self.send_header("x-sluice-limit", body["limit"])
                 self.end_headers()
@@ -75,9 +77,11 @@ class Calls:
         self._pool = pool
         self._held: list[Future[httpx.Response]] = []
 
-    def post(self, key: str = "a", path: str = "/v1/chat/completions", **body: Any) -> httpx.Response:
-        """Return the answer to a request."""
-        headers = {"authorization": f"Bearer {key}"}
+    def post(
+        self, key: str = "a", path: str = "/v1/chat/completions", headers: dict[str, str] | None = None, **body: Any
+    ) -> httpx.Response:
+        """Return the answer to a request of a key, or with other headers."""
+        headers = headers or {"authorization": f"Bearer {key}"}
         return httpx.post(self.envoy.url + path, json=body, headers=headers, timeout=GUARD_S)
 
     def hold(self, count: int, key: str = "a") -> None:

@@ -35,10 +35,17 @@ PATHS = [
     "/serving-endpoints/sluice-demo/invocations",
     "/v2/models/sluice-demo/generate",
     "/v2/chat",
+    "/v1/chat%2Fcompletions/",
+    "/v1/chat/complet%69ons",
     "/api/chat",
     "/api/generate",
     "/",
 ]
+SPELLINGS = (
+    {"authorization": "bEARER  a"},
+    {"authorization": "Basic", "x-api-key": "a"},
+    {"authorization": "", "api-key": "a"},
+)
 LIMIT = "7;2;4"  # of source 7: two requests in flight during an overload, else four
 REQUEST_OF_B = (
     b"POST / HTTP/1.1\r\nhost: a\r\nauthorization: Bearer b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -160,6 +167,15 @@ def test_a_caller_below_its_share_is_forwarded(stack: Stack) -> None:
         assert made.post("flood").status_code == 429
         assert made.post("polite").status_code == 200
         assert made.post("stranger").status_code == 429
+
+
+@pytest.mark.parametrize("headers", SPELLINGS)
+def test_a_key_is_one_caller_in_every_header(stack: Stack, headers: dict[str, str]) -> None:
+    """A caller can't multiply itself by the spellings that the service accepts."""
+    with calls(stack) as made:
+        assert [made.post(headers=each, limit=LIMIT).status_code for each in (headers, None)] == [200, 200]
+        made.hold(4)
+        assert made.post(headers=headers).status_code == 429
 
 
 def test_a_caller_with_one_request_at_a_time_is_forwarded(stack: Stack) -> None:

@@ -16,6 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from runner.proxy.envoy_config import connection_manager
 from tests.e2e.connections import SlowUpstream, check_serving, connections, envoy_with, health
 from tests.e2e.envoy.http2 import WATCH, begun_calls
+from tests.e2e.envoy.limited_upstream import calls
 from tests.e2e.envoy_process import EnvoyProcess
 from tests.e2e.stack import Stack
 from tests.waiting import GUARD_S
@@ -171,3 +172,17 @@ async def test_grpc_health_checks_do_not_block_calls(stack: Stack) -> None:
     await server.stop(None)
     codes = Counter(end.code().name if isinstance(end, aio.AioRpcError) else "OK" for end in ends)
     assert codes == {"OK": 256, "UNAVAILABLE": 44}
+
+
+@pytest.mark.parametrize("grpc_status", [None, "16"])
+def test_invented_keys_take_no_shares_of_others(stack: Stack, grpc_status: str | None) -> None:
+    """Callers that were only rejected don't count among those that may each have a request during an overload."""
+    with calls(stack) as made:
+        for key in ("polite", "flood"):
+            made.post(key, limit="7;2;4")
+        for number in range(6):
+            made.post(f"invented {number}", status=200 if grpc_status else 401, grpc_status=grpc_status)
+        made.hold(4, "flood")
+        assert made.post("flood").status_code == 429
+        assert [made.post("polite").status_code for _ in range(9)] == [200] * 9
+        assert {made.post(f"invented {number}").status_code for number in range(6)} == {429}
