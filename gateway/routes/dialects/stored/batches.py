@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterator
-from typing import Any, Final
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, Final, NamedTuple
 
 import orjson
 from google.protobuf.message import Message
@@ -43,53 +45,65 @@ _MESSAGE: Final = 256 * 1024  # bytes of lines in one message
 _MAX_LINE: Final = 8 * 1024 * 1024  # bytes; a message has a line as it is and translated, and at most 20 MiB
 
 
+class _Line(NamedTuple):
+    """A line of an input file; the first one has the number 1."""
+
+    number: int
+    text: bytes
+
+
 async def _create(upstream: Upstream, parsed: ParsedBatch, caller: Caller) -> bytes:
     """Create a batch with the lines of its input file."""
     async with upstream.client.upload(batch_pb2.CreateBatchRequest, caller) as upload:
         await upload.write(parsed.request)
-        group: list[bytes] = []
-        number = size = 0
-        async for text in _lines(upstream, parsed.file_id, caller):
-            group.append(text)
-            size += len(text)
-            if size >= _MESSAGE:
-                await upload.write(await _message(upstream, group, number, parsed.endpoint, caller))
-                number += len(group)
-                group, size = [], 0
+        group: list[_Line] = []
+        size = 0
+        async with aclosing(_lines(upstream, parsed.file_id, caller)) as lines:
+            async for line in lines:
+                group.append(line)
+                size += len(line.text)
+                if size >= _MESSAGE:
+                    await upload.write(await _message(upstream, group, size, parsed.endpoint, caller))
+                    group, size = [], 0
         if group:
-            await upload.write(await _message(upstream, group, number, parsed.endpoint, caller))
+            await upload.write(await _message(upstream, group, size, parsed.endpoint, caller))
         answer = await upload.answer()
     return orjson.dumps(batch.to_object(answer.batch))
 
 
 async def _message(
-    upstream: Upstream, group: list[bytes], number: int, endpoint: str, caller: Caller
+    upstream: Upstream, group: list[_Line], size: int, endpoint: str, caller: Caller
 ) -> batch_pb2.CreateBatchRequest:
     """Return the message with the next lines of an input file. Raise Failure."""
 
     def convert() -> list[batch_pb2.BatchLine]:
-        return [to_line(text, index, endpoint) for index, text in enumerate(group, number + 1) if text.strip()]
+        return [to_line(text, number, endpoint) for number, text in group]
 
-    lines = await offload(sum(map(len, group)), convert)
+    lines = await offload(size, convert)
     for line in lines:
         if not line.HasField("rejected"):
             await upstream.choice.complete(getattr(line, ENDPOINTS[endpoint]), caller)
     return batch_pb2.CreateBatchRequest(requests=batch_pb2.BatchLines(lines=lines))
 
 
-async def _lines(upstream: Upstream, file_id: str, caller: Caller) -> AsyncIterator[bytes]:
-    """Yield the lines of a file. Raise Failure."""
+async def _lines(upstream: Upstream, file_id: str, caller: Caller) -> AsyncGenerator[_Line]:
+    """Yield the lines of a file that are not blank. Raise Failure."""
     rest, number = b"", 0
     async with upstream.client.stream(file_pb2.DownloadFileRequest(id=file_id), caller) as messages:
         async for message in messages:
             *lines, rest = (rest + message.content).split(b"\n")  # type: ignore[attr-defined]
-            for line in lines:
-                number += 1
-                _check_length(line, number)
-                yield line if number > 1 else line.removeprefix(BOM_UTF8)
+            if lines and not number:
+                lines[0] = lines[0].removeprefix(BOM_UTF8)
+            # A message may have hundreds of thousands of blank lines, which are skipped at little cost.
+            for each in [_Line(*pair) for pair in enumerate(lines, number + 1) if pair[1] and not pair[1].isspace()]:
+                _check_length(each.text, each.number)
+                yield each
+            number += len(lines)
             _check_length(rest, number + 1)
-    if rest:
-        yield rest if number else rest.removeprefix(BOM_UTF8)
+            await asyncio.sleep(0)  # for others, if the next message is here already
+    rest = rest if number else rest.removeprefix(BOM_UTF8)
+    if rest and not rest.isspace():
+        yield _Line(number + 1, rest)
 
 
 def _check_length(line: bytes, number: int) -> None:
