@@ -23,7 +23,7 @@ from gateway.dialects.seam.http_request import HttpRequest
 from gateway.dialects.seam.request_id import FIELD, IDEMPOTENCY_KEY, set_request_id
 from gateway.dialects.seam.sampling_defaults import MODELS_OWN, SamplingDefaults, set_defaults
 from gateway.dialects.seam.translator import ParsedRequest, ServiceRequest, Translator
-from gateway.http.body import ClientDisconnected, disconnected
+from gateway.http.body import ClientDisconnected
 from gateway.http.cost import cost_comment
 from gateway.http.event_id import HEADER, EventMarks
 from gateway.http.headers import headers_of
@@ -31,11 +31,11 @@ from gateway.http.offload import offload
 from gateway.http.reply import send_answer, send_error_response, to_failure
 from gateway.http.sse import EventStream
 from gateway.routes.handling.authentication_first import ReplaceFailure, keep_failure
+from gateway.routes.handling.until_disconnect import run_until_disconnect
 from gateway.routes.upstream.bodies import BodyReader, NoBody
 from gateway.settings.config import Settings
 from gateway.upstream.caller import Caller
 
-_CANCEL_GRACE_S = 1.0
 _STALL_GRACE_S = 5.0  # time to send the end of a stream after its deadline
 
 
@@ -94,7 +94,7 @@ class GenerationEndpoint:
             answer = self._stream(translator, parsed, caller, send, marks)
         else:
             answer = self._whole(translator, parsed, caller, send)
-        await _answer(answer, receive, self.settings.request_deadline_s + _STALL_GRACE_S)
+        await run_until_disconnect(answer, receive, self.settings.request_deadline_s + _STALL_GRACE_S)
 
     async def _whole(
         self, translator: Translator, parsed: ParsedRequest[ServiceRequest], caller: Caller, send: Send
@@ -159,25 +159,6 @@ class GenerationEndpoint:
             await fail(to_failure(error, caller.request_id))
         else:
             await stream.close(final_bytes())
-
-
-async def _answer(answer: Coroutine[Any, Any, None], receive: Receive, limit_s: float) -> None:
-    """Run `answer` until it ends or the caller disconnects.
-
-    Raise ClientDisconnected, also if it takes `limit_s` seconds.
-    """
-    answering = asyncio.create_task(answer)
-    leaving = asyncio.create_task(disconnected(receive))
-    try:
-        await asyncio.wait({answering, leaving}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-        if not answering.done():
-            raise ClientDisconnected
-        await answering
-    finally:
-        answering.cancel()
-        leaving.cancel()
-        await asyncio.wait({answering, leaving}, timeout=_CANCEL_GRACE_S)
-        answering.cancel()  # the client did not accept the final write in time
 
 
 @contextlib.asynccontextmanager

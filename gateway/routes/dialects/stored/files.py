@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -139,13 +139,14 @@ async def _delete(upstream: Upstream, http_request: HttpRequest, caller: Caller)
     return file.to_deleted(file_id)
 
 
-async def _content(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> AsyncIterator[bytes]:
+async def _content(upstream: Upstream, http_request: HttpRequest, caller: Caller) -> AsyncGenerator[bytes]:
     found = await _file(upstream, http_request, caller)
     if found.batch_id:
         size = 0
-        async for line in _results(upstream, found, caller):
-            size += len(line)
-            yield line
+        async with aclosing(_results(upstream, found, caller)) as lines:
+            async for line in lines:
+                size += len(line)
+                yield line
         await _record(upstream, found, size, caller)
         return
     async with upstream.client.stream(file_pb2.DownloadFileRequest(id=found.id), caller) as messages:
@@ -153,7 +154,7 @@ async def _content(upstream: Upstream, http_request: HttpRequest, caller: Caller
             yield message.content  # type: ignore[attr-defined]
 
 
-async def _results(upstream: Upstream, found: file_pb2.File, caller: Caller) -> AsyncIterator[bytes]:
+async def _results(upstream: Upstream, found: file_pb2.File, caller: Caller) -> AsyncGenerator[bytes]:
     """Yield the results of a batch as lines."""
     of_batch = (await _call(upstream, batch_pb2.GetBatchRequest(id=found.batch_id), caller)).batch
     endpoint = batch.endpoint_of(of_batch)
