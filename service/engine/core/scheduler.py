@@ -181,7 +181,7 @@ class Scheduler:
         Preempt sequences after it in the order if blocks are lacking.
         """
         num_new = self.memory.num_schedulable(sequence, plan.num_left if limit is None else limit)
-        if num_new == 0 or sequence not in self._running:
+        if num_new <= 0 or sequence not in self._running:  # an image may have exceeded the budget
             return
         while not self.memory.pool.extend(sequence, num_new):
             last = self._queue.last(self._running)
@@ -220,7 +220,7 @@ class Scheduler:
         choice.num_other_tokens -= plan.num_left
 
     def _max_chunk(self, plan: StepPlan) -> int:
-        return min(plan.num_left, self._config.max_prefill_chunk)
+        return max(0, min(plan.num_left, self._config.max_prefill_chunk))
 
     def _fill(
         self,

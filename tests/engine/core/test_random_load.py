@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.engine.core.engine_core import SampledToken
 from service.engine.core.sequences.choice_seed import choice_seed
 from service.engine.core.sequences.sequence import SequenceGroup
-from service.generation.errors import DeadlineExceeded
+from service.engine.core.step import Step
+from service.generation.errors import DeadlineExceeded, SequenceError
+from service.generation.prompts.image import PromptImage
 from service.generation.requests.request import GenerationRequest
 from service.generation.service_level import BATCH, ServiceLevel
 from tests.engine.fakes import Bench, config_of, request
 from tests.engine.paged_runner import sums
 
+NO_PIXELS = np.zeros((3, 0, 0), np.uint8)
 PREFIXES = ["", "system: be brief. ", "system: be brief. user: ", "once upon a time "]
 
 
@@ -89,6 +94,50 @@ def test_load_ends_with_every_block_free(seed: int, prefix_caching: bool) -> Non
                 assert outputs[-1].finish_reason is not None
                 ends["finished"] += 1
     assert min(ends.values()) > 0, "the load does not cover every way to end"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_images_above_the_budget_take_no_tokens_of_others(seed: int) -> None:
+    """A step computes an image whole, even above its budget, and at least one token of each of its sequences."""
+    draw = random.Random(seed)
+    bench = Bench(
+        config_of(
+            num_blocks=300,
+            max_model_len=400,
+            max_batch_tokens=draw.choice([32, 64, 128]),
+            max_batch_sequences=draw.choice([2, 4, 8]),
+            max_prefill_chunk=draw.choice([16, 32, 64]),
+        )
+    )
+    compute = bench.runner.run
+
+    def timed(step: Step) -> list[SampledToken | SequenceError | None]:
+        assert all(item.num_new_tokens > 0 for item in step.items)
+        bench.clock.now += 0.004 + 0.0003 * step.num_decodes + 0.0005 * step.num_prompt_tokens
+        return compute(step)
+
+    bench.runner.run = timed  # type: ignore[method-assign]
+    wanted: list[GenerationRequest] = []
+    while len(wanted) < 40 or bench.core.has_work:
+        for _ in range(draw.randrange(4) if len(wanted) < 40 else 0):
+            prompt = "".join(draw.choices("ab", k=draw.choice([20, 60, 200, 320])))
+            starts = range(draw.randrange(20), len(prompt) - 50, 60) if draw.random() < 0.6 else ()
+            one = request(
+                prompt,
+                images=tuple(PromptImage(start, start + 50, b"", NO_PIXELS) for start in starts),
+                max_tokens=draw.choice([1, 8, 20]),
+                priority=draw.choice([0, 0, 1]),
+                caller_id=draw.choice("aaabc"),
+                service_level=draw.choice([BATCH, BATCH, ServiceLevel(1.0, 0.05), ServiceLevel(None, 0.05)]),
+                ignore_eos=True,
+            )
+            wanted.append(one)
+            bench.add(one)
+        bench.step()
+    bench.assert_idle()
+    for serial, one in enumerate(wanted):
+        assert bench.tokens(serial) == sums(one.prompt_token_ids, one.stopping.max_tokens or 0, choice_seed(0, 0))
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ class StepDrafts:
             decodes = list(filter(is_wanted, decodes))
         if not decodes:
             return
-        most = self._max_batch_tokens - sum(plan.shares.values())
+        most = max(0, self._max_batch_tokens - sum(plan.shares.values()))  # an image may exceed it
         plan.drafts = self._speculation.drafts(decodes, most, self._capacity)
 
     def record(self, item: ScheduledSequence, num_accepted: int) -> None:
