@@ -45,6 +45,7 @@ class BlockBackend:
         contexts: dict[int, list[int]] = {}
         offsets, positions = pairwise(batch.row_offsets.tolist()), batch.positions.tolist()
         for (first, end), table in zip(offsets, batch.block_tables.tolist(), strict=True):
+            assert first < end, "each sequence needs at least one token"
             for row in range(first, end):
                 block, offset = divmod(positions[row], self.block_size)
                 self.memory[table[block]][offset] = int(batch.token_ids[row])

@@ -101,7 +101,8 @@ class ModelDrafter(Generic[Logits]):
             is_whole = start + len(token_ids) == len(text)
             parts[sequence] = BatchEntry(token_ids, start, [sequence.block_table], int(is_whole))
             if not is_whole:
-                self._cached[sequence] = _Cached(start + len(token_ids), [])
+                end = min(start + len(token_ids), len(sequence.token_ids))  # those of `after` may not come
+                self._cached[sequence] = _Cached(end, [])
         return parts
 
     def _num_cached(self, sequence: Sequence, text: list[int]) -> int:
@@ -110,7 +111,8 @@ class ModelDrafter(Generic[Logits]):
         if cached is None:
             return 0
         pairs = zip(cached.proposed, text[cached.num_tokens : -1], strict=False)
-        return cached.num_tokens + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        found = cached.num_tokens + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        return min(found, len(text) - 1)  # the last one is computed again after a step that ended early
 
     def _next_part(self, request: DraftRequest, proposal: list[int]) -> BatchEntry:
         start = len(request.sequence.token_ids) + len(request.after) + len(proposal) - 1

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from service.engine.core.sequences.sequence import Sequence
 from service.engine.runner.model_drafter import ModelDrafter
 from tests.engine.block_backend import BlockBackend, Contexts
+from tests.engine.byte_tokenizer import END
 from tests.engine.core.drafts.random_answers import check_random_answers
+from tests.engine.fake_constraint import FakeConstraint
 from tests.engine.fakes import Bench, config_of, request
 from tests.engine.paged_runner import BLOCK_SIZE, sum_rule, sums
 
@@ -46,6 +48,30 @@ def test_long_prompt_is_read_in_pieces_before_the_first_guess(length: int) -> No
     assert bench.tokens() == sums(prompt.encode(), 60, 0)
     stats = bench.core.stats()
     assert stats.num_accepted_draft_tokens == stats.num_draft_tokens > 40
+
+
+class Surprise(FakeConstraint):
+    """Expects ten tokens, of which none comes: tokens that a constraint forces are guesses."""
+
+    num_accepted = 0
+
+    def accept(self, token_id: int) -> None:
+        self.num_accepted += 1
+
+    def forced_tokens(self) -> list[int]:
+        return [END] * 10 if self.num_accepted <= 3 else []
+
+    def fork(self) -> Surprise:
+        return Surprise()
+
+
+@pytest.mark.parametrize("length", range(242, 252, 2))
+def test_forced_tokens_that_do_not_come_are_not_counted_as_read(length: int) -> None:
+    """A prompt whose last piece ends within forced tokens is continued by those that came instead."""
+    bench = Bench(config_of(num_blocks=400, max_model_len=1000), drafter=drafter(400))
+    bench.add(request("a" * length, max_tokens=40, ignore_eos=True), constraint=Surprise())
+    bench.run()
+    assert bench.tokens() == sums(b"a" * length, 40, 0)
 
 
 def test_model_guesses_nothing_beyond_its_positions() -> None:
