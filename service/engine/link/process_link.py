@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections import abc
+from contextvars import Context
 from functools import partial
 from operator import eq
 from typing import Any
@@ -26,8 +27,6 @@ from service.generation.errors import ModelChanged, ModelLoadError
 _STOP_S = 30.0  # the time that a step in progress has to end
 
 _log = logging.getLogger(__name__)
-
-
 _WITHOUT_WORKER = frozenset({LinkState.NEW, LinkState.STOPPED, LinkState.DEAD})
 
 
@@ -90,8 +89,8 @@ class ProcessLink:
         This may take minutes. Raise ModelLoadError if the model cannot be loaded or the process dies.
         """
         self._enter(LinkState.LOADING)
-        self._worker = next_worker()
         try:
+            self._worker = next_worker()
             ready = self._load(self._worker)
         except BaseException:
             if self._cache_file is not None:  # an error's traceback may keep the link
@@ -108,8 +107,8 @@ class ProcessLink:
 
         Raise ModelLoadError if the model could not be loaded or the process dies.
         """
-        worker = next_worker()
         try:
+            worker = next_worker()
             plan = worker.plan(self._engine_spec)
         except BaseException as error:
             if self._cache_file is not None:
@@ -132,7 +131,8 @@ class ProcessLink:
             raise ValueError("the engine's process must be launched before it is started")
         self._receiver = receiver
         supervision = self._supervise(self._attach())
-        self._work = asyncio.get_running_loop().create_task(supervision, name=f"{self._name}'s supervisor")
+        # In a context of its own: that of a caller may report the progress of another load.
+        self._work = asyncio.create_task(supervision, name=f"{self._name}'s supervisor", context=Context())
 
     @property
     def can_relaunch(self) -> bool:
@@ -147,9 +147,9 @@ class ProcessLink:
         """
         self._enter(LinkState.LOADING)
         self._stop_requested.clear()
-        self._worker = next_worker()
-        self._work = asyncio.ensure_future(asyncio.to_thread(self._load_again, self._worker))
         try:
+            self._worker = next_worker()
+            self._work = asyncio.ensure_future(asyncio.to_thread(self._load_again, self._worker))
             ready = await asyncio.shield(self._work)
         except Exception:
             if self.state is LinkState.LOADING:
@@ -251,8 +251,7 @@ class ProcessLink:
                 if self._is_stopped():
                     return
                 self._enter(LinkState.RELOADING)
-                self._worker = next_worker()
-                reason = await self._try_load(self._worker)
+                reason = await self._try_load()
                 if reason is not None or self.state is LinkState.STOPPING:
                     await self._end_worker()
             if self._is_stopped():
@@ -286,10 +285,11 @@ class ProcessLink:
             async with asyncio.timeout(delay_s):
                 await self._stop_requested.wait()
 
-    async def _try_load(self, worker: WorkerProcess) -> Exception | None:
-        """Load the model again. Return the error if that fails."""
+    async def _try_load(self) -> Exception | None:
+        """Load the model again in a new process. Return the error if that fails."""
         try:
-            await asyncio.to_thread(self._load_again, worker)
+            self._worker = next_worker()
+            await asyncio.to_thread(self._load_again, self._worker)
         except Exception as error:  # noqa: BLE001  after any error the launch is retried
             return error
         return None
@@ -297,4 +297,4 @@ class ProcessLink:
     async def _end_worker(self) -> str:
         """End the process if it still runs, and return how it ended."""
         worker, self._worker = self._worker, None
-        return "no worker process was running" if worker is None else await asyncio.to_thread(worker.kill)
+        return "no worker process was running" if worker is None else await worker.end()

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -129,4 +133,46 @@ async def test_changed_files_end_the_link(tmp_path: Path) -> None:
     assert receiver.events == ["died", "dead"]
     assert isinstance(receiver.last_reason, ModelChanged)
     assert link.pid is None
+    await link.stop()
+
+
+@contextmanager
+def unstartable() -> Iterator[None]:
+    """Let no process be started."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", fail)
+        yield
+
+
+@pytest.mark.slow
+async def test_a_restart_is_tried_again_if_no_process_can_be_started(tmp_path: Path) -> None:
+    """A limit of processes is a reason like others: it counts as a death, and the next attempt may succeed."""
+    link, _ = launched(tmp_path)
+    receiver = Recorder()
+    link.start(receiver)
+    with unstartable():
+        link.kill()
+        await until(lambda: len(receiver.events) == 2)
+    assert "can't be started: [Errno 11]" in str(receiver.last_reason)
+    await until(lambda: link.state is LinkState.RUNNING)
+    assert set(receiver.events[:-1]) == {"died"}
+    assert receiver.events[-1] == "restarted"
+    await link.stop()
+
+
+@pytest.mark.slow
+async def test_a_relaunch_can_be_repeated_if_no_process_can_be_started(tmp_path: Path) -> None:
+    link, _ = launched(tmp_path)
+    link.start(Recorder())
+    await link.stop()
+    with unstartable():
+        for _ in range(2):
+            with pytest.raises(ModelLoadError, match="can't be started"):
+                await link.relaunch()
+    await link.relaunch()
+    await until(lambda: link.state is LinkState.RUNNING)
     await link.stop()

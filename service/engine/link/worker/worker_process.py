@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -16,6 +17,7 @@ from service.engine.interface.running_load import LoadedBytes, running_load
 from service.engine.link.engine_spec import EngineSpec, Plan
 from service.engine.link.worker import wire
 from service.engine.link.worker.launch import Died, Examine, Examined, Launch, LoadFailed, Ready
+from service.generation.errors import ModelLoadError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _END_S = 1.0  # the time that a process has to end by itself after its socket was closed
@@ -49,6 +51,9 @@ class WorkerProcess:
                 env={"OPENBLAS_NUM_THREADS": "1"} | os.environ | {"PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,
             )
+        except OSError:
+            self.socket.close()
+            raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             theirs.close()
@@ -90,6 +95,13 @@ class WorkerProcess:
             self.process.kill()
             status = self.process.wait()
         return f"ended by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+
+    async def end(self) -> str:
+        """Do the same without blocking the event loop, unless no thread can be started."""
+        try:
+            return await asyncio.to_thread(self.kill)
+        except RuntimeError:
+            return self.kill()
 
     def _send(self, message: Examine | Launch) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -134,8 +146,11 @@ def end_unused_workers() -> None:
 
 
 def next_worker() -> WorkerProcess:
-    """Return a process that was started ahead, or a new one."""
-    return _prestarted.pop(0) if _prestarted else WorkerProcess()
+    """Return a process that was started ahead, or a new one. Raise ModelLoadError if none can be started."""
+    try:
+        return _prestarted.pop(0) if _prestarted else WorkerProcess()
+    except OSError as error:  # a limit of processes, memory or descriptors
+        raise ModelLoadError(f"the engine's process can't be started: {error}") from error
 
 
 def put_back(worker: WorkerProcess) -> None:
