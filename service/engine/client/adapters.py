@@ -88,4 +88,5 @@ class Adapters:
             await loading
         except EngineError as error:
             _log.error("the adapter %s could not be loaded again: %s", name, error)
-            self._lost[name] = str(error).replace(f"{self._folders.get(name)}/", "")  # paths are for operators
+            if (folder := self._folders.get(name)) is not None:  # else it was dropped meanwhile
+                self._lost[name] = str(error).replace(f"{folder}/", "")  # paths are for operators

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,3 +33,24 @@ async def test_the_reason_of_a_lost_adapter_has_its_path_in_the_log_only(caplog:
         adapters.check("french")
     assert str(FOLDER) not in str(lost.value)
     assert str(lost.value).endswith(": adapter_config.json can't be read")
+
+
+async def test_an_adapter_that_was_dropped_meanwhile_is_not_lost_when_it_is_loaded_again() -> None:
+    """The engine's commands are answered in their order: the second load ends after the failure of the first."""
+    may_fail = asyncio.Event()
+
+    async def call(command: Callable[[int], Command]) -> Output:
+        load = command(0)
+        if isinstance(load, LoadAdapter) and load.digest:
+            await may_fail.wait()
+            raise AdapterRejected("its files have changed")
+        return AdapterLoaded(rank=1, num_parameters=1, digest="d")
+
+    adapters = Adapters(config_of(max_adapters=1), call)
+    await adapters.load("french", FOLDER)
+    adapters.load_again()
+    await adapters.drop("french", is_down=False)
+    may_fail.set()
+    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+    await adapters.load("french", FOLDER)
+    adapters.check("french")
