@@ -10,6 +10,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from gateway.dialects.anthropic.server_block import ServerBlock
+
 
 class TextBlock(msgspec.Struct, tag_field="type", tag="text"):
     """A piece of text."""
@@ -95,7 +97,30 @@ class ToolUseBlock(msgspec.Struct, tag_field="type", tag="tool_use"):
     input: dict[str, msgspec.Raw]
 
 
-ResultBlock: TypeAlias = TextBlock | ImageBlock | DocumentBlock | SearchResultBlock
+class ToolReferenceBlock(msgspec.Struct, tag_field="type", tag="tool_reference"):
+    """The name of a tool that a client's own search has found."""
+
+    tool_name: str
+
+    def as_text(self) -> str:
+        """Return the text that the model is shown."""
+        return self.tool_name
+
+
+class BrowserStateBlock(msgspec.Struct, tag_field="type", tag="browser_state"):
+    """The tabs of a browser after a call, and what the call changed."""
+
+    tabs: list[dict[str, msgspec.Raw]]
+    state_changes: list[dict[str, msgspec.Raw]] | None = None
+
+    def as_text(self) -> str:
+        """Return the text that the model is shown."""
+        changes = {} if self.state_changes is None else {"state_changes": self.state_changes}
+        return msgspec.json.encode({"tabs": self.tabs, **changes}).decode()
+
+
+InputBlock: TypeAlias = TextBlock | ImageBlock | DocumentBlock | SearchResultBlock
+ResultBlock: TypeAlias = InputBlock | ToolReferenceBlock | BrowserStateBlock
 
 
 class ToolResultBlock(msgspec.Struct, tag_field="type", tag="tool_result"):
@@ -106,4 +131,4 @@ class ToolResultBlock(msgspec.Struct, tag_field="type", tag="tool_result"):
     is_error: bool | None = None
 
 
-Block: TypeAlias = ResultBlock | ThinkingBlock | RedactedThinkingBlock | ToolUseBlock | ToolResultBlock
+Block: TypeAlias = InputBlock | ThinkingBlock | RedactedThinkingBlock | ToolUseBlock | ToolResultBlock | ServerBlock

@@ -88,7 +88,7 @@ class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
                 raise Failure.of_field(name, f"not supported: {reason}", Reason.UNSUPPORTED_FIELD)
         check_length(chat_pb2.ChatRequest, "messages", self.messages, "messages")
         check_length(chat_pb2.ChatRequest, "tools", self.tools or (), "tools")
-        turns = Turns(self.system)
+        turns = Turns(self.system, self.messages)
         for i, message in enumerate(self.messages):
             turns.add(message, f"messages.{i}")
         request = chat_pb2.ChatRequest(

@@ -7,29 +7,37 @@ assistant are concatenated unchanged.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, assert_never
+from typing import Final, Literal
 
 import msgspec
 from sluice.v1 import content_pb2, tool_pb2
 
 from gateway.dialects.anthropic.block import (
-    Base64Source,
     Block,
-    ContentSource,
     DocumentBlock,
-    FileSource,
     ImageBlock,
     OnlyText,
-    PlainTextSource,
     RedactedThinkingBlock,
+    ResultBlock,
     SearchResultBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    UrlSource,
+)
+from gateway.dialects.anthropic.block_part import to_part
+from gateway.dialects.anthropic.server_block import (
+    CompactionBlock,
+    ContainerUploadBlock,
+    ServerBlock,
+    ServerCall,
+    ServerCallBlock,
+    ServerResultBlock,
+    ToolAdditionBlock,
+    ToolRemovalBlock,
+    check_supported,
 )
 from gateway.dialects.seam.contract_limit import check_length
 from gateway.dialects.seam.failure import Failure
@@ -65,7 +73,10 @@ class _Origin:
 class Turns:
     """Builds the contract's messages from the caller's."""
 
-    def __init__(self, system: str | Sequence[OnlyText] | None) -> None:
+    def __init__(self, system: str | Sequence[OnlyText] | None, conversation: Sequence[TurnMessage] = ()) -> None:
+        """Start with the system prompt. `conversation` has all turns that will be added."""
+        self._server_results = frozenset(_server_results(conversation))
+        self._server_calls: set[str] = set()  # ids of the calls among the messages that have a result
         self._messages: list[content_pb2.Message] = []
         self._origins: list[_Origin] = []
         if system:
@@ -125,37 +136,77 @@ class Turns:
             match block:
                 case ToolResultBlock() if role == content_pb2.ROLE_USER:
                     self._add_result(block, item_path)
-                case ThinkingBlock() | RedactedThinkingBlock() | ToolUseBlock() | ToolResultBlock():
-                    raise Failure.of_field(f"{item_path}.type", "is not allowed in a message of this role")
-                case _:
+                case TextBlock() | ImageBlock() | DocumentBlock() | SearchResultBlock():
                     self._put(self._turn(role, path, inside), block, item_path)
+                case ContainerUploadBlock() | ToolAdditionBlock() | ToolRemovalBlock():
+                    check_supported(block, item_path)
+                case _:
+                    raise Failure.of_field(f"{item_path}.type", "is not allowed in a message of this role")
 
     def _add_answer(self, content: str | Sequence[Block], path: str) -> None:
-        """Add content of the assistant."""
-        message = self._turn(content_pb2.ROLE_ASSISTANT, path, f"{path}.content")
-        origin = self._origins[-1]
+        """Add content of the assistant, and the results of tools that ran on Anthropic's server."""
+        num_before = len(self._messages)
         if isinstance(content, str):
-            self._put(message, TextBlock(content), f"{path}.content", between="")
+            self._put(self._answer(path), TextBlock(content), f"{path}.content", between="")
         else:
             check_length(content_pb2.Message, "content", content, f"{path}.content")
             for i, block in enumerate(content):
-                item_path = f"{path}.content.{i}"
-                match block:
-                    case ThinkingBlock(thought):
-                        origin.thinking_texts.append(thought)
-                    case RedactedThinkingBlock():
-                        pass
-                    case ToolUseBlock():
-                        origin.calls.append(item_path)
-                        function = tool_pb2.FunctionCall(name=block.name, arguments=_to_arguments(block.input))
-                        message.tool_calls.add(id=block.id, function=function)
-                    case ToolResultBlock():
-                        raise Failure.of_field(f"{item_path}.type", "is not allowed in a message of this role")
-                    case _:
-                        self._put(message, block, item_path, between="")
-        if not message.content and not message.tool_calls:
-            message.content.add(text="")  # an answer that was truncated during the thinking, or is empty
+                self._add_block(block, path, f"{path}.content.{i}")
+        if len(self._messages) == num_before:
+            self._answer(path)  # an answer without content, or the rest of the previous one
+        last = self._messages[-1]
+        if last.role == content_pb2.ROLE_ASSISTANT and not last.content and not last.tool_calls:
+            last.content.add(text="")  # an answer that was truncated during the thinking, or is empty
+
+    def _add_block(self, block: Block, path: str, item_path: str) -> None:
+        """Add a block of the assistant's content."""
+        match block:
+            case TextBlock() | ImageBlock() | DocumentBlock() | SearchResultBlock():
+                self._put(self._answer(path), block, item_path, between="")
+            case ThinkingBlock(thought):
+                self._answer(path)
+                self._origins[-1].thinking_texts.append(thought)
+            case RedactedThinkingBlock():
+                pass
+            case ToolUseBlock():
+                self._add_call(block, block.name, path, item_path)
+            case ToolResultBlock():
+                raise Failure.of_field(f"{item_path}.type", "is not allowed in a message of this role")
+            case _:
+                self._add_server_block(block, path, item_path)
+
+    def _add_server_block(self, block: ServerBlock, path: str, item_path: str) -> None:
+        match block:
+            case ServerCallBlock() if block.id in self._server_results:
+                self._server_calls.add(block.id)
+                self._add_call(block, block.function_name, path, item_path)
+            case ServerResultBlock() if block.tool_use_id in self._server_calls:
+                self._add_result(ToolResultBlock(block.tool_use_id, block.text, block.is_error), item_path)
+            case CompactionBlock(str(summary)):
+                self._start_with(summary, path, item_path)
+            case ToolAdditionBlock() | ToolRemovalBlock():
+                check_supported(block, item_path)
+            case _:
+                pass  # it has no text
+
+    def _answer(self, path: str) -> content_pb2.Message:
+        """Return the last message if it is the assistant's, or a new one of the turn at `path`."""
+        return self._turn(content_pb2.ROLE_ASSISTANT, path, f"{path}.content")
+
+    def _add_call(self, block: ToolUseBlock | ServerCall, name: str, path: str, item_path: str) -> None:
+        message = self._answer(path)
+        self._origins[-1].calls.append(item_path)
+        message.tool_calls.add(
+            id=block.id, function=tool_pb2.FunctionCall(name=name, arguments=_to_arguments(block.input))
+        )
         check_length(content_pb2.Message, "tool_calls", message.tool_calls, f"{path}.content")
+
+    def _start_with(self, summary: str, path: str, item_path: str) -> None:
+        """Replace all messages but the system prompt by their summary, and begin the rest of the assistant's turn."""
+        start = 1 if self._messages[0].role == content_pb2.ROLE_SYSTEM else 0
+        del self._messages[start:], self._origins[start:]
+        self._put(self._new(content_pb2.ROLE_USER, path, f"{path}.content"), TextBlock(summary), item_path)
+        self._answer(path)
 
     def _add_result(self, block: ToolResultBlock, item_path: str) -> None:
         message = self._new(content_pb2.ROLE_TOOL, item_path, f"{item_path}.content")
@@ -176,13 +227,13 @@ class Turns:
     def _put(
         self,
         message: content_pb2.Message,
-        block: TextBlock | ImageBlock | DocumentBlock | SearchResultBlock,
+        block: ResultBlock,
         item_path: str,
         *,
         between: str = "\n\n",
     ) -> None:
         """Add the last message's next part, separated from a preceding text by a blank line."""
-        part = _to_part(block)
+        part = to_part(block)
         if message.content and part.HasField("text"):
             last = message.content[-1]
             if last.HasField("text") and last.text and not last.text.endswith("\n"):
@@ -202,54 +253,16 @@ class Turns:
         return self._messages[-1]
 
 
+def _server_results(conversation: Sequence[TurnMessage]) -> Iterator[str]:
+    """Yield the ids of the calls of Anthropic's tools that have a result."""
+    for message in conversation:
+        for block in message.content if message.role == "assistant" and not isinstance(message.content, str) else ():
+            if isinstance(block, ServerResultBlock):
+                yield block.tool_use_id
+
+
 def _to_arguments(given: dict[str, msgspec.Raw]) -> str:
     """Return the JSON text of a call's input, or the original text if it was not a JSON object."""
     if list(given) == [INVALID_INPUT]:
         return str(msgspec.json.decode(given[INVALID_INPUT]))
     return msgspec.json.encode(given).decode()
-
-
-def _to_part(block: TextBlock | ImageBlock | DocumentBlock | SearchResultBlock) -> content_pb2.ContentPart:
-    """Return a content block as a part of the contract. Raise Failure for a kind that is not supported."""
-    match block:
-        case TextBlock(text):
-            return content_pb2.ContentPart(text=text)
-        case ImageBlock(FileSource(file_id)):
-            return content_pb2.ContentPart(file=content_pb2.InputFile(file_id=file_id))
-        case ImageBlock(source):
-            assert not isinstance(source, FileSource)  # noqa: S101  the case before
-            return content_pb2.ContentPart(image_url=content_pb2.ImageUrl(url=_to_url(source)))
-        case SearchResultBlock(source, title, content):
-            texts = [title, source, *(each.text for each in content)]
-            return content_pb2.ContentPart(text="\n".join(texts))
-        case DocumentBlock():
-            return _to_document(block)
-        case _:
-            assert_never(block)
-
-
-def _to_document(block: DocumentBlock) -> content_pb2.ContentPart:
-    """Return a document's text preceded by title and context, or its file."""
-    heads = [each for each in (block.title, block.context) if each]
-    match block.source:
-        case PlainTextSource(text):
-            return content_pb2.ContentPart(text="\n".join([*heads, text]))
-        case ContentSource(str(text)):
-            return content_pb2.ContentPart(text="\n".join([*heads, text]))
-        case ContentSource(content):
-            for each in content:
-                if isinstance(each, ImageBlock):
-                    return _to_part(each)  # the service rejects it if the model takes no images
-            texts = [each.text for each in content if isinstance(each, TextBlock)]
-            return content_pb2.ContentPart(text="\n".join([*heads, *texts]))
-        case FileSource(file_id):
-            return content_pb2.ContentPart(file=content_pb2.InputFile(file_id=file_id, filename=block.title or ""))
-        case Base64Source() | UrlSource() as source:
-            file = content_pb2.InputFile(url=_to_url(source), filename=block.title or "")
-            return content_pb2.ContentPart(file=file)
-        case _:
-            assert_never(block.source)
-
-
-def _to_url(source: Base64Source | UrlSource) -> str:
-    return source.url if isinstance(source, UrlSource) else f"data:{source.media_type};base64,{source.data}"
