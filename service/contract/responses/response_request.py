@@ -1,8 +1,8 @@
 """Responses: convert the request's items to a conversation.
 
-Instructions and leading system messages become one system message, separated by empty lines. Consecutive items of the
-assistant become one message, as one answer generated them: reasoning, text, calls. A message after a message, or
-reasoning after anything but reasoning, begins another one.
+Instructions and leading system messages become one system message, separated by empty lines; a later system message
+becomes a user's turn. Consecutive items of the assistant become one message, as one answer generated them: reasoning,
+text, calls. A message after a message, or reasoning after anything but reasoning, begins another one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from service.contract.parts.conversation import (
 )
 from service.contract.parts.parameters import given_sampling, to_logprobs, to_sampling
 from service.contract.parts.resume import to_resume
-from service.generation.errors import InvalidRequest
 from service.generation.prompts.conversation import Conversation, FunctionCall, Message, Part, Role, TextPart
 from service.generation.requests.answer_request import AnswerRequest
 from service.generation.requests.parameters import StopParams
@@ -37,10 +36,7 @@ _BETWEEN_REASONING = "\n"
 def to_answer_request(
     request: response_pb2.CreateResponseRequest, history: Sequence[response_item_pb2.InputItem] = ()
 ) -> AnswerRequest:
-    """Convert a validated request. `history` are the items of the responses that it continues.
-
-    Raise InvalidRequest for a system message that is not at the beginning.
-    """
+    """Convert a validated request. `history` are the items of the responses that it continues."""
     has_format = request.HasField("output_constraint")
     return AnswerRequest(
         model=request.model,
@@ -61,7 +57,7 @@ def to_answer_request(
 def to_conversation(
     request: response_pb2.CreateResponseRequest, history: Sequence[response_item_pb2.InputItem] = ()
 ) -> Conversation:
-    """Return the conversation with its tools. Raise the same errors as `to_answer_request`."""
+    """Return the conversation with its tools."""
     return Conversation(
         messages=_to_messages(request, history),
         tools=to_functions(request.tools),
@@ -116,7 +112,7 @@ def _to_messages(
 
 
 def _add(turns: list[_Turn], item: response_item_pb2.InputItem, field: str) -> None:
-    """Add an input item to the conversation's turns. Raise InvalidRequest."""
+    """Add an input item to the conversation's turns."""
     match item.WhichOneof("item"):
         case "message":
             _add_message(turns, item.message, f"{field}.message")
@@ -136,7 +132,7 @@ def _add(turns: list[_Turn], item: response_item_pb2.InputItem, field: str) -> N
 
 
 def _add_message(turns: list[_Turn], given: response_item_pb2.InputMessage, field: str) -> None:
-    """Add a message to the conversation's turns. Raise InvalidRequest."""
+    """Add a message to the conversation's turns."""
     parts = to_parts(given.content, f"{field}.content")
     if given.role == content_pb2.ROLE_SYSTEM:
         _add_system(turns, parts, field)
@@ -150,13 +146,13 @@ def _add_message(turns: list[_Turn], given: response_item_pb2.InputMessage, fiel
 
 
 def _add_system(turns: list[_Turn], parts: Iterable[Part], field: str) -> None:
-    """Add instructions to the system message, which must be first. Raise InvalidRequest."""
+    """Add instructions to the system message, or a user's turn if they are not at the beginning."""
     if not turns:
         turns.append(_Turn(Role.SYSTEM, field))
     elif turns[-1].role is Role.SYSTEM:
         turns[-1].content.append(TextPart(_BETWEEN_INSTRUCTIONS))
     else:
-        raise InvalidRequest(f"{field}.role", "a message of the role system must come before all other items")
+        turns.append(_Turn(Role.USER, field))  # templates have no other position for it
     turns[-1].content.extend(parts)
 
 

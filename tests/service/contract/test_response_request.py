@@ -178,11 +178,11 @@ def test_omitted_fields_have_their_defaults() -> None:
 
 
 @pytest.mark.parametrize("before", [text("user", "hi"), text("assistant", "hi"), reasoning("hm"), call("1")])
-def test_system_message_must_come_first(before: Item) -> None:
-    """A later system message is rejected for its item."""
-    with pytest.raises(InvalidRequest) as caught:
-        to_answer_request(request_of(text("system", "A"), before, text("system", "B")))
-    assert caught.value.field == "input[2].message.role"
+def test_later_system_message_is_a_turn_of_the_user(before: Item) -> None:
+    """Templates have no other position for it; those that follow it belong to it, as those at the beginning do."""
+    items = (text("system", "A"), before, text("system", "B"), text("system", "C"), text("user", "go on"))
+    turns = [line(message) for message in conversation_of(*items).messages]
+    assert (turns[0], turns[2:]) == ("system: A", ["user: B", "user: C", "user: go on"])
 
 
 ITEMS = [text("system", "S"), text("user", "a", "b"), reasoning("hm"), text("assistant", "c"), call("1"), output("1")]
