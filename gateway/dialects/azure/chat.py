@@ -14,6 +14,7 @@ from gateway.dialects.azure.error import AzureErrors, error_body
 from gateway.dialects.azure.message import AzureMessage, part_name
 from gateway.dialects.azure.request import check_version, deployment, read_body
 from gateway.dialects.openai_family.chat.body import ChatBody
+from gateway.dialects.openai_family.chat.conversation import Conversation
 from gateway.dialects.openai_family.chat.encoder import ChatEncoder
 from gateway.dialects.openai_family.parameters.sampling import OpenAINumbers
 from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, request_usage
@@ -59,7 +60,8 @@ class AzureChatBody(ChatBody, kw_only=True):
 
     def caller_name(self, field: str) -> str:
         """Return the caller's name of `field`; unlike in other chats, a part's text may be in `content`."""
-        return part_name(self.messages, dotted(field)) or super().caller_name(field)
+        path = Conversation(self.messages).caller_path(dotted(field))
+        return part_name(self.messages, path) or super().caller_name(field)
 
 
 _DECODER: Final = msgspec.json.Decoder(AzureChatBody)

@@ -12,7 +12,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from gateway.dialects.openai_family.chat.message import ChatMessage, Image, ImagePart, RefusalPart, TextPart
+from gateway.dialects.openai_family.chat.message import ChatMessage
+from gateway.dialects.openai_family.chat.part import Image, ImagePart, RefusalPart, TextPart
 
 _PART: Final = re.compile(r"^messages\.(\d+)\.content\.(\d+)\.(?:text|image_url(?:\.url)?)$")
 _SCHEME: Final = re.compile(r"^(?:data:|[a-z][a-z0-9+.-]*://)", re.IGNORECASE)

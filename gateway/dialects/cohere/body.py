@@ -18,6 +18,7 @@ from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 from gateway.dialects.seam.model_name import ModelName
 from gateway.dialects.seam.output_interval import check_interval
+from gateway.dialects.seam.system_role import move_later_to_user
 
 _BETWEEN_DOCUMENTS: Final = "\n\n"
 _CALLER_NAMES: Final = {  # a field's path, or its first parts, in ChatRequest → in the client's body
@@ -128,6 +129,7 @@ class CohereChatBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             messages=[to_message(message, f"messages.{i}") for i, message in enumerate(self.messages)],
             tools=[_to_tool(tool, strict=self.strict_tools) for tool in self.tools or ()],
         )
+        move_later_to_user(request.messages)
         if self.documents:
             _add_documents(request.messages, self.documents)
         self._set_sampling(request)

@@ -72,7 +72,7 @@ class CalledFunction(msgspec.Struct):
     """A function's name and the JSON text of its arguments."""
 
     name: str
-    arguments: str = "{}"
+    arguments: str | None = None
 
 
 class ToolCall(msgspec.Struct):
@@ -112,7 +112,7 @@ def to_message(message: CohereMessage, path: str) -> content_pb2.Message:
         result.tool_call_id = message.tool_call_id
     check_length(content_pb2.Message, "tool_calls", message.tool_calls or (), f"{path}.tool_calls")
     for call in message.tool_calls or ():
-        function = tool_pb2.FunctionCall(name=call.function.name, arguments=call.function.arguments)
+        function = tool_pb2.FunctionCall(name=call.function.name, arguments=call.function.arguments or "{}")
         result.tool_calls.add(id=call.id, function=function)
     if not result.content and not result.tool_calls:
         result.content.add(text="")

@@ -9,14 +9,15 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Sequence
-from itertools import count
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import msgspec
 from sluice.v1 import content_pb2, tool_pb2
 
 from gateway.dialects.seam.contract_limit import check_length, check_text
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.open_calls import OpenCalls
+from gateway.dialects.seam.system_role import move_later_to_user
 
 _ROLES: Final = {
     "system": content_pb2.ROLE_SYSTEM,
@@ -57,11 +58,9 @@ def to_messages(messages: Sequence[OllamaMessage]) -> list[content_pb2.Message]:
 
     A system message that is not the first one becomes a turn of the user, since templates have no position for it.
     """
-    calls = _OpenCalls()
+    calls = OpenCalls()
     result = [_to_message(message, f"messages.{i}", calls) for i, message in enumerate(messages)]
-    for message in result[1:]:
-        if message.role == content_pb2.ROLE_SYSTEM:
-            message.role = content_pb2.ROLE_USER
+    move_later_to_user(result)
     return result
 
 
@@ -77,47 +76,7 @@ def image_parts(images: Iterable[str], path: str) -> list[content_pb2.ContentPar
     return parts
 
 
-class _OpenCall(NamedTuple):
-    """A call whose result has not yet appeared; `has_own_id` is False if the client gave it no id."""
-
-    id: str
-    name: str
-    has_own_id: bool
-
-
-class _OpenCalls:
-    """The calls whose results have not yet appeared, in their order."""
-
-    def __init__(self) -> None:
-        self._open: list[_OpenCall] = []
-        self._numbers = count(1)
-
-    def add(self, call: CalledTool) -> str:
-        """Return the id of a call; one without an id gets a new one."""
-        call_id = call.id or f"call_{next(self._numbers)}"
-        self._open.append(_OpenCall(call_id, call.function.name, bool(call.id)))
-        return call_id
-
-    def answered(self, call_id: str | None, name: str | None) -> str:
-        """Return the id of the call that a result belongs to; a new one if there is no such call.
-
-        A result whose id no call has belongs to a call without an id: clients of several APIs drop the ids of calls.
-        """
-        for each in self._open:
-            if each.id == call_id:
-                return self._close(each)
-        possible = [each for each in self._open if not (call_id and each.has_own_id)]
-        for each in possible:
-            if each.name == name:
-                return self._close(each)
-        return self._close(possible[0]) if possible else call_id or f"call_{next(self._numbers)}"
-
-    def _close(self, call: _OpenCall) -> str:
-        self._open.remove(call)
-        return call.id
-
-
-def _to_message(message: OllamaMessage, path: str, calls: _OpenCalls) -> content_pb2.Message:
+def _to_message(message: OllamaMessage, path: str, calls: OpenCalls) -> content_pb2.Message:
     result = content_pb2.Message(role=_ROLES[message.role])
     if message.content or not (message.images or message.tool_calls):
         result.content.add(text=message.content or "")
@@ -131,15 +90,18 @@ def _to_message(message: OllamaMessage, path: str, calls: _OpenCalls) -> content
     for i, call in enumerate(message.tool_calls or ()):
         arguments = _arguments(call.function, f"{path}.tool_calls.{i}.function.arguments")
         function = tool_pb2.FunctionCall(name=call.function.name, arguments=arguments)
-        result.tool_calls.add(id=calls.add(call), function=function)
+        result.tool_calls.add(id=calls.add(call.id, call.function.name), function=function)
     check_text(content_pb2.Message, "tool_call_id", message.tool_call_id, f"{path}.tool_call_id")  # of any message
     if message.role == "tool":
-        result.tool_call_id = calls.answered(message.tool_call_id, message.tool_name)
+        result.tool_call_id = calls.answered(message.tool_call_id, message.tool_name) or calls.new_id()
     return result
 
 
 def _arguments(function: CalledFunction, path: str) -> str:
+    """Return the JSON text of arguments, which some clients send as a text. Raise Failure for other values."""
     data = bytes(function.arguments)
+    if data.startswith(b'"'):
+        return msgspec.json.decode(data, type=str)
     if not data.startswith(b"{"):
         raise Failure.of_field(path, "must be an object", Reason.INVALID_TYPE)
     return data.decode()

@@ -27,7 +27,7 @@ from gateway.dialects.openai.reasoning_options import ReasoningOptions, Thinking
 from gateway.dialects.openai_family.answers.extra_fields import ExtraFields
 from gateway.dialects.openai_family.chat.body import ChatBody
 from gateway.dialects.openai_family.chat.encoder import ChatEncoder
-from gateway.dialects.openai_family.chat.message import TextPart
+from gateway.dialects.openai_family.chat.part import TextPart
 from gateway.dialects.openai_family.parameters.stream_options import StreamOptions
 from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.failure import Failure, Reason

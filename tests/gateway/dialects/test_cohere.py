@@ -42,6 +42,16 @@ def stream_of(events: Any) -> list[dict[str, Any]]:
     return found
 
 
+def test_conversation_of_other_clients() -> None:
+    """A later system message is a user's turn, and the SDK's calls may have null as arguments."""
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": None}}
+    messages = chat(
+        USER, {"role": "assistant", "tool_calls": [call]}, {"role": "system", "content": "B"}
+    ).request.messages
+    assert messages[1].tool_calls[0].function.arguments == "{}"
+    assert messages[2] == content_pb2.Message(role=content_pb2.ROLE_USER, content=[content_pb2.ContentPart(text="B")])
+
+
 def test_conversation() -> None:
     """Plans are text before the calls, thinking is reasoning, and documents of results are lines of text."""
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}

@@ -10,7 +10,8 @@ from typing import Final, Literal
 
 from sluice.v1 import chat_pb2, tool_pb2
 
-from gateway.dialects.openai_family.chat.message import ChatMessage, to_message
+from gateway.dialects.openai_family.chat.conversation import Conversation
+from gateway.dialects.openai_family.chat.message import ChatMessage
 from gateway.dialects.openai_family.parameters.response_format import ResponseFormat, to_constraint
 from gateway.dialects.openai_family.parameters.sampling import CALLER_NAMES, SamplingBody
 from gateway.dialects.openai_family.parameters.tool import OfferedTool, ToolChoice, to_tool, to_tool_choice
@@ -69,7 +70,7 @@ class ChatBody(SamplingBody, kw_only=True):
         check_length(chat_pb2.ChatRequest, "tools", self.tools or (), "tools")
         request = chat_pb2.ChatRequest(
             model=model,
-            messages=[to_message(message, f"messages.{i}") for i, message in enumerate(self.messages)],
+            messages=Conversation(self.messages).messages,
             tools=self.to_tools(),
         )
         self.set_sampling(request)
@@ -101,10 +102,12 @@ class ChatBody(SamplingBody, kw_only=True):
 
     def caller_name(self, field: str) -> str:
         """Return the caller's name of a field: `serving.priority` → `priority`, `messages[0]` → `messages.0`."""
-        path = dotted(field)
+        path = Conversation(self.messages).caller_path(dotted(field))
         if (text := _CONTENT.match(path)) and self._is_plain_text(int(text[1])):
             return f"messages.{text[1]}.content"
-        if (call := _CALL.match(path)) and self._is_custom(int(call[1]), int(call[2])):
+        if (call := _CALL.match(path)) and not self.messages[int(call[1])].tool_calls:
+            return f"messages.{call[1]}.function_call.{call[3]}"
+        if call and self._is_custom(int(call[1]), int(call[2])):
             return f"messages.{call[1]}.tool_calls.{call[2]}.custom.{'name' if call[3] == 'name' else 'input'}"
         if reasoning := _REASONING.match(path):
             return f"{reasoning[1]}.reasoning_content"
