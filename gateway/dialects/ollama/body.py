@@ -25,9 +25,13 @@ _RESUMED: Final = "last-event-id"
 _EFFORTS: Final = {
     True: chat_pb2.REASONING_EFFORT_HIGH,
     False: chat_pb2.REASONING_EFFORT_NONE,
+    "none": chat_pb2.REASONING_EFFORT_NONE,
+    "minimal": chat_pb2.REASONING_EFFORT_LOW,
     "low": chat_pb2.REASONING_EFFORT_LOW,
     "medium": chat_pb2.REASONING_EFFORT_MEDIUM,
     "high": chat_pb2.REASONING_EFFORT_HIGH,
+    "xhigh": chat_pb2.REASONING_EFFORT_HIGH,
+    "max": chat_pb2.REASONING_EFFORT_HIGH,
 }
 _CALLER_NAMES: Final = {
     **OPTION_NAMES,
@@ -51,7 +55,7 @@ class OllamaBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     format: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     options: OllamaOptions | None = None
     keep_alive: KeepAlive | None = None
-    think: bool | Literal["low", "medium", "high"] | None = None
+    think: bool | Literal["low", "medium", "high", "max"] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     truncate: bool | None = None
@@ -107,8 +111,9 @@ class OllamaBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     def set_thinking(self, request: chat_pb2.ChatRequest) -> None:
         """Set how much the model thinks; by default the model decides."""
-        if self.think is not None:
-            request.reasoning_effort = _EFFORTS[self.think]
+        effort = None if self.options is None else self.options.reasoning_effort
+        if (think := effort if self.think is None else self.think) is not None:
+            request.reasoning_effort = _EFFORTS[think]
 
     def caller_name(self, field: str) -> str:
         """Return the caller's name of a field: `stopping.max_tokens` → `options.num_predict`."""

@@ -5,13 +5,14 @@ The operator configures the runner, so those settings have no effect.
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 from sluice.v1 import chat_pb2, sampling_pb2
 
 from gateway.dialects.seam.caller_name import dotted, renamed
+from gateway.dialects.seam.contract_copy import copy_fields
 from gateway.dialects.seam.contract_limit import check_length, check_values, put
 from gateway.dialects.seam.failure import Failure, Reason
 
@@ -34,7 +35,10 @@ OPTION_NAMES: Final = {  # a field's path, or its first parts, in the contract's
 
 
 class OllamaOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The options. Negative values of `num_predict` and `seed` are equivalent to none, -1 of `top_k` to 0."""
+    """The options. Negative values of `num_predict` and `seed` are equivalent to none, -1 of `top_k` to 0.
+
+    `logit_bias` and `reasoning_effort` are not Ollama's: Open WebUI sends them for its models, too.
+    """
 
     num_predict: Annotated[int, Meta(ge=-2)] | None = None
     temperature: float | None = None
@@ -48,6 +52,8 @@ class OllamaOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     repeat_last_n: Annotated[int, Meta(ge=-1)] | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
+    logit_bias: dict[int, float] | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     mirostat: int | None = None
     mirostat_tau: float | None = None
     mirostat_eta: float | None = None
@@ -84,6 +90,7 @@ class OllamaOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             value = getattr(self, name)
             if value is not None:
                 setattr(sampling, field, value)
+        copy_fields(self, sampling, "options.", but={*_SAMPLING, "top_k", "seed"})
         if self.top_k is not None:
             put(sampling, "top_k", max(self.top_k, 0), "options.top_k")
         if self.seed is not None and self.seed >= 0:

@@ -84,6 +84,16 @@ def test_options_become_parameters() -> None:
     assert violation(lambda: chat(top_logprobs=2)) == (Reason.INVALID_FIELD, "top_logprobs")
 
 
+def test_options_of_open_webui_become_parameters() -> None:
+    """A bias and an effort are among the options; the effort precedes the model's default, but not `think`."""
+    options: dict[str, Any] = {"logit_bias": {"5": -100}, "reasoning_effort": "minimal"}
+    request = chat(options=options).request
+    assert dict(request.sampling.logit_bias) == {5: -100}
+    assert request.reasoning_effort == chat_pb2.REASONING_EFFORT_LOW
+    assert chat(options=options, think=False).request.reasoning_effort == chat_pb2.REASONING_EFFORT_NONE
+    assert violation(lambda: chat(options={"logit_bias": {"-1": 1}})) == (Reason.INVALID_FIELD, "options.logit_bias.-1")
+
+
 def test_a_limit_next_to_the_options_holds_if_they_have_none() -> None:
     """A limit in the options precedes it, also if that means no limit."""
     assert chat(num_predict=5).request.stopping.max_tokens == 5
