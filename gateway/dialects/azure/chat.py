@@ -34,6 +34,7 @@ NAMED: Final = frozenset(
         "seed",
         "stop",
         "stream",
+        "stream_options",  # of its newer versions
         "tools",
         "tool_choice",
         *OpenAINumbers.__struct_fields__,

@@ -56,7 +56,10 @@ def test_named_parameters_have_effect() -> None:
         "stream": True, "temperature": 0.5, "tool_choice": "none", "top_p": 0.5,
         "response_format": {"type": "json_object"}, "tools": [{"type": "function", "function": {"name": "f"}}],
     }  # fmt: skip
-    assert {*fields, "messages", "max_completion_tokens"} == NAMED  # the other name of max_tokens
+    assert {*fields, "messages", "stream_options", "max_completion_tokens"} == NAMED  # the other name of max_tokens
+    usage = chat_pb2.StreamChatResponse(usage={"prompt_tokens": 1})
+    assert parse(stream=True, stream_options={"include_usage": True}).encoder.chunk(usage)  # of newer versions
+    assert not parse(stream=True).encoder.chunk(usage)
     plain = parse()
     for name, value in fields.items():
         call = parse(**{name: value})
