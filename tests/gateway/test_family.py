@@ -78,6 +78,7 @@ def body_of(answer: httpx.Response) -> object:
     if answer.status_code >= 400:
         error = body.get("error")
         return body["message"] if "message" in body else error["message"] if isinstance(error, dict) else error
+    body.pop("service_tier", None)  # which only OpenAI's own chats have
     return {**body, "object": body["object"].replace("chat.completions", "chat.completion")}
 
 

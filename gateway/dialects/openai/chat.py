@@ -28,6 +28,7 @@ from gateway.dialects.openai_family.answers.extra_fields import ExtraFields
 from gateway.dialects.openai_family.chat.body import ChatBody
 from gateway.dialects.openai_family.chat.encoder import ChatEncoder
 from gateway.dialects.openai_family.chat.part import TextPart
+from gateway.dialects.openai_family.parameters.service_tier import TIER, check_tier
 from gateway.dialects.openai_family.parameters.stream_options import StreamOptions
 from gateway.dialects.seam.caller_name import dotted
 from gateway.dialects.seam.failure import Failure, Reason
@@ -125,8 +126,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
             raise Failure.of_field("store", "must be false: answers are not stored", Reason.UNSUPPORTED_FIELD)
         if "audio" in (self.modalities or ()):
             raise Failure.of_field("modalities", 'must be ["text"]', Reason.UNSUPPORTED_FIELD)
-        if self.service_tier not in {None, "auto", "default"}:
-            raise Failure.of_field("service_tier", "must be auto or default", Reason.UNSUPPORTED_FIELD)
+        check_tier(self.service_tier)
 
     def to_chat(self) -> chat_pb2.ChatRequest:
         """Return the contract's request. Raise Failure if it can't be served or represented."""
@@ -182,6 +182,8 @@ class ChatCompletionBody(ChatBody, kw_only=True):
 
 class OpenAIEncoder(OpenAIStreamErrors, ChatEncoder):
     """Encodes an answer for OpenAI's clients."""
+
+    tier: ClassVar = {"service_tier": TIER}
 
 
 class OpenAITranslator(OpenAIErrors):

@@ -123,7 +123,7 @@ CASES = [
     fields("colour", 1, "unknown field", "unknown_parameter"),
     fields("store", True, "not stored", UNSUPPORTED),
     fields("modalities", ["text", "audio"], "text", UNSUPPORTED),
-    fields("service_tier", "priority", "auto or default", UNSUPPORTED),
+    fields("service_tier", "first class", "must be one of auto, default", UNSUPPORTED),
     fields("audio", {"voice": "x"}, "not supported", UNSUPPORTED),
     fields("functions", [], "use tools", UNSUPPORTED),
     fields("function_call", "auto", "use tool_choice", UNSUPPORTED),
@@ -152,7 +152,10 @@ CASES = [
         {"role": "user", "content": [{"type": "input_audio"}]}, "messages.0.content.0.type",
         "'input_audio' is not supported", "invalid_value",
     ),
-    message({"role": "assistant", "function_call": {}}, "messages.0.function_call", "not supported", UNSUPPORTED),
+    message(
+        {"role": "assistant", "function_call": {}}, "messages.0.function_call.name", "required",
+        "missing_required_parameter",
+    ),
     Case(
         "two limits",
         json.dumps(chat_body(max_tokens=1, max_completion_tokens=2)).encode(),

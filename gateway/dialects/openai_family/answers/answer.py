@@ -86,6 +86,7 @@ class ChatAnswer(msgspec.Struct):
     system_fingerprint: str | None = None
     receipt: str | None = None
     reasoning_effort: Literal["none", "low", "medium", "high"] | None = None
+    service_tier: Literal["default"] | None = None
 
 
 class CompletionChoiceAnswer(msgspec.Struct):

@@ -105,7 +105,7 @@ class ChatBody(SamplingBody, kw_only=True):
         path = Conversation(self.messages).caller_path(dotted(field))
         if (text := _CONTENT.match(path)) and self._is_plain_text(int(text[1])):
             return f"messages.{text[1]}.content"
-        if (call := _CALL.match(path)) and not self.messages[int(call[1])].tool_calls:
+        if (call := _CALL.match(path)) and self._is_old_call(int(call[1])):
             return f"messages.{call[1]}.function_call.{call[3]}"
         if call and self._is_custom(int(call[1]), int(call[2])):
             return f"messages.{call[1]}.tool_calls.{call[2]}.custom.{'name' if call[3] == 'name' else 'input'}"
@@ -118,6 +118,9 @@ class ChatBody(SamplingBody, kw_only=True):
     def _is_custom(self, index: int, call_index: int) -> bool:
         calls = self.messages[index].tool_calls if index < len(self.messages) else None
         return calls is not None and call_index < len(calls) and calls[call_index].type == "custom"
+
+    def _is_old_call(self, index: int) -> bool:
+        return index < len(self.messages) and self.messages[index].function_call is not None
 
     def _is_plain_text(self, index: int) -> bool:
         return index < len(self.messages) and not isinstance(self.messages[index].content, list)

@@ -7,7 +7,8 @@ small JSON string and one join.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import orjson
 from sluice.v1.chat_pb2 import (
@@ -46,6 +47,7 @@ class ChatEncoder:
 
     ping = COMMENT
     whole_object = "chat.completion"
+    tier: ClassVar[Mapping[str, str]] = {}  # the field of a whole answer that states the tier of service
     includes_effort = False  # whether an answer includes the effective reasoning effort
 
     def __init__(
@@ -94,6 +96,7 @@ class ChatEncoder:
             "created": response.created.seconds,
             "model": response.model,
             "system_fingerprint": response.system_fingerprint,
+            **self.tier,
             **self._effort(response.reasoning_effort),
             "choices": [orjson.Fragment(orjson.dumps(self._choice(choice))) for choice in response.choices],
             "usage": to_usage(response.usage),

@@ -14,6 +14,7 @@ from sluice.v1 import response_pb2, serving_pb2
 
 from gateway.dialects.openai_family.chat.body import EFFORTS
 from gateway.dialects.openai_family.parameters.sampling import CALLER_NAMES, DrawingBody
+from gateway.dialects.openai_family.parameters.service_tier import check_tier
 from gateway.dialects.openai_family.parameters.stream_options import StreamOptions, separate_tokens, streamed_usage
 from gateway.dialects.openai_family.responses.item import Input, item_name, to_items
 from gateway.dialects.openai_family.responses.response_id import to_conversation_id, to_id
@@ -143,8 +144,7 @@ class ResponseBody(DrawingBody, kw_only=True):
         for name, reason in _REJECTED.items():
             if is_given(getattr(self, name)):
                 raise Failure.of_field(name, f"not supported: {reason}", Reason.UNSUPPORTED_FIELD)
-        if self.service_tier not in {None, "auto", "default"}:
-            raise Failure.of_field("service_tier", "must be auto or default", Reason.UNSUPPORTED_FIELD)
+        check_tier(self.service_tier)
         if self.background and self.store is False:
             raise Failure.of_field("background", "needs store: true, which is its default then")
         streamed_usage(self.stream_options, stream=self.stream)

@@ -14,6 +14,7 @@ from gateway.dialects.openai_family.answers.token_list import to_token_list
 from gateway.dialects.openai_family.chat.body import EFFORT_NAMES
 from gateway.dialects.openai_family.parameters.custom_input import input_of
 from gateway.dialects.openai_family.parameters.sampling import OpenAINumbers
+from gateway.dialects.openai_family.parameters.service_tier import TIER
 from gateway.dialects.openai_family.responses.body import ResponseBody
 from gateway.dialects.openai_family.responses.known_tool import known_call
 from gateway.dialects.openai_family.responses.response_id import written_conversation_id, written_id
@@ -45,7 +46,7 @@ _DEFAULTS: Final = {  # fields that clients expect in every response
     "moderation": None,
     "previous_response_id": None,
     "prompt": None,
-    "service_tier": "default",  # the only supported value
+    "service_tier": TIER,
 }
 
 

@@ -26,7 +26,7 @@ def rejection(**fields: Any) -> Failure:
         ({"background": True, "store": False}, "background", Reason.INVALID_FIELD),
         ({"conversation": 1}, "conversation", Reason.INVALID_TYPE),
         ({"conversation": {"name": "conv_1"}}, "conversation.name", Reason.UNKNOWN_FIELD),
-        ({"service_tier": "flex"}, "service_tier", Reason.UNSUPPORTED_FIELD),
+        ({"service_tier": "first class"}, "service_tier", Reason.UNSUPPORTED_FIELD),
         ({"previous_response_id": {}}, "previous_response_id", Reason.INVALID_TYPE),
         ({"prompt": {"id": "pmpt_1"}}, "prompt", Reason.UNSUPPORTED_FIELD),
         ({"moderation": {}}, "moderation", Reason.UNSUPPORTED_FIELD),
