@@ -94,14 +94,6 @@ CASES = [
     ),
     Case("messages empty", {"messages": []}, "messages_none", "messages", "messages", "1"),
     Case(
-        "second system",
-        {"messages": [USER, {"role": "system", "content": "x"}]},
-        GRPC_USER + ' messages { role: ROLE_SYSTEM content { text: "x" } }',
-        "messages",
-        "messages",
-        "system",
-    ),
-    Case(
         "tool_call_id missing",
         {"messages": [USER, {"role": "tool", "tool_call_id": "", "content": "x"}]},
         GRPC_USER + ' messages { role: ROLE_TOOL content { text: "x" } }',
