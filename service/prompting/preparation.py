@@ -179,6 +179,9 @@ class Preparation:
         for name, values in request.sampling.token_values().items():
             for token_id in values:
                 check_token(token_id, f"sampling.{name}[{token_id}]", self.tokenizer.vocab_size)
+        for name, token_ids in request.sampling.token_lists().items():
+            for index, token_id in enumerate(token_ids):
+                check_token(token_id, f"sampling.{name}[{index}]", self.tokenizer.vocab_size)
         for name in ("logprobs", "prompt_logprobs"):
             options: LogprobsOptions | None = getattr(request, name)
             for index, token_id in enumerate(options.token_ids if options is not None else ()):

@@ -92,6 +92,14 @@ CASES = [
         "logit_bias.5",
         "100",
     ),
+    Case(
+        "allowed_token_ids too many",
+        {"allowed_token_ids": [1] * 4097},
+        "sampling { " + "allowed_token_ids: 1 " * 4097 + "}",
+        "sampling.allowed_token_ids",
+        "allowed_token_ids",
+        "4096",
+    ),
     Case("messages empty", {"messages": []}, "messages_none", "messages", "messages", "1"),
     Case(
         "tool_call_id missing",

@@ -169,6 +169,7 @@ ROWS = [
     Row("seed", {"seed": 5}, same, base={k: v for k, v in WILD.items() if k != "seed"}, reference=WILD),
     Row("another seed", {"seed": 6}, differs, reference=WILD),
     Row("logit_bias +100", {"logit_bias": bias(Q=100)["logit_bias"]}, says("Q" * 16, "length"), base=GREEDY),
+    Row("allowed_token_ids", {"allowed_token_ids": [token_id("R")]}, says("R" * 16, "length"), base=bias(Q=100)),
     Row(
         "logit_bias -100",
         {"logit_bias": bias(Q=-100, R=50)["logit_bias"]},

@@ -60,7 +60,8 @@ def mixed(rng: random.Random) -> list[Sequence]:
         options, stopping = LogprobsOptions(rng.randrange(4)), StopParams(min_tokens=rng.randrange(20))
         sequences[index].request = replace(sequences[index].request, logprobs=options, stopping=stopping)
     for index in range(0, len(sequences), 7):
-        sequences[index].constraint = Only(*rng.sample(range(VOCAB_SIZE), 40))
+        allowed = sequences[index].request.sampling.allowed_token_ids[:1]
+        sequences[index].constraint = Only(*rng.sample(range(VOCAB_SIZE), 40), *allowed)
     rng.shuffle(sequences)
     return sequences
 

@@ -97,6 +97,7 @@ class ChatCompletionBody(ChatBody, kw_only=True):
     use_beam_search: bool | None = None
     length_penalty: float | None = None
     early_stopping: bool | None = None
+    bad_words: list[str] | None = None
     logits_processors: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     request_id: str | None = None
     details: bool | None = None

@@ -32,6 +32,7 @@ _REJECTED: Final[dict[str, tuple[str, tuple[Any, ...]]]] = {
     "details": ("see usage, finish_reason and logprobs", (False,)),
     "documents": ("the model's template decides about its variables; write the documents into a message", ([],)),
     "transforms": ("prompts are not shortened", ([],)),
+    "bad_words": ("words are not matched with tokens; use logit_bias, by token id", ([],)),
     "logits_processors": ("callers' programs are not run; use logit_bias", ([],)),
 }
 

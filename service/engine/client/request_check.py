@@ -101,3 +101,7 @@ def _token_faults(request: GenerationRequest, vocab_size: int) -> Iterator[tuple
                 yield field, f"token id {token_id} is not below the vocabulary's size, {vocab_size}"
             if not value < math.inf:  # minus infinity forbids a token; infinity and NaN would invalidate all others
                 yield field, f"the value of token id {token_id} is {value}"
+    for name, token_ids in request.sampling.token_lists().items():
+        for token_id in token_ids:
+            if not 0 <= token_id < vocab_size:
+                yield f"sampling.{name}", f"token id {token_id} is not below the vocabulary's size, {vocab_size}"

@@ -25,6 +25,7 @@ class Trait(Flag):
     MODEL = auto()  # a model's generation_config.json may give its default
     SPAN = auto()  # recorded on spans as gen_ai.request.NAME
     TOKENS = auto()  # a mapping of token ids to numbers
+    TOKEN_LIST = auto()  # a list of token ids
     COUNT = auto()  # an integer; 0 in a request turns it off, even if the model has a default: the value is None
 
 
@@ -55,6 +56,7 @@ class SamplingParams:
     seed: int | None = field(default=None, metadata=_with(Trait.SPAN))
     logit_bias: Mapping[int, float] = field(default_factory=dict, metadata=_with(Trait.TOKENS))
     watermark: bool = False  # as `service.engine.tokens.watermark` defines it
+    allowed_token_ids: Sequence[int] = field(default=(), metadata=_with(Trait.TOKEN_LIST))  # empty: all
 
     @property
     def is_greedy(self) -> bool:
@@ -79,6 +81,10 @@ class SamplingParams:
     def token_values(self) -> dict[str, Mapping[int, float]]:
         """The mappings of token ids to numbers, by the names of their parameters."""
         return {name: getattr(self, name) for name in _TOKEN_PARAMETERS}
+
+    def token_lists(self) -> dict[str, Sequence[int]]:
+        """The lists of token ids, by the names of their parameters."""
+        return {name: getattr(self, name) for name in _TOKEN_LISTS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +118,7 @@ def values_with(trait: Trait, params: SamplingParams | StopParams) -> dict[str, 
 DRAW_PARAMETERS: Final = parameters_with(Trait.DRAW, SamplingParams)
 MODEL_DEFAULTS: Final = parameters_with(Trait.MODEL, SamplingParams)
 _TOKEN_PARAMETERS: Final = parameters_with(Trait.TOKENS, SamplingParams)
+_TOKEN_LISTS: Final = parameters_with(Trait.TOKEN_LIST, SamplingParams)
 
 
 @dataclass(frozen=True, slots=True)

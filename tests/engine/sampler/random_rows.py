@@ -38,6 +38,8 @@ PARAMS = {
     "frequency-reward": SamplingParams(frequency_penalty=-0.9),
     "presence": SamplingParams(presence_penalty=1.7),
     "bias": SamplingParams(logit_bias={5: 6.0, 6: -100.0, 690: 5.0}),
+    "allowed": SamplingParams(allowed_token_ids=(5, 6, 30, 31, 32, 690)),
+    "greedy-allowed": SamplingParams(allowed_token_ids=(5, 6, 690), temperature=0),
     "watermark": SamplingParams(watermark=True, temperature=1.3, top_p=0.9),
     "greedy-watermark": SamplingParams(watermark=True, temperature=0),
     "greedy-penalties": SamplingParams(

@@ -78,6 +78,8 @@ def reference_distribution(logits: abc.Sequence[float], sequence: Sequence) -> l
     if sampling.watermark:
         greens = Watermark().greens(sequence.token_ids[-1:], np.arange(len(logits), dtype=np.uint32))[0]
         logits = [logit + Watermark().delta * bool(green) for logit, green in zip(logits, greens, strict=True)]
+    if sampling.allowed_token_ids:
+        logits = [logit if token in sampling.allowed_token_ids else -math.inf for token, logit in enumerate(logits)]
     if len(generated) < sequence.request.stopping.min_tokens:
         for token in sequence.end_token_ids:
             logits[token] = -math.inf

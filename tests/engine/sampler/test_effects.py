@@ -25,7 +25,7 @@ EFFECTIVE = [each.name for each in fields(SamplingParams) if each.name not in WI
 def changed(name: str) -> SamplingParams:
     """Return parameters of which one is not at its default."""
     default = getattr(SamplingParams(), name)
-    others: dict[type, Any] = {dict: {5: 2.0}, bool: True, int: 2, float: 1.5}
+    others: dict[type, Any] = {dict: {5: 2.0}, bool: True, int: 2, float: 1.5, tuple: (5, 2, 5)}
     return SamplingParams(**{name: others[type(default)]})
 
 

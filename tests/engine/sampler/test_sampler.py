@@ -140,6 +140,19 @@ def test_sampler_forbids_an_early_end() -> None:
     assert [sample(()), sample((4,)), sample((4, 4))] == [4, 4, 8]
 
 
+def test_sampler_fails_a_row_whose_allowed_tokens_only_end_it_too_early() -> None:
+    """The request is to blame, not the model; an id outside the vocabulary is ignored."""
+    allowed = SamplingParams(allowed_token_ids=(8, VOCAB_SIZE))
+    early, late = (
+        sequence_of(allowed, generated=generated, stopping=StopParams(min_tokens=1), eos_token_ids=(8,))
+        for generated in ((), (4,))
+    )
+    failed, last = TorchSampler().sample(random_logits(2), [early, late])
+    assert isinstance(failed, ConstraintFailed)
+    assert isinstance(last, SampledToken)
+    assert last.token_id == 8
+
+
 def test_sampler_bias_outside_the_vocabulary_does_nothing() -> None:
     """A bias for an id outside the vocabulary changes nothing."""
     logits = random_logits(1)

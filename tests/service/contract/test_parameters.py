@@ -39,6 +39,7 @@ SAMPLING: dict[str, Any] = {
     "seed": 2**64 - 1,
     "logit_bias": {5: -100.0, 6: 0.5},
     "watermark": True,
+    "allowed_token_ids": (5, 6),
 }
 STOPPING: dict[str, Any] = {
     "max_tokens": 9,

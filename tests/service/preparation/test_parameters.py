@@ -64,6 +64,9 @@ async def test_unknown_tokens_are_rejected_by_their_path(preparation: Preparatio
         await preparation.prepare(chat(sampling=SamplingParams(logit_bias={size - 1: 1, size: 1})), "r")
     assert caught.value.field == f"sampling.logit_bias[{size}]"
     with pytest.raises(InvalidRequest) as caught:
+        await preparation.prepare(chat(sampling=SamplingParams(allowed_token_ids=(1, size))), "r")
+    assert caught.value.field == "sampling.allowed_token_ids[1]"
+    with pytest.raises(InvalidRequest) as caught:
         await preparation.prepare(chat(stopping=StopParams(stop_token_ids=(1, size))), "r")
     assert caught.value.field == "stopping.stop_token_ids[1]"
     with pytest.raises(InvalidRequest) as caught:

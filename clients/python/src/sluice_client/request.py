@@ -66,6 +66,7 @@ class Options(TypedDict, total=False):
     seed: int
     logit_bias: Mapping[int, float]
     watermark: bool
+    allowed_token_ids: Sequence[int]
     # ServingOptions
     priority: int
     cache_salt: str

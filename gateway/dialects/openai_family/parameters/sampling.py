@@ -35,6 +35,7 @@ class DrawingBody(OpenAINumbers, kw_only=True):
     typical_p: float | None = None
     repetition_penalty: float | None = None
     logit_bias: dict[int, float] | None = None
+    allowed_token_ids: list[int] | None = None
     seed: int | None = None
     watermark: bool | None = None
     priority: int | None = None

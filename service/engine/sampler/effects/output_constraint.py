@@ -113,4 +113,6 @@ def no_token(sequence: Sequence) -> SequenceError:
     """Return the error of a row that has no finite logit, or one that is not a number."""
     if sequence.constraint is not None:
         return ConstraintFailed("the output constraint allows no token")
+    if sequence.request.sampling.allowed_token_ids:
+        return ConstraintFailed("none of the allowed tokens may be drawn: the minimal length forbids those that end")
     return SequenceError("the model's logits are not finite")

@@ -7,6 +7,7 @@ plain; samplers know effects by this table only.
 
 from __future__ import annotations
 
+from service.engine.sampler.effects.allowed_tokens import AllowedTokens
 from service.engine.sampler.effects.effect import Effect
 from service.engine.sampler.effects.logit_bias import LogitBias
 from service.engine.sampler.effects.minimum_length import MinimumLength
@@ -22,6 +23,7 @@ def effects(watermark: Watermark) -> tuple[Effect, ...]:
         Penalties(),
         LogitBias(),
         WatermarkBias(watermark),
+        AllowedTokens(),
         MinimumLength(),
         OutputConstraint(),
     )
