@@ -24,7 +24,7 @@ from gateway.dialects.anthropic.thinking import (
     set_thinking,
     to_constraint,
 )
-from gateway.dialects.anthropic.tool import Tool, ToolChoice, is_parallel, to_tool, to_tool_choice
+from gateway.dialects.anthropic.tool import Tool, ToolChoice, is_parallel, offered, to_tool, to_tool_choice
 from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_copy import copy_fields
 from gateway.dialects.seam.contract_limit import check_length
@@ -47,7 +47,7 @@ _CALLER_NAMES: Final = {  # a field's path, or its first parts, in ChatRequest â
     "reasoning_budget": "thinking.budget_tokens",
 }
 # A path in a tool of ChatRequest. Anthropic's tools have no level `function`.
-_TOOL: Final = re.compile(r"^(tools\.\d+)\.function\b")
+_TOOL: Final = re.compile(r"^tools\.(\d+)(\.function\b)?")
 _REJECTED: Final = {  # an unsupported field â†’ the reason for the error message
     "compaction": "conversations are not shortened",
     "container": "no tools run on this server",
@@ -88,13 +88,14 @@ class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
                 raise Failure.of_field(name, f"not supported: {reason}", Reason.UNSUPPORTED_FIELD)
         check_length(chat_pb2.ChatRequest, "messages", self.messages, "messages")
         check_length(chat_pb2.ChatRequest, "tools", self.tools or (), "tools")
+        tools = self.tools or []
         turns = Turns(self.system, self.messages)
         for i, message in enumerate(self.messages):
             turns.add(message, f"messages.{i}")
         request = chat_pb2.ChatRequest(
             model=self.model or "",
             messages=turns.messages,
-            tools=[to_tool(tool, f"tools.{i}") for i, tool in enumerate(self.tools or ())],
+            tools=[to_tool(tools[i], f"tools.{i}") for i in offered(tools)],
         )
         if turns.is_open:
             request.continue_final_message = True
@@ -119,8 +120,10 @@ class PromptBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         if path.startswith("messages."):
             return turns.caller_name(path)
         if tool := _TOOL.match(path):
-            name = tool[1] + path[tool.end() :]
-            return f"{tool[1]}.input_schema" if name == f"{tool[1]}.parameters" else name
+            index, rest = int(tool[1]), path[tool.end() :]
+            positions = offered(self.tools or ())
+            head = f"tools.{positions[index] if index < len(positions) else index}"
+            return f"{head}.input_schema" if rest == ".parameters" else head + rest
         if path.startswith("output_constraint") and (self.output_config is None or self.output_config.format is None):
             path = renamed(
                 path, {"output_constraint.json_schema": "output_format", "output_constraint": "output_format"}

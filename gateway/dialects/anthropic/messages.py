@@ -18,6 +18,7 @@ from sluice.v1.token_pb2 import CountTokensRequest, CountTokensResponse
 from gateway.dialects.anthropic.body import CountTokensBody, MessagesBody
 from gateway.dialects.anthropic.encoder import AnthropicEncoder
 from gateway.dialects.anthropic.error import AnthropicErrors
+from gateway.dialects.anthropic.known_tool import without_own_fields
 from gateway.dialects.anthropic.tool import check_kinds
 from gateway.dialects.seam.failure import Failure
 from gateway.dialects.seam.http_request import HttpRequest
@@ -74,6 +75,11 @@ def _read(http_request: HttpRequest, decoder: msgspec.json.Decoder[_Body]) -> _B
     try:
         return decode(http_request.body, decoder)
     except Failure as failure:
-        if (failure.field or "").startswith("tools."):
-            check_kinds(http_request.body)  # the unknown field belongs to an unsupported kind of tool
-        raise
+        if not (failure.field or "").startswith("tools."):
+            raise
+        check_kinds(http_request.body)  # the unknown field belongs to an unsupported kind of tool
+        try:
+            reduced = without_own_fields(http_request.body)
+        except msgspec.MsgspecError:
+            raise failure from None
+        return decode(reduced, decoder)

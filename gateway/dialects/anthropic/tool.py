@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 import msgspec
 from sluice.v1 import tool_pb2
 
+from gateway.dialects.anthropic.known_tool import is_known, is_servers, known_function
 from gateway.dialects.seam.failure import Failure, Reason
 from gateway.dialects.seam.json_body import is_given
 
@@ -76,18 +78,30 @@ def check_kinds(body: bytes) -> None:
     except msgspec.MsgspecError:
         return  # the body has other errors
     for i, tool in enumerate(parsed.tools or ()):
-        _check_kind(tool.type, f"tools.{i}")
+        if not is_known(tool.type):
+            _check_kind(tool.type, f"tools.{i}")
 
 
 def _check_kind(kind: str | None, path: str) -> None:
     """Raise Failure for a kind of tool that is not supported."""
     if kind not in {None, "custom"}:
-        text = f"{kind[:256]!r} is not supported: only custom tools are, which have an input_schema"
+        text = f"{kind[:256]!r} is not supported: offer it as a custom tool, with an input_schema"
         raise Failure.of_field(f"{path}.type", text, Reason.UNSUPPORTED_FIELD)
+
+
+def offered(tools: Sequence[Tool]) -> list[int]:
+    """Return the positions of the tools that are offered to the model: without those that Anthropic's server runs.
+
+    If there are no others, all are returned: such a request could not have what it asks for.
+    """
+    found = [i for i, tool in enumerate(tools) if not is_servers(tool.type)]
+    return found or list(range(len(tools)))
 
 
 def to_tool(tool: Tool, path: str) -> tool_pb2.Tool:
     """Return the contract's tool. Raise Failure naming `path` for a tool that is not a client tool."""
+    if (known := known_function(tool.type, tool.name, strict=tool.strict)) is not None:
+        return known
     _check_kind(tool.type, path)
     if not is_given(tool.input_schema):
         raise Failure.of_field(f"{path}.input_schema", "required, but missing", Reason.MISSING_FIELD)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from gateway.dialects.seam.failure import Failure
-from tests.gateway.dialects.anthropic_requests import HI, RESULT, parse, text
+from tests.gateway.dialects.anthropic_requests import HI, RESULT, TOOL, parse, text
 from tests.gateway.dialects.test_anthropic_conversation import messages
 
 SEARCH = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "sky"}, "caller": None}
@@ -185,3 +186,38 @@ def test_errors_name_the_block_of_the_caller() -> None:
         ("messages[4].content[0].text", "messages.2.content"),
     ):
         assert parsed.caller_name(path) == caller_name
+
+
+SERVERS = [
+    {"type": "web_search_20250305", "name": "web_search", "max_uses": 5, "user_location": {"type": "approximate"}},
+    {"type": "web_fetch_20260309", "name": "web_fetch", "citations": {"enabled": True}},
+    {"type": "code_execution_20260120", "name": "code_execution"},
+    {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"},
+    {"type": "mcp_toolset", "mcp_server_name": "m", "default_config": {"enabled": True}},
+]
+
+
+def test_tools_of_the_server_are_left_out_where_there_are_others() -> None:
+    """A client that carries over a conversation sends the same tools; errors have the client's positions."""
+    parsed = parse(tools=[*SERVERS, TOOL])
+    assert parsed.request.tools == parse(tools=[TOOL]).request.tools
+    assert parsed.caller_name("tools[0].function.parameters") == "tools.5.input_schema"
+    assert parsed.caller_name("tools[0].function.name") == "tools.5.name"
+
+
+@pytest.mark.parametrize(
+    ("tool", "argument"),
+    [
+        ({"type": "bash_20250124", "name": "bash"}, "command"),
+        ({"type": "text_editor_20250728", "name": "str_replace_based_edit_tool", "max_characters": 10}, "old_str"),
+        ({"type": "memory_20250818", "name": "memory", "strict": True}, "new_path"),
+    ],
+)
+def test_known_tools_of_the_client_are_functions(tool: dict[str, Any], argument: str) -> None:
+    """They have the parameters that Anthropic documents; calls and results are those of other tools."""
+    (made,) = parse(tools=[tool]).request.tools
+    schema = json.loads(made.function.parameters)
+    assert argument in schema["properties"]
+    assert made.function.name == tool["name"]
+    assert made.function.strict == tool.get("strict", False)
+    assert parse(tools=[tool], tool_choice={"type": "tool", "name": tool["name"]}).request.tool_choice.function_name
