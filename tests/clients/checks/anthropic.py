@@ -71,6 +71,38 @@ def check_answer_is_sent_back(url: str, _: str) -> None:
     assert len({second.content[0].text for second in seconds}) == 1
 
 
+def check_conversation_of_its_own_server_is_continued(url: str, _: str) -> None:
+    """An answer with a search on Anthropic's server is sent back as the SDK keeps it, with the tools of its request."""
+    blocks = [
+        {"type": "thinking", "thinking": "I search.", "signature": "s"},
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "capital of France"}},
+        {
+            "type": "web_search_tool_result",
+            "tool_use_id": "srvtoolu_1",
+            "content": [
+                {"type": "web_search_result", "title": "Paris", "url": "https://a", "encrypted_content": "?"},
+            ],
+        },
+        {"type": "text", "text": "Paris.", "citations": None},
+    ]
+    kept = anthropic.types.Message.model_validate(
+        {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": "claude",
+            "content": blocks,
+            "stop_reason": "end_turn",
+            "stop_sequence": None,
+            "usage": {"input_tokens": 1, "output_tokens": 1},
+        }
+    )
+    tools: Any = [{"type": "web_search_20250305", "name": "web_search", "max_uses": 2}, WEATHER]
+    again: Any = [*QUESTION, {"role": "assistant", "content": kept.content}, {"role": "user", "content": "And now?"}]
+    answer = client(url).messages.create(messages=again, tools=tools, tool_choice={"type": "none"}, **GREEDY)
+    assert [block.type for block in answer.content] == ["text"]
+
+
 def check_last_message_is_continued(url: str, _: str) -> None:
     """The first half of an answer, sent as the assistant's last message, is continued with the second half."""
     messages = client(url).messages

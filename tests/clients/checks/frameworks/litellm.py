@@ -1,4 +1,4 @@
-"""litellm, with five of its providers."""
+"""litellm, with six of its providers."""
 
 import gc
 import os
@@ -110,9 +110,22 @@ def check_openai_provider(url: str, _: str) -> None:
     assert len(answer.data[0]["embedding"]) == 384
 
 
+def check_groq_provider(url: str, _: str) -> None:
+    """Chat by a provider that reads the tier of service, and sends one."""
+    options: Any = {"api_base": f"{url}/v1", "api_key": "unused"}
+    both_ways(f"groq/{MODEL}", **options)
+    answer: Any = litellm.completion(f"groq/{MODEL}", MESSAGES, max_tokens=5, service_tier="flex", **options)
+    assert answer.service_tier == "default"
+
+
 def check_azure_ai_provider(url: str, _: str) -> None:
-    """Chat in Azure's dialect."""
-    both_ways(f"azure_ai/{MODEL}", api_base=url, api_key="unused", api_version="2024-05-01-preview")
+    """Chat in Azure's dialect; streams have the usage if it is requested."""
+    options: Any = {"api_base": url, "api_key": "unused", "api_version": "2024-05-01-preview"}
+    both_ways(f"azure_ai/{MODEL}", **options)
+    usage = {"include_usage": True}
+    chunks: Any = litellm.completion(f"azure_ai/{MODEL}", MESSAGES, stream=True, stream_options=usage, **options)
+    assert [chunk.usage.total_tokens for chunk in chunks if getattr(chunk, "usage", None)]
+    finish_streams()
 
 
 def check_databricks_provider(url: str, _: str) -> None:
