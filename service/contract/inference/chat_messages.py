@@ -18,13 +18,17 @@ _ROLES: Final = {
     "tool": content_pb2.ROLE_TOOL,
 }
 
-
+_MAY_BE_EMPTY: Final = frozenset({content_pb2.ROLE_ASSISTANT, content_pb2.ROLE_TOOL})
 _MAX_MESSAGES: Final = 4096  # the contract's limits, checked before the conversion
 _MAX_PARTS: Final = 1024
 
 
 def to_chat_messages(text: str, path: str) -> Iterator[content_pb2.Message]:
-    """Yield the messages of a JSON list; `path` is its path in the request. Raise InvalidRequest."""
+    """Yield the messages of a JSON list; `path` is its path in the request. Raise InvalidRequest.
+
+    A system message that is not the first one becomes a user's turn, since templates have no position for it, and an
+    answer or a result without content an empty text.
+    """
     try:
         messages = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -35,9 +39,14 @@ def to_chat_messages(text: str, path: str) -> Iterator[content_pb2.Message]:
         raise InvalidRequest(path, f"must have at most {_MAX_MESSAGES} messages, not {len(messages)}")
     for index, message in enumerate(messages):
         try:
-            yield _to_message(message, f"{path}[{index}]")
+            made = _to_message(message, f"{path}[{index}]")
         except UnicodeError as error:
             raise InvalidRequest(f"{path}[{index}]", "has a text that is not Unicode") from error
+        if index and made.role == content_pb2.ROLE_SYSTEM:
+            made.role = content_pb2.ROLE_USER
+        if made.role in _MAY_BE_EMPTY and not made.content and not made.tool_calls:
+            made.content.add(text="")
+        yield made
 
 
 def _to_message(given: Any, path: str) -> content_pb2.Message:
