@@ -15,10 +15,10 @@ from gateway.dialects.seam.caller_name import dotted, renamed
 from gateway.dialects.seam.contract_copy import copy_fields
 from gateway.dialects.seam.contract_limit import check_length, put
 from gateway.dialects.seam.failure import Failure, Reason
+from gateway.dialects.seam.history import move_later_to_user
 from gateway.dialects.seam.json_body import is_given
 from gateway.dialects.seam.model_name import ModelName
 from gateway.dialects.seam.output_interval import check_interval
-from gateway.dialects.seam.system_role import move_later_to_user
 
 _BETWEEN_DOCUMENTS: Final = "\n\n"
 _CALLER_NAMES: Final = {  # a field's path, or its first parts, in ChatRequest → in the client's body

@@ -16,8 +16,7 @@ from sluice.v1 import content_pb2, tool_pb2
 
 from gateway.dialects.seam.contract_limit import check_length, check_text
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.dialects.seam.open_calls import OpenCalls
-from gateway.dialects.seam.system_role import move_later_to_user
+from gateway.dialects.seam.history import OpenCalls, move_later_to_user
 
 _ROLES: Final = {
     "system": content_pb2.ROLE_SYSTEM,

@@ -85,18 +85,9 @@ def check_conversation_of_its_own_server_is_continued(url: str, _: str) -> None:
         },
         {"type": "text", "text": "Paris.", "citations": None},
     ]
-    kept = anthropic.types.Message.model_validate(
-        {
-            "id": "msg_1",
-            "type": "message",
-            "role": "assistant",
-            "model": "claude",
-            "content": blocks,
-            "stop_reason": "end_turn",
-            "stop_sequence": None,
-            "usage": {"input_tokens": 1, "output_tokens": 1},
-        }
-    )
+    head: Any = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "stop_sequence": None}
+    rest: Any = {"stop_reason": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 1}}
+    kept = anthropic.types.Message.model_validate({**head, **rest, "content": blocks})
     tools: Any = [{"type": "web_search_20250305", "name": "web_search", "max_uses": 2}, WEATHER]
     again: Any = [*QUESTION, {"role": "assistant", "content": kept.content}, {"role": "user", "content": "And now?"}]
     answer = client(url).messages.create(messages=again, tools=tools, tool_choice={"type": "none"}, **GREEDY)

@@ -17,7 +17,7 @@ from gateway.dialects.openai_family.chat.message import ChatMessage, ToolCall, t
 from gateway.dialects.openai_family.chat.part import ReasoningPart, ThinkingPart, to_part
 from gateway.dialects.seam.contract_limit import check_length
 from gateway.dialects.seam.failure import Failure, Reason
-from gateway.dialects.seam.open_calls import OpenCalls
+from gateway.dialects.seam.history import OpenCalls
 
 _ROLES: Final = {
     "system": content_pb2.ROLE_SYSTEM,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from gateway.dialects.seam.open_calls import OpenCalls
+from gateway.dialects.seam.history import OpenCalls
 
 NAMES = ("f", "g", None)
 

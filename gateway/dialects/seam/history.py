@@ -1,10 +1,13 @@
-"""Match the results of tool calls with their calls, for clients whose calls or results have no ids."""
+"""What conversations of other servers and clients need: results matched with calls, and one system message."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
+
+from sluice.v1 import content_pb2
 
 
 @dataclass(slots=True)
@@ -55,3 +58,10 @@ class OpenCalls:
         while calls and not calls[0].is_open:
             calls.popleft()
         return calls[0] if calls else None
+
+
+def move_later_to_user(messages: Sequence[content_pb2.Message]) -> None:
+    """Make each system message but the first message a user's turn, since templates have no position for it."""
+    for message in messages[1:]:
+        if message.role == content_pb2.ROLE_SYSTEM:
+            message.role = content_pb2.ROLE_USER
