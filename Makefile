@@ -42,13 +42,13 @@ soak:  ## run mixed load for MINUTES (30), and slow fault tests; fails if anythi
 fuzz:  ## send random bodies and messages to the whole product, random histories to engines, EXAMPLES (300) of each; kill services, engines, gateways and databases, and set clocks, at KILLS (200) instants; replay 1,000 answers; mutate files
 	@tools/install.sh dev native && FUZZ_EXAMPLES=$(or $(EXAMPLES),300) $(PY) -m pytest --timeout=$$((300 + 20 * $(or $(EXAMPLES),300))) tests/e2e/hostile/test_fuzz*.py tests/engine/core/test_state_histories.py tests/native/engine/test_state_histories.py
 	@BACKGROUND_KILLS=$(or $(KILLS),200) $(PY) -m pytest -m "slow or long" tests/e2e/faults/test_background_kills.py
-	@RECEIPTS=1000 $(PY) -m pytest tests/service/server/test_random_receipts.py
+	@RECEIPTS=1000 $(PY) -m pytest --timeout=7200 tests/service/server/test_random_receipts.py
 	@WORKER_KILLS=$(or $(KILLS),200) $(PY) -m pytest -m long tests/native/engine/test_cache_handover.py
 	@IMPORT_KILLS=$(or $(KILLS),200) $(PY) -m pytest tests/service/storage/faults/test_import_faults.py
 	@BATCH_KILLS=$(or $(KILLS),200) $(PY) -m pytest -m long tests/e2e/faults/test_batch_kills.py
 	@GATEWAY_KILLS=$(or $(KILLS),200) $(PY) -m pytest -m long tests/e2e/faults/test_gateway_kills.py
 	@CLOCK_JUMPS=$(or $(KILLS),200) $(PY) -m pytest tests/service/storage/faults/test_random_clock_jumps.py
-	@FUZZ_FILES=100000 $(PY) -m pytest tests/engine/models/checkpoint/test_gguf_header.py
+	@FUZZ_FILES=100000 $(PY) -m pytest --timeout=7200 tests/engine/models/checkpoint/test_gguf_header.py
 check:  ## run the static checks: lint, types, imports, protobuf, generated code, Envoy, word list, scripts
 	@tools/install.sh $(CHECK_PARTS) && BASE=$(BASE) tools/check.sh
 install-checks:  ## install what `make check` needs

@@ -21,7 +21,7 @@ from tests.waiting import GUARD_S
 KILLS = int(os.environ.get("BATCH_KILLS", "3"))
 NUM_LINES = 60
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(120 + 20 * KILLS)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300 + 120 * KILLS)]
 
 
 def line_of(number: int) -> Line:

@@ -31,7 +31,7 @@ BODY: Final = {
 }  # fmt: skip
 LOST: Final = {502, 503, 504}  # statuses of a gateway that starts
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(240 + 20 * KILLS)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300 + 120 * KILLS)]
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ HOUR_S = 3600
 NUM_LINES, NUM_RESPONSES = 6, 2
 LONG = {"max_model_len": 512, "num_blocks": 256}
 
-pytestmark = pytest.mark.timeout(120 + 2 * JUMPS)
+pytestmark = pytest.mark.timeout(300 + 20 * JUMPS)
 
 
 def set_server_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
