@@ -6,7 +6,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from sluice.v1 import conversation_pb2, stored_response_pb2
 
@@ -21,6 +21,7 @@ from service.contract.responses.conversation import (
     to_record,
     to_stored_items,
 )
+from service.contract.responses.page import MAX_PAGE_BYTES, num_on_page, page_size
 from service.generation.errors import InvalidRequest
 from service.storage.responses.port import (
     Addition,
@@ -32,8 +33,6 @@ from service.storage.responses.port import (
     UnknownItem,
 )
 from service.storage.responses.store_thread import StoreThread
-
-_PAGE_SIZE: Final = 20  # the default
 
 _log = logging.getLogger(__name__)
 
@@ -105,12 +104,12 @@ class Conversations:
     ) -> conversation_pb2.ListConversationItemsResponse:
         """Return a page of items. Raise InvalidRequest if it begins after none of them."""
         owner = current_caller().id
-        size = request.page_size if request.HasField("page_size") else _PAGE_SIZE
+        size = page_size(request)
         after = request.after or request.page_token
         try:
             found = await self._run(
                 lambda store: store.conversations.items(
-                    owner, request.id, size + 1, after, descending=request.descending
+                    owner, request.id, size + 1, after, descending=request.descending, max_bytes=MAX_PAGE_BYTES
                 )
             )
         except UnknownItem as error:
@@ -118,7 +117,8 @@ class Conversations:
             raise InvalidRequest(field, "is not the id of an item of this conversation") from error
         if found is None:
             raise ConversationNotFound("id")
-        items, has_more = to_stored_items(found[:size]), len(found) > size
+        end = num_on_page((each.num_bytes for each in found), size)
+        items, has_more = to_stored_items(found[:end]), len(found) > end
         return conversation_pb2.ListConversationItemsResponse(
             items=items, has_more=has_more, next_page_token=items[-1].id if has_more else ""
         )

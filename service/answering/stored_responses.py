@@ -188,11 +188,17 @@ class StoredResponses:
     async def _item_before(self, addition: Addition) -> str:
         """Return the id of the item that precedes items of a conversation; empty if none does."""
         owner, conversation_id = current_caller().id, addition.conversation_id
-        found = await self._read(lambda store: store.conversations.items(owner, conversation_id, _MAX_ITEMS))
-        ids = ["", *(each.id for each in found or ())]
-        if addition.items[0].id not in ids:
+        first = addition.items[0].id
+
+        def read(store: ResponseStore) -> Sequence[ItemRecord] | None:
+            items = store.conversations
+            is_there = items.item(owner, conversation_id, first) is not None
+            return items.items(owner, conversation_id, 1, first, descending=True) if is_there else None
+
+        found = await self._read(read)
+        if found is None:
             raise ConversationNotFound(_CONVERSATION)
-        return ids[ids.index(addition.items[0].id) - 1]
+        return found[0].id if found else ""
 
     async def _conversation(self, request: response_pb2.CreateResponseRequest) -> Sequence[response_item_pb2.InputItem]:
         """Return the items of a request's conversation that precede its own."""
@@ -200,7 +206,9 @@ class StoredResponses:
             raise StoringOff(_CONVERSATION)
         owner, conversation_id = current_caller().id, request.conversation
         most = _MAX_ITEMS - len(request.input)
-        found = await self._read(lambda store: store.conversations.items(owner, conversation_id, most + 1))
+        found = await self._read(
+            lambda store: store.conversations.items(owner, conversation_id, most + 1, max_bytes=self._max_chain_bytes)
+        )
         if found is None:
             raise ConversationNotFound(_CONVERSATION)
         if request.HasField(_UNTIL):

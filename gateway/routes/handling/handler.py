@@ -132,7 +132,7 @@ class Change:
 
         async def answer(http_request: HttpRequest, caller: Caller) -> bytes:
             _, reply = await _call(self.parse, upstream, http_request, caller)
-            return self.serialize(reply)
+            return await offload(reply.ByteSize(), partial(self.serialize, reply))
 
         return LookupEndpoint(answer, error_response, upstream.bodies, authentication_first(upstream.client))
 

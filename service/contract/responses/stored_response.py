@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from sluice.v1 import content_pb2, response_item_pb2, response_pb2, stored_response_pb2
 
+from service.contract.responses.page import num_on_page, page_size
 from service.contract.responses.response_item import call_prefix
 from service.generation.errors import InvalidRequest
 from service.storage.responses.port import Addition, ResponseRecord
 
-_PAGE_SIZE: Final = 20  # the default
 _UNUSABLE: Final = {
     response_item_pb2.RESPONSE_STATUS_QUEUED: "queued",
     response_item_pb2.RESPONSE_STATUS_IN_PROGRESS: "in progress",
@@ -119,7 +120,7 @@ def items_by_id(record: ResponseRecord, ids: Collection[str]) -> dict[str, respo
     output = response_item_pb2.Response.FromString(record.response).output
     found = {item.id: as_input(item) for item in output if item.id in ids}
     for item_id in ids:
-        index = int(position[1]) if (position := _POSITION.search(item_id)) else len(given)
+        index = _index(item_id)
         if index < len(given) and input_id(given[index], record.id, index) == item_id:
             found[item_id] = given[index]
     return found
@@ -137,20 +138,26 @@ def to_page(
 ) -> stored_response_pb2.ListInputItemsResponse:
     """Return a page of the input items of a record. Raise InvalidRequest if the page begins after none of them."""
     given = response_pb2.CreateResponseRequest.FromString(record.request).input
-    items = [
-        stored_response_pb2.StoredInputItem(id=input_id(item, record.id, index), item=item)
-        for index, item in enumerate(given)
-    ]
-    if request.descending:
-        items.reverse()
-    begin = 0
+    order = range(len(given))[::-1] if request.descending else range(len(given))
     if after := request.after or request.page_token:
-        ids = [each.id for each in items]
-        if after not in ids:
+        index = _index(after)
+        if index >= len(given) or input_id(given[index], record.id, index) != after:
             field = "after" if request.after else "page_token"
             raise InvalidRequest(field, "is not the id of an input item of this response")
-        begin = ids.index(after) + 1
-    end = begin + (request.page_size if request.HasField("page_size") else _PAGE_SIZE)
-    has_more = end < len(items)
-    token = items[end - 1].id if has_more else ""
-    return stored_response_pb2.ListInputItemsResponse(items=items[begin:end], has_more=has_more, next_page_token=token)
+        order = order[order.index(index) + 1 :]
+    size = page_size(request)
+    end = num_on_page((given[index].ByteSize() for index in order[: size + 1]), size)
+    items = [
+        stored_response_pb2.StoredInputItem(id=input_id(given[index], record.id, index), item=given[index])
+        for index in order[:end]
+    ]
+    has_more = end < len(order)
+    return stored_response_pb2.ListInputItemsResponse(
+        items=items, has_more=has_more, next_page_token=items[-1].id if has_more else ""
+    )
+
+
+def _index(item_id: str) -> int:
+    """Return the index that the id of an item of a request names; one that no item has, if it names none."""
+    position = _POSITION.search(item_id)
+    return int(position[1]) if position is not None else sys.maxsize

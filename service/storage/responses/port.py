@@ -222,11 +222,19 @@ class ConversationStore(Protocol):
         """
 
     def items(
-        self, owner: str, conversation_id: str, max_items: int, after: str = "", *, descending: bool = False
+        self,
+        owner: str,
+        conversation_id: str,
+        max_items: int,
+        after: str = "",
+        *,
+        descending: bool = False,
+        max_bytes: int | None = None,
     ) -> Sequence[ItemRecord] | None:
         """Return the first items, or those after one, or None if there is no such conversation. Raise UnknownItem.
 
-        The item `after` may have been deleted meanwhile, unless many others of the conversation were after it.
+        Those that more than `max_bytes` precede are left out, except the second one. The item `after` may have been
+        deleted meanwhile, unless many others of the conversation were after it.
         """
 
     def item(self, owner: str, conversation_id: str, item_id: str) -> ItemRecord | None:

@@ -13,7 +13,7 @@ from gateway.routes.upstream.upstream import Upstream
 from gateway.upstream.caller import Caller
 
 PAGE: Final = (
-    Parameter("limit", "query", "How many items; 20 by default.", "20",
+    Parameter("limit", "query", "How many items; 20 by default, and at most 2 MiB if there are several.", "20",
               schema={"type": "integer", "minimum": 1, "maximum": 100}),
     Parameter("order", "query", "`desc`, the default, for the last item first, or `asc`.", "asc",
               schema={"type": "string", "enum": ["asc", "desc"]}),

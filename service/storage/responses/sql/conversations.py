@@ -113,17 +113,32 @@ class SqlConversations(ConversationStore):
         return True
 
     def items(
-        self, owner: str, conversation_id: str, max_items: int, after: str = "", *, descending: bool = False
+        self,
+        owner: str,
+        conversation_id: str,
+        max_items: int,
+        after: str = "",
+        *,
+        descending: bool = False,
+        max_bytes: int | None = None,
     ) -> Sequence[ItemRecord] | None:
         if not self._exists(owner, conversation_id):
             return None
         key = (owner, conversation_id)
         begin = "" if not after else f"AND position {'<' if descending else '>'} ?"
-        values = key if not after else (*key, self._begin(*key, after))
+        values: tuple[str | int, ...] = key if not after else (*key, self._begin(*key, after))
+        order = "ORDER BY position" + (" DESC" if descending else "")
+        chosen = f"SELECT position, num_bytes FROM items WHERE {_OF} {begin} {order} LIMIT ?"  # noqa: S608  constants
+        values = (*values, max_items)
+        if max_bytes is not None:
+            total = f"SUM(num_bytes) OVER ({order}) - num_bytes AS num_before, ROW_NUMBER() OVER ({order}) AS number"
+            summed = f"SELECT position, {total} FROM ({chosen}) AS chosen"  # noqa: S608  constants
+            chosen = f"SELECT position FROM ({summed}) AS summed WHERE num_before <= ? OR number <= 2"  # noqa: S608  constants
+            values = (*values, max_bytes)
         rows = self._database.rows(
-            f"SELECT id, item FROM items WHERE {_OF} {begin} "  # noqa: S608  constants
-            f"ORDER BY position {'DESC' if descending else ''} LIMIT ?",
-            (*values, max_items),
+            f"SELECT id, item FROM items JOIN ({chosen}) AS chosen USING (position) "  # noqa: S608  constants
+            f"WHERE {_OF} {order}",
+            (*values, *key),
         )
         return [self._opened(owner, conversation_id, *row) for row in rows]
 

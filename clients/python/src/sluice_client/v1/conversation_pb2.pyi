@@ -386,7 +386,7 @@ class ListConversationItemsRequest(_message.Message):
     id: _builtins.str
     """The id of the conversation, 1 to 256 characters. Required."""
     page_size: _builtins.int
-    """The maximum number of items, 1 to 100. Default: 20."""
+    """The maximum number of items, 1 to 100; a page with more than one item has at most 2 MiB. Default: 20."""
     after: _builtins.str
     """The id of the item after which the list begins: the last one of the previous page, also if it was deleted
     meanwhile; at most 256 characters. Default: empty, the list begins with the first item.
