@@ -137,7 +137,7 @@ class Batches:
         """Stop a batch, and return it."""
         record = await self._record(batch_id)
         key = (record.owner, record.id)
-        cancelled = await self._calls.run(lambda store: store.cancel(*key))
+        cancelled = await self._calls.run_steps(lambda store: store.cancel_steps(*key))
         if cancelled is None:
             raise BatchNotFound("id")
         self._stop(key)

@@ -207,7 +207,7 @@ class FileStore(Protocol):
 class BatchStore(Protocol):
     """The batches of a store, and its `files`.
 
-    Each method raises StoreFailed, and is one transaction except `delete` and `abandon`.
+    Each method raises StoreFailed, and is one transaction except `cancel`, `delete` and `abandon`.
 
     A batch belongs to its owner: to others it does not exist. `holder` names a process uniquely.
     """
@@ -251,6 +251,12 @@ class BatchStore(Protocol):
         """End a batch, unless it has ended, and return it; None if there is none.
 
         The lines without a result are deleted, and no longer count against the limits.
+        """
+
+    def cancel_steps(self, owner: str, batch_id: str) -> Iterator[BatchRecord | None]:
+        """Do what `cancel` does in short steps, each a call of the iterator, which yields the batch.
+
+        The batch has ended after the first step. A purge deletes what is left if the others are not made.
         """
 
     def delete(self, owner: str, batch_id: str) -> bool:

@@ -23,7 +23,8 @@ from service.storage.responses.port import StoreFailed, StoreLimit, TooLarge, Un
 from service.storage.responses.sql.content import delete_marked, mark
 from service.storage.responses.sql.database import Execute, SqlDatabase
 from service.storage.responses.sql.deleted_batches import SqlDeletedBatches
-from service.storage.responses.sql.deleted_lines import delete_lines, states_of
+from service.storage.responses.sql.deleted_lines import delete_unanswered
+from service.storage.responses.sql.left_content import delete_left
 from service.storage.responses.sql.lines import SqlLines
 from service.storage.responses.sql.uploads import SqlUploads
 
@@ -34,7 +35,6 @@ _COLUMNS: Final = (
 _PRESENT: Final = "batches WHERE owner = ? AND is_complete = 1 AND created_ns > ?"
 _KEY: Final = "owner = ? AND id = ?"
 _LOST_UPLOAD: Final = "the batch was not continued in time, or was begun again"
-_UPLOAD_NS: Final = 3_600_000_000_000  # after which a file or batch that is not complete is deleted
 
 
 class SqlBatches(BatchStore):
@@ -154,18 +154,26 @@ class SqlBatches(BatchStore):
         self, owner: str, batch_id: str, after: int, states: Collection[LineState], max_lines: int
     ) -> Sequence[EndedLine]:
         batch = self.get(owner, batch_id)
-        if batch is not None and 0 < batch.results_expire_ns <= self._age_ns():
+        if batch is None or 0 < batch.results_expire_ns <= self._age_ns():
             return []
-        return self._lines.results(owner, batch_id, after, states, max_lines)
+        return self._lines.results(batch, after, states, max_lines)
 
     def cancel(self, owner: str, batch_id: str) -> BatchRecord | None:
+        *_, batch = self.cancel_steps(owner, batch_id)
+        return batch
+
+    def cancel_steps(self, owner: str, batch_id: str) -> Iterator[BatchRecord | None]:
         with self._database.transaction() as execute:
             batch = self.get(owner, batch_id)
-            if batch is None or batch.status != BatchStatus.IN_PROGRESS:
-                return batch
-            delete_lines(self._database, execute, owner, batch_id, [LineState.WAITING])
-            self._end(execute, batch, BatchStatus.CANCELLED)
-        return self.get(owner, batch_id)
+            if batch is not None and batch.status == BatchStatus.IN_PROGRESS:
+                self._end(execute, batch, BatchStatus.CANCELLED)
+        batch = self.get(owner, batch_id)
+        for _ in delete_unanswered(self._database, owner, batch_id):
+            yield batch
+        if self._database.has_traces:
+            with suppress(StoreFailed):  # they are deleted
+                self._database.erase()
+        yield batch
 
     def delete(self, owner: str, batch_id: str) -> bool:
         *_, was_there = self.delete_steps(owner, batch_id)
@@ -219,31 +227,16 @@ class SqlBatches(BatchStore):
                 batch = self.get(*key)
                 if batch is None or batch.status != BatchStatus.IN_PROGRESS:
                     continue
-                expired = execute(
-                    "UPDATE batch_lines SET state = ?, holder = '' WHERE owner = ? AND batch = ? AND state = 0",
-                    (int(LineState.EXPIRED), *key),
-                ).rowcount
-                execute(f"UPDATE batches SET num_failed = num_failed + ? WHERE {_KEY}", (expired, *key))  # noqa: S608  constants
+                execute(f"UPDATE batches SET num_failed = num_lines - num_succeeded WHERE {_KEY}", key)  # noqa: S608  constants
                 self._end(execute, batch, BatchStatus.EXPIRED)
         return len(rows)
 
-    def purge_incomplete(self) -> int:
-        """Delete files and batches whose upload was not completed in time, and files at their own time of expiry."""
-        now_ns = self._age_ns()
+    def purge_left(self) -> Iterator[int]:
+        """Delete what nobody deletes any more in steps, each a call of the iterator, which yields a number of rows."""
         with self._database.transaction() as execute:
-            query = (
-                "SELECT owner, batch, is_of_errors FROM files WHERE batch != '' AND expires_ns != 0 AND expires_ns <= ?"
-            )
-            for owner, batch_id, is_of_errors in execute(query, (now_ns,)).fetchall():
-                delete_lines(self._database, execute, owner, batch_id, states_of(is_of_errors=bool(is_of_errors)))
-            return self._deleted.purge(execute, self._oldest_ns()) + sum(
-                execute(query, (instant,)).rowcount
-                for query, instant in (
-                    ("DELETE FROM files WHERE is_complete = 0 AND created_ns <= ?", now_ns - _UPLOAD_NS),
-                    ("DELETE FROM batches WHERE is_complete = 0 AND created_ns <= ?", now_ns - _UPLOAD_NS),
-                    ("DELETE FROM files WHERE expires_ns != 0 AND expires_ns <= ?", now_ns),
-                )
-            )
+            num_deleted = self._deleted.purge(execute, self._oldest_ns())
+        yield num_deleted
+        yield from delete_left(self._database, self._age_ns())
 
     def _end_if_done(self, execute: Execute, owner: str, batch_id: str) -> None:
         """End a batch whose lines have all ended."""
@@ -256,8 +249,9 @@ class SqlBatches(BatchStore):
             self._end(execute, batch, BatchStatus.COMPLETED)
 
     def _end(self, execute: Execute, batch: BatchRecord, status: BatchStatus) -> None:
-        """End a batch, with a file for each kind of results that it has."""
+        """End a batch, with a file for each kind of results that it has. No process holds lines of it any more."""
         now_ns = self._age_ns()
+        self._lines.release_all(execute, batch.owner, batch.id)
         execute(
             f"UPDATE batches SET status = ?, ended_ns = ? WHERE {_KEY}",  # noqa: S608  constants
             (int(status), now_ns, batch.owner, batch.id),

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from service.storage.responses.sql.database import Execute, SqlDatabase
 
-_MAX_ROWS: Final = 512  # of one transaction
+MAX_ROWS: Final = 512  # of one transaction
 _MAX_BYTES: Final = 4 << 20  # likewise, unless one row has more
 
 
@@ -30,6 +30,8 @@ _CONTENT: Final = {
     ),
     "files": _Content("file_parts", "file", "length(content)", ("is_complete = 0", "expires_ns = 1")),
 }
+MARKED_FILE: Final = " AND ".join(_CONTENT["files"].mark)
+"""The condition of a marked row of `files`."""
 TABLES: Final = frozenset(_CONTENT)
 """The tables whose rows have content in another one."""
 
@@ -48,13 +50,13 @@ def delete_marked(database: SqlDatabase, table: str, owner: str, row_id: str) ->
     content, key = _CONTENT[table], (owner, row_id)
     marked = f"{table} WHERE owner = ? AND id = ? AND {' AND '.join(content.mark)}"
     parts = f"{content.table} WHERE owner = ? AND {content.column} = ?"
-    sizes = f"SELECT position, {content.size} FROM {parts} ORDER BY position LIMIT {_MAX_ROWS}"  # noqa: S608  constants
+    sizes = f"SELECT position, {content.size} FROM {parts} ORDER BY position LIMIT {MAX_ROWS}"  # noqa: S608  constants
     last: int | None = 0
     while last is not None:
         with database.transaction() as execute:
             if execute(f"SELECT 1 FROM {marked}", key).fetchone() is None:  # noqa: S608  constants
                 return
-            last = _last_of_step(execute(sizes, key).fetchall())
+            last = last_of_step(execute(sizes, key).fetchall())
             if last is None:
                 execute(f"DELETE FROM {marked}", key)  # noqa: S608  constants
             else:
@@ -62,7 +64,7 @@ def delete_marked(database: SqlDatabase, table: str, owner: str, row_id: str) ->
         yield
 
 
-def _last_of_step(parts: list[tuple[int, int]]) -> int | None:
+def last_of_step(parts: list[tuple[int, int]]) -> int | None:
     """Return the position of the last part to delete in one transaction, by the parts' positions and sizes."""
     last, num_bytes = None, 0
     for position, size in parts:

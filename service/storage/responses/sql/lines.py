@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from service.storage.responses.batch_port import BatchStatus, EndedLine, Line, LineKey, LineResult, LineState, NewLine
+from service.storage.responses.batch_port import (
+    BatchRecord,
+    BatchStatus,
+    EndedLine,
+    Line,
+    LineKey,
+    LineResult,
+    LineState,
+    NewLine,
+)
 from service.storage.responses.port import MAX_LEASE_S, StoreLimit
+from service.storage.responses.sql.content import MARKED_FILE
 from service.storage.responses.sql.database import Execute, SqlDatabase
 from service.storage.responses.sql.uploads import SqlUploads
 
@@ -53,14 +63,23 @@ class SqlLines:
             )
 
     def results(
-        self, owner: str, batch_id: str, after: int, states: Collection[LineState], max_lines: int
+        self, batch: BatchRecord, after: int, states: Collection[LineState], max_lines: int
     ) -> Sequence[EndedLine]:
-        """Return lines of these states after an index, in order."""
-        marks = ", ".join("?" * len(states))
+        """Return lines of these states after an index, in order, without those of files that are being deleted."""
+        owner, batch_id = batch.owner, batch.id
+        marked = f"SELECT is_of_errors FROM files WHERE owner = ? AND id IN (?, ?) AND {MARKED_FILE}"  # noqa: S608  constants
+        files = [batch.results_file(is_of_errors=is_of_errors) for is_of_errors in (False, True)]
+        deleted = {bool(is_of_errors) for (is_of_errors,) in self._database.rows(marked, (owner, *files))}
+        chosen = {each for each in states if (each != LineState.SUCCEEDED) not in deleted}
+        if batch.status == BatchStatus.EXPIRED and LineState.EXPIRED in chosen:
+            chosen.add(LineState.WAITING)  # a line that has no result when its batch expires
+        if not chosen:
+            return []
+        marks = ", ".join("?" * len(chosen))
         rows = self._database.rows(
             "SELECT position, request, state, result FROM batch_lines "  # noqa: S608  constants
             f"WHERE owner = ? AND batch = ? AND position > ? AND state IN ({marks}) ORDER BY position LIMIT ?",
-            (owner, batch_id, after, *map(int, states), max_lines),
+            (owner, batch_id, after, *map(int, chosen), max_lines),
         )
         return [self._ended((owner, batch_id, row[0]), row) for row in rows]
 
@@ -109,6 +128,13 @@ class SqlLines:
                 (self._now_ns() + round(min(delay_s, MAX_LEASE_S) * 1e9), int(not is_counted), *key, holder),
             )
 
+    def release_all(self, execute: Execute, owner: str, batch_id: str) -> None:
+        """Take the lines of a batch that ends from their holders."""
+        execute(
+            f"UPDATE batch_lines SET holder = '' WHERE {_HAS_HOLDER} AND owner = ? AND batch = ?",  # noqa: S608  constants
+            (owner, batch_id),
+        )
+
     def finish(self, execute: Execute, holder: str, each: LineResult) -> tuple[LineState, int] | None:
         """Store a result, and return its state and size; None if the line isn't the holder's."""
         state, result = each.state, each.result
@@ -130,7 +156,8 @@ class SqlLines:
     def _ended(self, key: LineKey, row: Sequence[Any]) -> EndedLine:
         index, request, state, result = row
         opened = self._database.opened(result, _context(key, "result")) if result else b""
-        return EndedLine(index, self._database.opened(request, _context(key, "request")), LineState(state), opened)
+        ended = LineState(state) if state != LineState.WAITING else LineState.EXPIRED
+        return EndedLine(index, self._database.opened(request, _context(key, "request")), ended, opened)
 
     def _sealed(self, key: LineKey, name: str, data: bytes) -> bytes:
         return self._database.sealed(data, _context(key, name))

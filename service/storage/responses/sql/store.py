@@ -107,10 +107,8 @@ class SqlStore(ResponseStore):
             while expired := self._expired(table):
                 self._database.has_traces = True
                 yield from self._purge(table, expired)
-        if num_incomplete := self.batches.purge_incomplete():
-            self._database.has_traces = True
+        yield from self.batches.purge_left()
         self._note_time()
-        yield num_incomplete
         if self._database.has_traces:
             while self._database.shrink():
                 yield 0

@@ -10,7 +10,7 @@ from service.storage.responses.port import StoreFailed, StoreLimit, TooLarge, Un
 from service.storage.responses.sql.content import delete_marked, mark
 from service.storage.responses.sql.database import Execute, SqlDatabase
 from service.storage.responses.sql.deleted_batches import SqlDeletedBatches
-from service.storage.responses.sql.deleted_lines import delete_lines, states_of
+from service.storage.responses.sql.deleted_lines import delete_results
 
 _COLUMNS: Final = "owner, id, created_ns, filename, num_bytes, expires_ns, batch, is_of_errors, results_bytes"
 _PRESENT: Final = (
@@ -156,10 +156,10 @@ class SqlUploads(FileStore):
         key = (owner, file_id)
         with self._database.transaction() as execute:
             file = self.get(*key)
-            if file is not None and file.batch_id:
-                states = states_of(is_of_errors=file.is_of_errors)
-                delete_lines(self._database, execute, owner, file.batch_id, states)
             mark(execute, "files", *key)
+        if file is not None and file.batch_id:
+            for _ in delete_results(self._database, owner, file.batch_id, is_of_errors=file.is_of_errors):
+                yield True
         for _ in delete_marked(self._database, "files", *key):
             yield file is not None
         self._database.erase()
