@@ -27,12 +27,12 @@ _WAITING: Final = f"owner = batches.owner AND batch = batches.id AND state = 0 A
 _NEXT: Final = f"""
     SELECT owner, id, caller FROM batches
     WHERE status = {BatchStatus.IN_PROGRESS:d} AND is_complete = 1
-        AND EXISTS (SELECT 1 FROM batch_lines WHERE {_WAITING})
+        AND (SELECT position FROM batch_lines WHERE {_WAITING} ORDER BY position LIMIT 1) IS NOT NULL
     ORDER BY (SELECT count(*) FROM batch_lines AS held
               WHERE {_HAS_HOLDER} AND held.owner || '' = batches.owner AND {_HELD}),
              created_ns, id
     LIMIT 1
-"""  # noqa: S608  constants; `|| ''` keeps SQLite from searching all lines of the owner
+"""  # noqa: S608  constants; `|| ''` keeps SQLite from searching all lines of the owner, ORDER BY PostgreSQL
 _FIRST: Final = f"""
     SELECT position, request, num_claims FROM batch_lines
     WHERE owner = :owner AND batch = :batch AND state = 0 AND NOT ({_HELD}) ORDER BY position LIMIT 1
