@@ -18,6 +18,7 @@ from grpc import aio
 
 from service.answering.admission import admitted
 from service.answering.answer_events import MAX_INLINE_LOGPROBS, AnswerEvents
+from service.answering.idempotent_calls import call_name
 from service.answering.kind import Answer, Kind, Message, Renderer, Request, Sized
 from service.answering.loop_turns import LoopTurns
 from service.answering.receipts import Receipts
@@ -179,7 +180,7 @@ class Answering:
                 bound = charge.bound(answer_request)
                 prepared = await model.preparation.prepare(bound, current_request_id(), deadline, caller)
                 await charge.take_for(answer_request, prepared.requests)
-                identity = stream_identity(model, prepared, point, bound.answer_id)
+                identity = stream_identity(model, prepared, point, bound.answer_id, call_name(caller.id, request))
                 num_choices = prepared.requests[0].n * len(prepared.requests)
                 receipt = await self._receipts.open(model, prepared, identity) if bound.wants_receipt else None
                 can_resume = stream and model.description.supports_resume

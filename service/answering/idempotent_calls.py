@@ -239,6 +239,12 @@ def _key_of(kind: str, request: Any) -> _Key:
     return (current_caller().id, kind, request.serving.request_id)
 
 
+def call_name(caller_id: str, request: Any) -> str:
+    """Return a text that is the same whenever a call with an id is repeated; empty for a call without one."""
+    request_id = request.serving.request_id if "serving" in request.DESCRIPTOR.fields_by_name else ""
+    return f"{request.DESCRIPTOR.full_name}\0{caller_id}\0{request_id}" if request_id else ""
+
+
 def undivided(request: Request) -> Request:
     """Return a copy of a request without the options that only change how a stream of its answer is divided."""
     found: Request = type(request)()

@@ -16,35 +16,50 @@ from service.prompting.preparation import PreparedAnswer
 from service.registry.models import ServedGenerator
 
 _DIGEST_SIZE = 32  # bytes
+_ID_SIZE = 16  # bytes of an answer's id
 _IDENTITY_SIZE = 8  # bytes of the digest that a stream's identity has
 
 
 def stream_identity(
-    model: ServedGenerator, prepared: PreparedAnswer, point: ResumePoint | None, answer_id: str = ""
+    model: ServedGenerator,
+    prepared: PreparedAnswer,
+    point: ResumePoint | None,
+    answer_id: str = "",
+    call_name: str = "",
 ) -> StreamIdentity:
     """Return the identity of a new stream, which has the `answer_id`, if any, or of the stream that `point` resumes.
 
-    Raise CannotResume if the answer's tokens may differ from those of the stream.
+    Otherwise the id follows from the `call_name`, if any, and from what determines the answer, so that the same call
+    has the same one at another replica. Raise CannotResume if the answer's tokens may differ from those of the stream.
     """
-    new = _new_identity(model, prepared, answer_id or uuid.uuid4().hex)
+    new = _new_identity(model, prepared, answer_id, call_name)
     if point is None:
         return new
     _check(point.identity, new, can_resume=model.description.supports_resume)
     return point.identity
 
 
-def _new_identity(model: ServedGenerator, prepared: PreparedAnswer, answer_id: str) -> StreamIdentity:
+def _new_identity(model: ServedGenerator, prepared: PreparedAnswer, answer_id: str, call_name: str) -> StreamIdentity:
     """Return the identity of the stream that generates this answer."""
     seed = prepared.sampling.seed
     assert seed is not None  # noqa: S101  preparation draws one
+    digest = request_digest(model, prepared)
+    if not answer_id:
+        answer_id = _id_of(call_name, model, digest) if call_name else uuid.uuid4().hex
     return StreamIdentity(
         id=answer_id,
         created_ns=time.time_ns(),
         model=model.name,
         fingerprint=model.description.fingerprint,
         seed=seed,
-        digest=request_digest(model, prepared)[:_IDENTITY_SIZE],
+        digest=digest[:_IDENTITY_SIZE],
     )
+
+
+def _id_of(call_name: str, model: ServedGenerator, digest: bytes) -> str:
+    """Return the id of an answer that is the same whenever a call is repeated."""
+    described = f"answer\0{call_name}\0{model.name}\0{model.description.fingerprint}\0".encode()
+    return hashlib.blake2b(described + digest, digest_size=_ID_SIZE).hexdigest()
 
 
 def _check(original: StreamIdentity, new: StreamIdentity, *, can_resume: bool) -> None:

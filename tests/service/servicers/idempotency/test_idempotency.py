@@ -76,6 +76,26 @@ async def test_seed_follows_from_the_id() -> None:
     assert seeds[0] == seeds[1] != seeds[2]
 
 
+@pytest.mark.parametrize("content", [{}, {"stopping": {"max_tokens": 3}}])
+async def test_answer_of_another_service_is_the_same(content: Any) -> None:
+    """Two services, as replicas are, give an answer to the same id and request one id, and another one otherwise."""
+    answers = []
+    for fields in ({}, {"stopping": {"max_tokens": 3}}):
+        async with running(ScriptedRunner("hello")) as run:
+            answer = await run.chat.Chat(request(serving=SERVING, **fields))
+            events = [event async for event in rest_of(run.chat.StreamChat(request(serving=SERVING, **fields)))]
+            assert events[0].started.id == answer.id
+            answers.append((fields, answer))
+    async with running(ScriptedRunner("hello")) as run:
+        again = await run.chat.Chat(request(serving=SERVING, **content))
+        unnamed = await run.chat.Chat(request(**content))
+    for fields, answer in answers:
+        assert (answer.id == again.id) == (fields == content)
+        assert answer.id != unnamed.id
+        again.created.CopyFrom(answer.created)
+        assert (answer == again) == (fields == content)
+
+
 async def test_response_is_stored_and_added_to_its_conversation_once(tmp_path: Path) -> None:
     """A repeated request for a response has no second effect."""
     async with running(ScriptedRunner("hello"), **storing(tmp_path)) as run:
