@@ -80,7 +80,8 @@ async def test_seed_follows_from_the_id() -> None:
 async def test_answer_of_another_service_is_the_same(content: Any) -> None:
     """Two services, as replicas are, give an answer to the same id and request one id, and another one otherwise."""
     answers = []
-    for fields in ({}, {"stopping": {"max_tokens": 3}}):
+    contents: list[Any] = [{}, {"stopping": {"max_tokens": 3}}]
+    for fields in contents:
         async with running(ScriptedRunner("hello")) as run:
             answer = await run.chat.Chat(request(serving=SERVING, **fields))
             events = [event async for event in rest_of(run.chat.StreamChat(request(serving=SERVING, **fields)))]
