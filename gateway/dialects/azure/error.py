@@ -48,6 +48,7 @@ _PHRASES: Final = {  # names of non-standard statuses, and of those that differ 
     422: "Unprocessable Entity",
     499: "Client Closed Request",
 }
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
 _MAX_VALUE_LENGTH: Final = 256  # maximum length of the invalid value's text
 
 
@@ -105,11 +106,15 @@ def _value_at(body: bytes, loc: list[str]) -> str:
     """Return the text of the value at `loc`, truncated if long; empty if it is missing or unreadable."""
     if not loc:
         return ""
+    text = ""
     try:
-        value = json.loads(body)
+        value = orjson.loads(body)  # on the event loop: bodies may have megabytes
         for name in loc:
             value = value[int(name)] if isinstance(value, list) else value[name]
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for piece in [value] if isinstance(value, str) else _ENCODER.iterencode(value):
+            text += piece
+            if len(text) >= _MAX_VALUE_LENGTH:
+                break
     except (ValueError, LookupError, TypeError, RecursionError):
         return ""
     return text[:_MAX_VALUE_LENGTH]
