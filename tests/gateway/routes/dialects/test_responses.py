@@ -185,5 +185,5 @@ async def test_openai_client_gets_response_failed(gateway: Gateway, service: Fak
         last: Any = kinds[-1]
         assert last == "response.failed"
         with pytest.raises(openai.BadRequestError) as caught:
-            await client.responses.create(model="m", input="hi", truncation="never")  # type: ignore[arg-type]
+            await client.responses.create(model="m", input="hi", truncation="never")  # type: ignore[call-overload]
         assert caught.value.param == "truncation"
