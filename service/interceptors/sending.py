@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import Awaitable
 from contextlib import aclosing
-from functools import partial
 from typing import Any
 
 import grpc
@@ -63,7 +62,7 @@ def _single(serve: Behaviour, serialize: Any, stall_timeout_s: float, unread: Un
         began = time.monotonic()
         try:
             async with asyncio.timeout(stall_timeout_s) as timeout:
-                with unread.hold(len(response), partial(timeout.reschedule, 0.0)):
+                with unread.hold(len(response), timeout):
                     await _send(context.write(response))
         except TimeoutError:
             raise ReaderStalled(time.monotonic() - began) from None

@@ -9,17 +9,25 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 _MAX_BYTES: Final = 1 << 28
 _MAX_NUMBER: Final = 256  # a quarter of the calls that are served at the same time by default
 _MIN_WAIT_S: Final = 1.0  # readers get this time at least
 
 
+class TimeLimit(Protocol):
+    """What ends the sending of a response: an `asyncio.Timeout`."""
+
+    def expired(self) -> bool: ...
+
+    def reschedule(self, when: float, /) -> None: ...
+
+
 class _Waiting(NamedTuple):
     began: float
     num_bytes: int
-    end: Callable[[], None]
+    limit: TimeLimit
 
 
 class UnreadResponses:
@@ -38,13 +46,13 @@ class UnreadResponses:
         self._waiting: dict[object, _Waiting] = {}  # oldest first
 
     @contextlib.contextmanager
-    def hold(self, num_bytes: int, end: Callable[[], None]) -> Iterator[None]:
-        """Count a response of `num_bytes` while the block sends it. `end` is called if others need the room."""
+    def hold(self, num_bytes: int, limit: TimeLimit) -> Iterator[None]:
+        """Count a response of `num_bytes` while the block sends it. `limit` expires at once if others need the room."""
         now, ticket = self._clock(), object()
-        self._waiting[ticket] = _Waiting(now, num_bytes, end)
+        self._waiting[ticket] = _Waiting(now, num_bytes, limit)
         self._num_bytes += num_bytes
-        self._end_oldest(now)
         try:
+            self._end_oldest(now)
             yield
         finally:
             self._release(ticket)
@@ -55,7 +63,8 @@ class UnreadResponses:
             if has_room or now - oldest.began < _MIN_WAIT_S:
                 return
             self._release(ticket)
-            oldest.end()
+            if not oldest.limit.expired():  # its task may not have run since
+                oldest.limit.reschedule(0.0)
 
     def _release(self, ticket: object) -> None:
         if (found := self._waiting.pop(ticket, None)) is not None:
