@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import heapq
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, TypeAlias, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel
@@ -14,6 +16,8 @@ from pydantic.fields import FieldInfo
 Path: TypeAlias = Sequence[str | int]  # names, and indices of lists
 
 _MIN_SIMILARITY = 0.75  # the similarity of `prot` and `port`; suggestions below it are mostly wrong
+_MAX_LENGTH = 128  # of names that are compared: the time of a comparison grows with the square of their lengths
+_MAX_COMPARED = 100
 
 
 def paths(kind: Any) -> Iterator[tuple[str, ...]]:
@@ -60,11 +64,23 @@ def is_secret(kind: Any, path: Path) -> bool:
 def closest(name: str, known: Iterable[str], prefix: str = "") -> str | None:
     """Return the known name that is most similar to `name`, or None if none is similar enough.
 
-    Names are compared without `prefix`, which would make any two similar.
+    Names are compared without `prefix`, which would make any two similar. A name of more than 128 characters is similar
+    to none, and of more than 100 known names those are compared that have the longest beginning in common with it.
     """
+    name = name.removeprefix(prefix)
+    if len(name) > _MAX_LENGTH:
+        return None
     names = [each.removeprefix(prefix) for each in known if each.startswith(prefix)]
-    found = difflib.get_close_matches(name.removeprefix(prefix), names, n=1, cutoff=_MIN_SIMILARITY)
+    names = [each for each in names if len(each) <= _MAX_LENGTH]
+    if len(names) > _MAX_COMPARED:
+        names = heapq.nlargest(_MAX_COMPARED, names, key=lambda each: _num_common(name, each))
+    found = difflib.get_close_matches(name, names, n=1, cutoff=_MIN_SIMILARITY)
     return f"{prefix}{found[0]}" if found else None
+
+
+def _num_common(name: str, other: str) -> int:
+    """Return the length of the beginning that two names have in common."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(name, other, strict=False)))
 
 
 def suggestion(name: str, known: Iterable[str], prefix: str = "") -> str:

@@ -38,6 +38,7 @@ from service.servicers.inference.statistics import InferenceStatistics, RunningI
 from service.servicers.inference.stream import InferenceStream, ReportError
 from service.servicers.rank import RankServicer
 
+_MAX_NAME: Final = 256  # characters, as in the rules of the other requests
 _ENDS_WITH_STATUS: Final = ("triton_grpc_error", "true")  # metadata of a stream that ends with its first error
 
 
@@ -222,6 +223,8 @@ class InferenceServicer(inference_pb2_grpc.GRPCInferenceServiceServicer):
         """
         if not request.model_name:  # no rule of the contract: a wrong request must not end its stream
             raise InvalidRequest("model_name", "is required")
+        if (length := len(request.model_name)) > _MAX_NAME:
+            raise InvalidRequest("model_name", f"must have at most {_MAX_NAME} characters (got {length})")
         model = self._model(request.model_name, request.model_version)
         inference = to_inference(request, makes_vectors=isinstance(model, ServedEncoder))
         is_encoding = isinstance(inference.request, embedding_pb2.EmbedRequest | rank_pb2.ScoreRequest)

@@ -27,3 +27,17 @@ def test_shared_prefix_is_not_compared() -> None:
     known = ["SLUICE_SERVICE_HOST", "SLUICE_SERVICE_PORT"]
     assert suggestion("SLUICE_SERVICE_NOPE", known, "SLUICE_SERVICE_") == ""
     assert suggestion("SLUICE_SERVICE_HOTS", known, "SLUICE_SERVICE_") == "; did you mean SLUICE_SERVICE_HOST?"
+
+
+def test_long_names_are_not_compared() -> None:
+    """The time of a comparison has a bound, whatever a client sends."""
+    assert suggestion("n" * 128, ["n" * 127]) == f"; did you mean {'n' * 127}?"
+    assert suggestion("n" * 129, ["n" * 127]) == ""
+    assert suggestion("n" * 127, ["n" * 129]) == ""
+
+
+def test_many_known_names_are_compared_if_they_begin_alike() -> None:
+    """Of more than 100 known names those with the longest common beginning are compared."""
+    known = [f"endpoint-{number}" for number in range(1000)]
+    assert suggestion("endpoint-77-", known) == "; did you mean endpoint-77?"
+    assert suggestion("xndpoint-777", known[:100] + ["xyz"] * 100) == ""

@@ -218,6 +218,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "stream in a unary call": ({"parameters": {"stream": True}}, 'parameters["stream"]'),
     "state of a sequence": ({"parameters": {"sequence_id": 5}}, 'parameters["sequence_id"]'),
     "no model": ({"model_name": ""}, "model_name"),
+    "name that is too long": ({"model_name": "m" * 257}, "model_name"),
     "other tensor": ({"name": "x", "text": "1"}, "inputs"),
     "output that the model lacks": (
         {"outputs": [Request.InferRequestedOutputTensor(name="scores")]},
