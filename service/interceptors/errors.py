@@ -27,7 +27,7 @@ DOMAIN = "sluice"
 
 # Clients accept 8 KiB of trailers. A text occurs there at least twice, percent-encoded if it isn't ASCII.
 _MAX_TEXT_BYTES = 512
-_MAX_FIELD_BYTES = 128  # of a field's path, which may contain a map's key from the client
+_MAX_FIELD_BYTES = 256  # of a field's path, which may contain a map's key from the client, and of any other value
 
 _log = logging.getLogger(__name__)
 
@@ -82,9 +82,8 @@ def to_status(error: Exception, row: Row, request_id: str) -> status_pb2.Status:
 
 def _details(error: Exception, row: Row) -> Iterator[Message]:
     """Yield the `google.rpc` details of an error."""
-    values = dict(error.values) if isinstance(error, ServiceError) else {}
-    if "field" in values:
-        values["field"] = _truncated(values["field"], _MAX_FIELD_BYTES)
+    given = error.values if isinstance(error, ServiceError) else {}
+    values = {name: _truncated(value, _MAX_FIELD_BYTES) for name, value in given.items()}
     yield error_details_pb2.ErrorInfo(reason=row.reason_name, domain=DOMAIN, metadata=values)
     if isinstance(error, InvalidMessage):
         yield error_details_pb2.BadRequest(
@@ -101,7 +100,9 @@ def _details(error: Exception, row: Row) -> Iterator[Message]:
         yield error_details_pb2.BadRequest(
             field_violations=[
                 error_details_pb2.BadRequest.FieldViolation(
-                    field=error.field, description=_truncated(str(error)), reason=row.reason_name
+                    field=_truncated(error.field, _MAX_FIELD_BYTES),
+                    description=_truncated(str(error)),
+                    reason=row.reason_name,
                 )
             ]
         )

@@ -9,10 +9,11 @@ from sluice.v1 import error_pb2
 from service.auth.tokens.token import UnknownSigner
 from service.generation import errors as generation_errors
 from service.interceptors.errors import DOMAIN
-from service.interceptors.status_table import TABLE
+from service.interceptors.status_table import TABLE, row_of
 from service.quota.errors import ConcurrencyLimited
+from service.registry.errors import DeploymentNotFound, ModelNotFound, VersionNotFound
 from tests.service.fakes import rejection_of, request, running
-from tests.service.interceptors.error_cases import CASES, PLACES, Case, Code
+from tests.service.interceptors.error_cases import CASES, PLACES, Case
 from tests.waiting import GUARD_S
 
 ROOT = Path(__file__).parents[3]
@@ -102,13 +103,28 @@ def test_every_reason_is_documented() -> None:
     assert {name: code for code, name in _comments(contract)} == codes
 
 
-async def test_errors_fit_into_trailers() -> None:
-    """A long text is cut, because a status that exceeds the trailers would reach the client as another error."""
+LONG = "ü" * 100_000
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        generation_errors.TemplateRejected("messages", LONG),
+        generation_errors.InvalidRequest(LONG, LONG),
+        ModelNotFound(LONG),
+        VersionNotFound("m", LONG, "1"),
+        DeploymentNotFound(LONG, LONG),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_errors_fit_into_trailers(error: generation_errors.ServiceError) -> None:
+    """Long texts and values are cut, because a status that exceeds the trailers reaches the client as another error."""
     async with running() as run:
-        run.preparation.fail_with = generation_errors.TemplateRejected("messages", "ü" * 100_000)
+        run.preparation.fail_with = error
         rejection = await rejection_of(run.chat.Chat(request()))
-    assert rejection.code is Code.INVALID_ARGUMENT
-    assert rejection.info.reason == "TEMPLATE_REFUSED"
+    assert rejection.code is row_of(error).code
+    assert rejection.info.reason == row_of(error).reason_name
+    assert dict(rejection.info.metadata) == {name: value[:128] for name, value in error.values.items()}
 
 
 def _subclasses(error: type[Exception]) -> set[type[Exception]]:
