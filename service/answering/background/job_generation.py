@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Final
@@ -26,6 +27,10 @@ TEMPORARY: Final = (
     LimitReached, QuotaUnavailable, StoreUnavailable,
 )  # fmt: skip
 
+MAX_CLAIMS: Final = 16  # of work whose holders die: it may be what they die of
+
+_log = logging.getLogger(__name__)
+
 
 class _NoDeadline:
     """The context of a call that may take any time."""
@@ -33,6 +38,13 @@ class _NoDeadline:
     def time_remaining(self) -> float | None:
         """Return None."""
         return None
+
+
+def check_claims(num_claims: int) -> None:
+    """Raise EngineFailed if work was begun so often without an end that the processes may die of it."""
+    if num_claims > MAX_CLAIMS:
+        _log.error("work of a batch or in the background has failed: it was begun %d times", MAX_CLAIMS)
+        raise EngineFailed("the processes that began it have died")
 
 
 async def generate(
@@ -49,6 +61,7 @@ async def generate(
     """
     for event in opening(Response.FromString(job.record.response)):
         live.put(event)
+    check_claims(job.num_claims)
     request = response_pb2.CreateResponseRequest.FromString(job.record.request)
     request.resume.CopyFrom(from_the_beginning(job.stream))
     kind = continuing(await stored.history(request))

@@ -13,7 +13,7 @@ from sluice.v1 import error_pb2, response_pb2
 
 from service.answering.background.caller_snapshot import to_caller
 from service.answering.background.claimed_tasks import ClaimedTasks
-from service.answering.background.job_generation import TEMPORARY, generate
+from service.answering.background.job_generation import MAX_CLAIMS, TEMPORARY, generate
 from service.answering.background.live_events import LiveEvents
 from service.answering.generation import Answering
 from service.answering.stored_responses import StoredResponses
@@ -26,7 +26,6 @@ from service.storage.responses.port import Job, JobKey, ResponseStore, StoreFail
 from service.storage.responses.store_thread import StoreThread
 
 _METHOD: Final = "sluice.v1.ResponseService/StreamResponse"
-_MAX_CLAIMS: Final = 16  # of a job whose holders die: it may be what they die of
 _RETRY_S: Final = 1.0  # after a failure of the store
 _RENEWALS: Final = 3  # in the time of a lease
 _LOOK_S: Final = 1.0  # between looks at a job of another process
@@ -156,7 +155,7 @@ class JobRunner:
             enter_call(Call(_METHOD, uuid.uuid4().hex, caller=to_caller(job.caller)))
             ended = await generate(job, self._answering, self._stored, live, lambda begun: self._mark(job, begun))
         except Exception as error:  # noqa: BLE001  the client finds it in the response
-            if isinstance(error, TEMPORARY) and job.num_claims <= _MAX_CLAIMS:
+            if isinstance(error, TEMPORARY) and job.num_claims <= MAX_CLAIMS:
                 _log.info("a background response is delayed: %s", error)
                 self._tasks.mark_releasing(job.key)
                 await self._release(job.key, error.retry_after_s, is_counted=isinstance(error, EngineFailed))

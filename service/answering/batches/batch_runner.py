@@ -15,7 +15,7 @@ from sluice.v1 import error_pb2
 
 from service.answering.background.caller_snapshot import to_caller
 from service.answering.background.claimed_tasks import ClaimedTasks
-from service.answering.background.job_generation import TEMPORARY
+from service.answering.background.job_generation import MAX_CLAIMS, TEMPORARY, check_claims
 from service.answering.batches.line_answers import LineAnswers, method_of
 from service.calls.call import Call, enter_call
 from service.contract.batches.batch import Line, error_bytes
@@ -26,7 +26,6 @@ from service.storage.responses.batch_port import LineKey, LineResult, LineState
 from service.storage.responses.port import StoreFailed
 from service.storage.responses.store_thread import StoreThread
 
-_MAX_CLAIMS: Final = 16  # of a line whose holders die: it may be what they die of
 _RETRY_S: Final = 1.0  # after a failure of the store
 _RENEWALS: Final = 3  # in the time of a lease
 _FULL: Final = error_bytes(
@@ -117,11 +116,12 @@ class BatchRunner:
         """Answer a line, and add its result to those to store, or release it."""
         line = Line.FromString(claimed.request)
         try:
+            check_claims(claimed.num_claims)
             caller = replace(to_caller(claimed.caller), is_batch=True)
             enter_call(Call(method_of(line), uuid.uuid4().hex, caller=caller))
             state, result = LineState.SUCCEEDED, await self._answers.answer(claimed.key, line)
         except Exception as error:  # noqa: BLE001  the client finds it in the result
-            if isinstance(error, TEMPORARY) and claimed.num_claims <= _MAX_CLAIMS:
+            if isinstance(error, TEMPORARY) and claimed.num_claims <= MAX_CLAIMS:
                 _log.info("a batch request is delayed: %s", error)
                 self._tasks.mark_releasing(claimed.key)
                 await self._release(claimed.key, error.retry_after_s, is_counted=isinstance(error, EngineFailed))

@@ -4,54 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from service.answering.background.caller_snapshot import to_bytes
-from service.answering.background.job_runner import JobRunner
-from service.answering.batches.batch_runner import BatchRunner
 from service.generation.caller import ANONYMOUS
-from service.observability.store_metrics import BatchMetrics
-from service.observability.telemetry import Telemetry
 from service.storage.responses.batch_port import BatchRecord, NewLine
-from service.storage.responses.port import Job, ResponseRecord, ResponseStore, StoreLimits
-from service.storage.responses.sqlite.sqlite_store import SqliteStore
-from service.storage.responses.store_thread import StoreThread
+from service.storage.responses.port import Job, ResponseRecord, ResponseStore
 from tests.engine.fakes import until
+from tests.service.background.runners import LEASE_S, Endless, batches, jobs, opened
 from tests.service.batches.batch_calls import chat_line
-from tests.service.storage.held_store import HeldStore
-from tests.waiting import GUARD_S
 
 NUM = 3
-LEASE_S = 60.0  # longer than the tests take
-
-
-class Endless:
-    """Answers that never end. `history` is that of a response which continues none."""
-
-    async def stream(self, *_: Any) -> AsyncGenerator[Any, None]:
-        await asyncio.Event().wait()
-        yield
-
-    async def history(self, _: Any) -> tuple[()]:
-        return ()
-
-    async def answer(self, *_: Any) -> bytes:
-        await asyncio.Event().wait()
-        return b""
-
-
-def jobs(thread: StoreThread, answers: Any, _: Telemetry) -> JobRunner:
-    return JobRunner(thread, answers, answers, lambda _: (0, ""), max_running=1, lease_s=LEASE_S)  # type: ignore[arg-type, return-value]
-
-
-def batches(thread: StoreThread, answers: Any, telemetry: Telemetry) -> BatchRunner:
-    metrics = BatchMetrics(telemetry)
-    return BatchRunner(thread, answers, lambda _: b"", metrics, max_running=1, lease_s=LEASE_S)
 
 
 def fill(store: ResponseStore) -> None:
@@ -82,24 +49,13 @@ def num_claimed(store: ResponseStore, kind: str) -> int:
     return sum(store.jobs.claim("other", LEASE_S) is not None for _ in range(NUM))
 
 
-@asynccontextmanager
-async def opened(folder: Path, method: str) -> AsyncIterator[tuple[HeldStore, StoreThread, Telemetry]]:
-    held = HeldStore(SqliteStore(folder / "responses.sqlite3", StoreLimits(3600, 1 << 20, 1 << 20)), method)
-    store: Any = held
-    thread = StoreThread(lambda: store, GUARD_S)
-    await thread.run(fill)
-    telemetry = Telemetry(None)
-    yield held, thread, telemetry
-    await thread.close()
-    telemetry.shutdown()
-
-
 @pytest.mark.parametrize("make", [jobs, batches], ids=["jobs", "batches"])
 @pytest.mark.parametrize("is_claiming", [False, True])
 async def test_closed_runner_holds_nothing(tmp_path: Path, make: Any, is_claiming: bool) -> None:  # noqa: FBT001  a parameter
     """It releases what it has, also what it was about to claim, and claims nothing although its loop still runs."""
     kind = make.__name__
     async with opened(tmp_path, f"{kind}.claim") as (held, thread, telemetry):
+        await thread.run(fill)
         runner = make(thread, Endless(), telemetry)
         held.is_held = is_claiming
         running = asyncio.create_task(runner.run())
