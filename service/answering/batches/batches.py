@@ -7,7 +7,7 @@ import secrets
 import time
 import uuid
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from typing import Any, Final
 
 from google.protobuf.message import Message
@@ -17,11 +17,11 @@ from service.answering.background.caller_snapshot import to_bytes
 from service.answering.batches.batch_runner import BatchRunner
 from service.answering.batches.new_lines import Describe, NewLines
 from service.answering.batches.store_calls import StoreCalls
-from service.answering.errors import BatchExpired, BatchNotFound
+from service.answering.errors import BatchExpired, BatchNotFound, FileNotFound
 from service.calls.call import current_caller
 from service.contract.batches.batch import STATES, Result, to_batch, to_result
 from service.generation.errors import InvalidRequest
-from service.storage.responses.batch_port import BatchRecord, BatchStore
+from service.storage.responses.batch_port import BatchRecord, BatchStore, LineState
 from service.storage.responses.store_thread import StoreThread
 
 _WINDOW_S: Final = 86_400  # the default
@@ -151,10 +151,14 @@ class Batches:
         self._stop(key)
 
     async def results(self, request: batch_pb2.StreamBatchResultsRequest) -> AsyncGenerator[Result, None]:
-        """Yield the results of a batch so far, in order."""
+        """Yield the results of a batch so far, in order.
+
+        Raise BatchNotFound or FileNotFound at the end if some of them were deleted or have expired meanwhile.
+        """
         record = await self._record(request.id)
         expired = self._describe(BatchExpired())
         key, states, after = (record.owner, record.id), STATES[request.outcome], -1
+        files = await self._calls.run(lambda store: _stored_files(store, record, states))
         while True:
             found = await self._calls.run(
                 lambda store: store.results(*key, after, states, _NUM_RESULTS)  # noqa: B023  awaited here
@@ -163,7 +167,10 @@ class Batches:
                 yield to_result(ended, expired)
                 after = ended.index
             if len(found) < _NUM_RESULTS:
-                return
+                break
+        record = await self._record(request.id)
+        if not files <= await self._calls.run(lambda store: _stored_files(store, record, states)):
+            raise FileNotFound("id")
 
     def _stop(self, key: tuple[str, str]) -> None:
         if self._runner is not None:
@@ -175,6 +182,13 @@ class Batches:
         if batch is None:
             raise BatchNotFound("id")
         return batch
+
+
+def _stored_files(store: BatchStore, batch: BatchRecord, states: Collection[LineState]) -> set[str]:
+    """Return the ids of the files with a batch's results in these states that were not deleted and have not expired."""
+    has_kind = {False: LineState.SUCCEEDED in states, True: LineState.FAILED in states}
+    ids = (batch.results_file(is_of_errors=is_of_errors) for is_of_errors in has_kind if has_kind[is_of_errors])
+    return {file_id for file_id in ids if file_id and store.files.get(batch.owner, file_id) is not None}
 
 
 def _batch_id(owner: str, request_id: str) -> str:

@@ -111,16 +111,20 @@ class Files:
         await self._calls.run(lambda store: store.files.record_size(file.owner, file.id, num_bytes))
 
     async def content(self, file_id: str) -> AsyncGenerator[bytes, None]:
-        """Yield the parts of an uploaded file. Raise InvalidRequest for a file with results of a batch."""
+        """Yield the parts of an uploaded file. Raise InvalidRequest for a file with results of a batch.
+
+        Raise FileNotFound also at the end if the file was deleted or has expired meanwhile.
+        """
         file = await self._record(file_id)
         if file.batch_id:
             raise InvalidRequest("id", "this file has results of a batch, which StreamBatchResults returns")
-        index = 0
-        while True:
+        index = num_bytes = 0
+        while num_bytes < file.num_bytes:
             part = await self._calls.run(lambda store: store.files.part(file.owner, file_id, index))  # noqa: B023  awaited here
             if part is None:
-                return
+                raise FileNotFound("id")
             yield part
+            num_bytes += len(part)
             index += 1
 
     async def _record(self, file_id: str) -> FileRecord:

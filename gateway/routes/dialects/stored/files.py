@@ -50,6 +50,8 @@ _FORM: Final = {
 _PART: Final = 256 * 1024  # bytes of a message
 _MAX_FIELD: Final = 4096  # bytes of a field of the form
 _MAX_FIELDS: Final = 16
+# Why results have no size: they have no form as a file, or were deleted meanwhile.
+_UNCOUNTED: Final = (Reason.INVALID_FIELD, Reason.FILE_NOT_FOUND, Reason.BATCH_NOT_FOUND)
 _MAX_COUNT_S: Final = 5.0  # that a client waits for the sizes of results
 
 
@@ -189,7 +191,7 @@ async def _count(upstream: Upstream, found: file_pb2.File, caller: Caller) -> in
         async for line in _results(upstream, found, caller):
             size += len(line)
     except Failure as failure:
-        if failure.reason is not Reason.INVALID_FIELD:
+        if failure.reason not in _UNCOUNTED:
             raise
         return 0
     await _record(upstream, found, size, caller)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
+import httpx
 import orjson
 import pytest
 from sluice.v1 import batch_pb2, batch_pb2_grpc, chat_pb2, file_pb2, file_pb2_grpc
@@ -33,6 +34,7 @@ class FakeBatchService(fakes.FakeService, file_pb2_grpc.FileServiceServicer, bat
         self.client_data = orjson.dumps(["/v1/chat/completions", "f", "24h"])
         self.num_streams = 0
         self.records_sizes = True
+        self.are_deleted = False
         self.may_end = asyncio.Event()
         self.may_end.set()
 
@@ -64,6 +66,9 @@ class FakeBatchService(fakes.FakeService, file_pb2_grpc.FileServiceServicer, bat
                 index=index, custom_id=str(index), client_data=BODY, chat=chat_pb2.ChatResponse(id="c", model="m")
             )
         await self.may_end.wait()
+        if self.are_deleted:
+            status = fakes.Status(grpc.StatusCode.NOT_FOUND, "deleted", fakes.error_info("FILE_NOT_FOUND"))
+            await fakes.abort(context, status)
 
 
 @pytest.fixture
@@ -129,3 +134,14 @@ async def test_results_of_a_batch_over_grpc_have_no_size(gateway: Gateway, servi
     """They have no form as a file."""
     service.client_data = b""
     assert (await listed(gateway), service.num_streams) == (0, 0)
+
+
+async def test_results_that_are_deleted_during_a_download_are_not_taken_for_all(
+    gateway: Gateway, service: FakeBatchService
+) -> None:
+    """The client sees that the answer is incomplete, and its size is not stored. A list is complete all the same."""
+    service.are_deleted = True
+    assert await listed(gateway) == 0
+    with pytest.raises(httpx.RemoteProtocolError):
+        await gateway.http.get("/v1/files/b-output/content")
+    assert not service.file.num_bytes
