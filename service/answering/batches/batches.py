@@ -79,12 +79,12 @@ class Batches:
         )
         digest = hashlib.blake2b(description.SerializeToString(deterministic=True))
         if existing is not None:
-            await self._append(None, messages, digest)
+            await self._append(existing, messages, digest, is_stored=True)
             if existing.digest != digest.digest():
-                raise InvalidRequest("description.request_id", "is the id of another request")
+                raise _of_another_request()
             return to_batch(existing)
         try:
-            await self._append(batch, messages, digest)
+            await self._append(batch, messages, digest, is_stored=False)
             stored = await self._calls.run(
                 lambda store: store.complete(*key, digest.digest(), upload=batch.digest),
                 lambda store, _: store.delete(*key),
@@ -97,19 +97,26 @@ class Batches:
         return to_batch(stored)
 
     async def _append(
-        self, batch: BatchRecord | None, messages: AsyncIterator[batch_pb2.CreateBatchRequest], digest: Any
+        self,
+        batch: BatchRecord,
+        messages: AsyncIterator[batch_pb2.CreateBatchRequest],
+        digest: Any,
+        *,
+        is_stored: bool,
     ) -> None:
-        """Store the lines of messages, if there is a batch for them, and add them to the digest."""
+        """Store the lines of messages, unless the batch has its lines already, and add them to the digest."""
         converter = NewLines(self._check, self._describe)
         async for message in messages:
             if not message.HasField("requests"):
                 raise InvalidRequest("requests", "must be in all messages of the stream but the first")
             given = message.requests.lines
+            if is_stored and converter.num_lines + len(given) > batch.num_lines:
+                raise _of_another_request()
             for begin in range(0, len(given), _NUM_STORED):
                 lines = await converter.convert_all(given[begin : begin + _NUM_STORED])
                 for line in lines:
                     digest.update(line.request)
-                if batch is not None:
+                if not is_stored:
                     await self._calls.run(
                         lambda store: store.append(batch.owner, batch.id, lines, upload=batch.digest),  # noqa: B023  awaited here
                         field="requests",
@@ -182,6 +189,10 @@ class Batches:
         if batch is None:
             raise BatchNotFound("id")
         return batch
+
+
+def _of_another_request() -> InvalidRequest:
+    return InvalidRequest("description.request_id", "is the id of another request")
 
 
 def _stored_files(store: BatchStore, batch: BatchRecord, states: Collection[LineState]) -> set[str]:

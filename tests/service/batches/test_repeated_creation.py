@@ -13,6 +13,7 @@ from sluice.v1 import batch_pb2
 
 from service.answering.batches.batches import Batches
 from service.answering.errors import StoreUnavailable
+from service.generation.errors import InvalidRequest
 from service.server.stores import described_line
 from service.storage.responses.port import StoreLimits
 from service.storage.responses.sqlite.sqlite_store import SqliteStore
@@ -96,3 +97,18 @@ async def test_a_batch_whose_client_left_does_not_exist(tmp_path: Path) -> None:
         await leave(batches, held)
         assert not (await batches.list(batch_pb2.ListBatchesRequest())).batches
         assert (await create(batches)).num_requests == len(LINES)
+
+
+async def test_repetition_with_more_requests_is_rejected_before_its_end(tmp_path: Path) -> None:
+    """A stream without an end would be read for ever, and the ids of its requests kept."""
+
+    async def longer() -> AsyncIterator[batch_pb2.CreateBatchRequest]:
+        for message in messages([*LINES, chat_line("c")], request_id="r1"):
+            yield message
+        raise AssertionError("the stream was read further")
+
+    async with asyncio.timeout(GUARD_S), opened(tmp_path) as (batches, _):
+        await create(batches)
+        with pytest.raises(InvalidRequest) as rejected:
+            await batches.create(longer())
+        assert rejected.value.field == "description.request_id"
