@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterable
 
 from service.deployment.reconciler import Reconciler
 from service.generation.errors import ModelChanged
@@ -29,6 +30,7 @@ class EngineWatch:
         self._health = health
         self._reconciler = reconciler
         self._settings = settings
+        self._handled: set[asyncio.Future[BaseException]] = set()  # of engines that are reloaded
 
     async def run(self) -> None:
         """Check the engines until one has died; then raise EngineDied."""
@@ -46,18 +48,24 @@ class EngineWatch:
     async def _wait(self) -> None:
         """Wait for the next check, or for the end of an engine."""
         failures = {served.engine.failed: served.name for served in self._registry.loaded}
-        done: set[asyncio.Future[BaseException]] = set()
-        if any(not failed.done() or not isinstance(failed.result(), ModelChanged) for failed in failures):
-            done, _ = await asyncio.wait(failures, timeout=_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
-        else:
-            await asyncio.sleep(_CHECK_S)
-        for failed in done:
+        if not self._unhandled(failures):
+            if running := [failed for failed in failures if not failed.done()]:
+                await asyncio.wait(running, timeout=_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await asyncio.sleep(_CHECK_S)
+        ended = self._unhandled(failures)
+        self._handled = {failed for failed in failures if failed.done()}
+        for failed in ended:
             reason = failed.result()
             if isinstance(reason, ModelChanged):
                 self._reconciler.request_reload(failures[failed])
                 continue
             await self._health.enter(ServingPhase.FAILED)
             raise EngineDied(f"the engine of {failures[failed]} died: {type(reason).__name__}: {reason}")
+
+    def _unhandled(self, failures: Iterable[asyncio.Future[BaseException]]) -> list[asyncio.Future[BaseException]]:
+        """Return the failures of engines that have ended since the last check."""
+        return [failed for failed in failures if failed.done() and failed not in self._handled]
 
     async def _publish(self, ages: dict[str, float]) -> None:
         is_suspended = any(served.engine.is_suspended for served in self._registry.loaded)
