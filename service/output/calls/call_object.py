@@ -200,7 +200,9 @@ class CallObject:
 
 
 def _is_object(text: str) -> bool:
+    """Return whether a text is a JSON object of Unicode; one with half of a surrogate pair can't be sent."""
     try:
+        text.encode()
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
         return False

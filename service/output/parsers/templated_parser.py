@@ -115,12 +115,13 @@ class TemplatedParser:
             call = each.get("function", each) if isinstance(each, dict) else {}
             call = call if isinstance(call, dict) else {}
             arguments = call.get("arguments", call.get("parameters", {}))
-            if call.get("name") not in self._names:
-                return [Text(self._choice_index, text, start=start)]
             written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+            name = call.get("name")
+            if not isinstance(name, str) or name not in self._names or not _is_unicode(written):
+                return [Text(self._choice_index, text, start=start)]
             call_index = self._num_calls + len(events) // 2
             events += [
-                ToolCall(self._choice_index, call_index, "", call["name"]),
+                ToolCall(self._choice_index, call_index, "", name),
                 ToolArguments(self._choice_index, call_index, written),
             ]
         self._num_calls += len(events) // 2
@@ -136,3 +137,12 @@ class TemplatedParser:
         start = max(self._text.find(text, self._num_consumed), self._num_consumed)
         self._num_consumed = start + len(text)
         return start
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether a text can be sent: it has no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

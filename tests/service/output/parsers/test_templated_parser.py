@@ -64,6 +64,21 @@ def test_answers_are_read_at_every_cut(
         assert all(text[each.start :].startswith(each.text) for each in deltas if isinstance(each, Text))
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        '{"name": "f", "arguments": "\\ud800"}',
+        '{"name": "f", "arguments": {"b": "\\ud800"}}',
+        '{"name": ["f"], "arguments": {}}',
+        '{"name": {}, "arguments": {}}',
+    ],
+)
+def test_call_that_cannot_be_sent_is_content(call: str) -> None:
+    """Text with half of a surrogate pair has no UTF-8, and a name may be of any type."""
+    _, content, calls = join(parse("<bot>", f"So <do>{call}</do>", []))
+    assert (content, calls) == (f"So {call}", [])
+
+
 def test_unreadable_call_is_content() -> None:
     """A call that is not JSON causes no error."""
     _, content, calls = join(parse("<bot>", "So <do>nonsense</do> and on", []))

@@ -60,6 +60,12 @@ CASES: list[tuple[ToolSyntax, str, str, Calls]] = [
     ),
     (HERMES, '<tool_call>{"name": "f", "arguments": 1}', '<tool_call>{"name": "f", "arguments": 1}', []),
     (HERMES, '<tool_call>{"name": "f", "arguments": "x"}', '<tool_call>{"name": "f", "arguments": "x"}', []),
+    (  # half of a surrogate pair has no UTF-8
+        HERMES,
+        '<tool_call>{"name": "f", "arguments": "{\\"a\\": \\"\\ud800\\"}"}',
+        '<tool_call>{"name": "f", "arguments": "{\\"a\\": \\"\\ud800\\"}"}',
+        [],
+    ),
     (HERMES, '<tool_call>{"name": "f", "name": "f"}', '<tool_call>{"name": "f", "name": "f"}', []),
     (HERMES, '<tool_call>{"nam": "f"}', '<tool_call>{"nam": "f"}', []),
     (HERMES, '<tool_call>{"name" "f"}', '<tool_call>{"name" "f"}', []),
