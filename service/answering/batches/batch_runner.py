@@ -108,7 +108,7 @@ class BatchRunner:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         with contextlib.suppress(StoreFailed):
-            await self._store_results(self._results)
+            await self._store_results(list(self._results))  # `_write` may remove some meanwhile
         for key in unfinished:
             await self._release(key, 0.0, is_counted=False)
 
