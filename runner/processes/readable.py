@@ -26,8 +26,14 @@ class ReadableLog:
         self.has_greeted = False  # before that, all requests are the runner's own
 
     def line(self, name: str, text: str) -> str | None:
-        """Return the line to show for a log line of the process `name`, or None to hide it."""
-        shown = self._coloured_line(name, text)
+        """Return the line to show for a log line of the process `name`, or None to hide it.
+
+        It never raises: lines that have no form that it knows are shown unchanged.
+        """
+        try:
+            shown = self._coloured_line(name, text)
+        except Exception:  # noqa: BLE001  a process whose output is no longer read would block
+            shown = self._shown(name, plain(text))
         return shown if shown is None or self._is_coloured else _COLOUR.sub("", shown)
 
     def _coloured_line(self, name: str, text: str) -> str | None:

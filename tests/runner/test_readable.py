@@ -75,3 +75,21 @@ def test_other_lines_have_no_terminal_control_characters() -> None:
     assert (
         COLOURS.sub("", ReadableLog().line("envoy", "[warning] \x1b]0;owned\x07") or "") == "envoy   [warning] ]0;owned"
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"message": "m", "time": "yesterday"}',
+        '{"message": "m", "level": []}',
+        '{"message": {}}',
+        '{"message": "request", "duration_s": "long"}',
+        '{"message": ' + "[" * 100_000,
+    ],
+    ids=["time", "level", "message", "duration", "depth"],
+)
+def test_lines_of_another_form_are_shown_unchanged(text: str) -> None:
+    """Any program that a process starts may write lines of JSON."""
+    readable = ReadableLog(is_coloured=False)
+    readable.has_greeted = True
+    assert readable.line("service", text) == f"service {text}"
