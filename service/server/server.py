@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from grpc import aio
@@ -54,6 +54,7 @@ from service.prompts.preparing.workers import WorkerLimits, Workers
 from service.registry.description import Endpoint
 from service.registry.errors import RegistryError
 from service.registry.registry import Registry
+from service.server.background_work import BackgroundWork
 from service.server.endpoints import configured_endpoints
 from service.server.engine_watch import EngineWatch
 from service.server.listener import StartError, check_free, connection_options, listen
@@ -100,7 +101,7 @@ class Server:
         self._authenticator = authenticator(settings)
         observe_keys(self._authenticator, telemetry)
         observe_endpoints(lambda: len(self.endpoints.wanted.newest.unreadable), telemetry)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._work = BackgroundWork()
         self._admission = Admission(lambda: self.health.phase, settings.max_concurrent_calls)
         rules = Rules(REQUESTS)
         self._server = aio.server(
@@ -188,9 +189,9 @@ class Server:
         bound = listen(self._server, self._settings)
         await self._server.start()
         if self._authenticator is not None:
-            self._run(self._authenticator.watch())
+            self._work.begin(self._authenticator.watch)
         if self._responses is not None:
-            self._run(self._responses.purge_regularly())
+            self._work.begin(self._responses.purge_regularly)
         return bound
 
     async def load(
@@ -226,20 +227,16 @@ class Server:
         await self.reconciler.start()
         self.registry.endpoints.configure(self._configured(self._settings))
         self.endpoints.start()
-        self._run(self.reconciler.run())
-        self._run(self._operations.run())
-        self._run(self.endpoints.wanted.follow(partial(self.health.set_store_lost, "endpoints")))
+        self._work.begin(self.reconciler.run)
+        self._work.begin(self._operations.run)
+        self._work.begin(partial(self.endpoints.wanted.follow, partial(self.health.set_store_lost, "endpoints")))
         on_loss = partial(self.health.set_store_lost, "models")
-        self._run(self.reconciler.wanted.follow(on_loss, self.reconciler.request_pass))
+        self._work.begin(partial(self.reconciler.wanted.follow, on_loss, self.reconciler.request_pass))
         await self.reconciler.wanted.catch_up()  # other replicas wait for this one from its first request on
         await self.health.set_models(self.registry.loads)
         for runner in self._runners:
-            self._run(runner.run())
+            self._work.begin(runner.run)
         await self.health.enter(ServingPhase.SERVING)
-
-    def _run(self, work: Coroutine[None, None, None]) -> None:
-        """Run work in the background until the server stops."""
-        self._tasks.append(asyncio.create_task(work))
 
     async def _load(self, model: ModelSettings) -> None:
         """Load a configured model. Raise StartError if it can't be served."""
@@ -290,8 +287,7 @@ class Server:
         await self._calls.close()
         await self.quota.close()
         self.readers.close()
-        for task in self._tasks:
-            task.cancel()
+        self._work.cancel()
         for runner in self._runners:
             await runner.close()
         if self._responses is not None:
