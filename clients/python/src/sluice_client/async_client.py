@@ -17,6 +17,7 @@ from sluice_client.channel import Settings, Tls
 from sluice_client.errors import decode
 from sluice_client.methods import Method
 from sluice_client.model_choice import choose_model
+from sluice_client.repeats import with_id
 from sluice_client.streams.async_stream import AsyncStream
 from sluice_client.text import text_reader
 from sluice_client.v1 import (
@@ -197,7 +198,7 @@ class AsyncClient:
         """Call a unary RPC of `sluice_client.methods` with its request message, and return its response message."""
         seconds = self._settings.timeout if timeout is None else timeout
         try:
-            answer: ResponseT = await self._call(method, message, seconds)
+            answer: ResponseT = await self._call(method, with_id(message), seconds)
         except grpc.RpcError as error:
             raise decode(error) from None
         return answer
@@ -245,7 +246,7 @@ class AsyncClient:
     ) -> AsyncStream[ResponseT]:
         return AsyncStream(
             partial(self._call, method),
-            partial(self._with_model, message, task),
+            partial(self._with_model, with_id(message), task),
             self._settings.timeout if timeout is None else timeout,
             self._settings.resume_timeout,
             text_reader(method),
