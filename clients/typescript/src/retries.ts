@@ -1,8 +1,7 @@
 // Retries of calls that the server rejected for a time.
-import { getOption } from "@bufbuild/protobuf";
 import { Code, ConnectError, type Interceptor, type UnaryRequest, type StreamRequest } from "@connectrpc/connect";
-import { policy, RpcKind } from "./gen/sluice/v1/rpc_pb.js";
 import { refusalOf } from "./refusal.js";
+import { isRepeatable, withId } from "./repeats.js";
 
 /** The number of retries of a call by default. */
 export const MAX_RETRIES = 3;
@@ -12,11 +11,13 @@ const MAX_DELAY_MS = 3_000;
 /**
  * Returns an interceptor that repeats calls that failed with UNAVAILABLE or RESOURCE_EXHAUSTED, up to `maxRetries`
  * times, after the delay that the server names, otherwise after 0.2, 0.4, 0.8 s and so on. The call's deadline and
- * `signal` end the wait. Calls that change models, adapters or endpoints are never repeated, and no stream that has started.
+ * `signal` end the wait. Never repeated are calls that change models, adapters or endpoints, or that create a
+ * conversation, its items, a file or a batch, and no stream that has started. A response is created once, since its
+ * request has an id.
  */
 export function retrying(maxRetries: number): Interceptor {
   return (next) => async (request) => {
-    if (getOption(request.method, policy).kind === RpcKind.CHANGE) return next(request);
+    if (!isRepeatable(request.method)) return next(request);
     const repeatable = await copies(request);
     for (let retry = 0; ; retry++) {
       try {
@@ -38,9 +39,12 @@ function isTemporary(error: unknown): boolean {
 
 /** Returns a function that returns the request again, since the messages of a streaming request can be read only once. */
 async function copies(request: UnaryRequest | StreamRequest): Promise<() => UnaryRequest | StreamRequest> {
-  if (!request.stream) return () => request;
+  if (!request.stream) {
+    const whole = { ...request, message: withId(request.message) } as UnaryRequest;
+    return () => whole;
+  }
   const messages: object[] = [];
-  for await (const message of request.message) messages.push(message);
+  for await (const message of request.message) messages.push(withId(message));
   return () => ({ ...request, message: each(messages) }) as StreamRequest;
 }
 

@@ -11,6 +11,11 @@ const lookup = createRequire(`${folder}/package.json`);
 const installed = (name) => import(pathToFileURL(lookup.resolve(name)));
 const { connect, refusalOf } = await own("node.js");
 const { ChatService } = await own("gen/sluice/v1/chat_pb.js");
+const { BatchService } = await own("gen/sluice/v1/batch_pb.js");
+const { ConversationService } = await own("gen/sluice/v1/conversation_pb.js");
+const { FileService } = await own("gen/sluice/v1/file_pb.js");
+const { CreateResponseRequestSchema, ResponseService } = await own("gen/sluice/v1/response_pb.js");
+const { create } = await installed("@bufbuild/protobuf");
 const { ModelService } = await own("gen/sluice/v1/model_pb.js");
 const { RetryInfoSchema } = await own("gen/error_details_pb.js");
 const { Code, ConnectError } = await installed("@connectrpc/connect");
@@ -39,6 +44,21 @@ function routes(router) {
     },
   });
   router.service(ModelService, { loadModel: () => (reject(), {}) });
+  router.service(ConversationService, { createConversation: () => (reject(), {}), addConversationItems: () => (reject(), {}) });
+  router.service(FileService, { uploadFile: () => (reject(), {}) });
+  router.service(BatchService, { createBatch: () => (reject(), {}) });
+  router.service(ResponseService, {
+    createResponse: (request) => (record(request), reject(), {}),
+    async *streamResponse(request) {
+      record(request);
+      reject();
+      yield {};
+    },
+  });
+}
+const ids = [];
+function record({ serving, responseId }) {
+  ids.push([serving?.requestId ?? "", responseId]);
 }
 
 const sessions = new Set();
@@ -68,6 +88,36 @@ await outcome("without retries", 1, whole(connect(url, { maxRetries: 0 })));
 await outcome("stream", 2, () => streamed({}));
 await outcome("begun stream", 0, () => streamed({ model: "begun" }));
 await outcome("change", 1, async () => (await sluice.models.loadModel({})).$typeName);
+async function* one(message) {
+  yield message;
+}
+await outcome("creations", 1, async () => (await sluice.conversations.createConversation({})).$typeName);
+await outcome("additions", 1, async () => (await sluice.conversations.addConversationItems({})).$typeName);
+await outcome("uploads", 1, async () => (await sluice.files.uploadFile(one({}))).$typeName);
+await outcome("batches", 1, async () => (await sluice.batches.createBatch(one({}))).$typeName);
+
+/** For a call and a stream with the same message: which id it has, whether all attempts have it, and their number. */
+async function repeated(fields) {
+  const message = create(CreateResponseRequestSchema, fields);
+  const kinds = [];
+  for (const call of [() => sluice.responses.createResponse(message), () => begin(sluice.responses.streamResponse(message))]) {
+    attempts = 0;
+    rejections = 1;
+    ids.length = 0;
+    await call();
+    const [[requestId, responseId], again] = ids;
+    kinds.push([requestId ? "request" : responseId ? "response" : "none", String([requestId, responseId]) === String(again), ids.length]);
+  }
+  return [kinds, message.responseId || message.serving?.requestId || "unchanged"];
+}
+async function begin(events) {
+  for await (const _ of events);
+}
+outcomes.stored = await repeated({ store: true });
+outcomes.conversation = await repeated({ conversation: "c" });
+outcomes.background = await repeated({ store: true, background: true });
+outcomes.named = await repeated({ store: true, responseId: "0".repeat(32) });
+outcomes["without effect"] = await repeated({});
 delay = { seconds: 3_600n, nanos: 0 };
 // A deadline that has passed before the call reached the server proves nothing.
 for (let timeoutMs = 200; outcomes.deadline?.[1] !== 1; timeoutMs *= 2) await outcome("deadline", 1, whole(sluice, "", { timeoutMs }));
