@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
@@ -14,9 +14,9 @@ from google.protobuf.message import Message as Proto
 from sluice_client import methods, request
 from sluice_client.answers import ChatAnswer, Completion, ResponseAnswer
 from sluice_client.channel import Settings, Tls
-from sluice_client.errors import decode
+from sluice_client.errors import NotFoundError, decode
 from sluice_client.methods import Method
-from sluice_client.model_choice import choose_model
+from sluice_client.model_choice import KnownModels, ModelChoice
 from sluice_client.repeats import with_id
 from sluice_client.streams.async_stream import AsyncStream
 from sluice_client.text import text_reader
@@ -73,8 +73,7 @@ class AsyncClient:
             else grpc.aio.secure_channel(self._settings.target, credentials, channel_options)
         )
         self._multicallables: dict[str, Any] = {}
-        self._models: list[model_pb2.Model] = []
-        self._lock = asyncio.Lock()
+        self._known = KnownModels()
 
     async def __aenter__(self) -> Self:
         return self
@@ -97,9 +96,7 @@ class AsyncClient:
     ) -> ChatAnswer:
         """Answer a conversation: a user's text, or messages."""
         message = request.chat_request(conversation, options)
-        return ChatAnswer(
-            await self.call(methods.CHAT, await self._with_model(message, model_pb2.TASK_CHAT), timeout=timeout)
-        )
+        return ChatAnswer(await self._ask(methods.CHAT, message, model_pb2.TASK_CHAT, timeout))
 
     def stream_chat(
         self,
@@ -116,8 +113,8 @@ class AsyncClient:
         self, prompts: request.Prompts, *, timeout: float | None = None, **options: Unpack[request.CompletionOptions]
     ) -> Completion:
         """Continue one prompt or several: texts or token ids."""
-        message = await self._with_model(request.complete_request(prompts, options), model_pb2.TASK_COMPLETION)
-        return Completion(await self.call(methods.COMPLETE, message, timeout=timeout))
+        message = request.complete_request(prompts, options)
+        return Completion(await self._ask(methods.COMPLETE, message, model_pb2.TASK_COMPLETION, timeout))
 
     def stream_complete(
         self, prompts: request.Prompts, *, timeout: float | None = None, **options: Unpack[request.CompletionOptions]
@@ -134,8 +131,9 @@ class AsyncClient:
         **options: Unpack[request.ResponseOptions],
     ) -> ResponseAnswer:
         """Create a response, an answer made of items."""
-        message = await self._with_model(request.response_request(conversation, options), model_pb2.TASK_CHAT)
-        return ResponseAnswer((await self.call(methods.CREATE_RESPONSE, message, timeout=timeout)).response)
+        message = request.response_request(conversation, options)
+        answer = await self._ask(methods.CREATE_RESPONSE, message, model_pb2.TASK_CHAT, timeout)
+        return ResponseAnswer(answer.response)
 
     def stream_response(
         self,
@@ -152,8 +150,9 @@ class AsyncClient:
         self, inputs: request.Prompts, *, timeout: float | None = None, **options: Unpack[request.EmbedOptions]
     ) -> list[list[float]]:
         """Return the embedding of each text."""
-        message = await self._with_model(request.embed_request(inputs, options), model_pb2.TASK_EMBEDDING)
-        return [list(each.values) for each in (await self.call(methods.EMBED, message, timeout=timeout)).embeddings]
+        message = request.embed_request(inputs, options)
+        answer = await self._ask(methods.EMBED, message, model_pb2.TASK_EMBEDDING, timeout)
+        return [list(each.values) for each in answer.embeddings]
 
     async def rank(
         self,
@@ -164,15 +163,13 @@ class AsyncClient:
         **options: Unpack[request.RankOptions],
     ) -> list[rank_pb2.RankedDocument]:
         """Rank documents by relevance to the query, best first: the `index` and `score` of each."""
-        message = await self._with_model(request.rank_request(query, documents, options), model_pb2.TASK_RANK)
-        return list((await self.call(methods.RANK, message, timeout=timeout)).results)
+        message = request.rank_request(query, documents, options)
+        return list((await self._ask(methods.RANK, message, model_pb2.TASK_RANK, timeout)).results)
 
     async def tokenize(self, text: str, *, model: str | None = None, add_special_tokens: bool = True) -> list[int]:
         """Return the token ids of a text."""
         message = token_pb2.TokenizeTextRequest(model=model or "", text=text, add_special_tokens=add_special_tokens)
-        return list(
-            (await self.call(methods.TOKENIZE, await self._with_model(message, model_pb2.TASK_COMPLETION))).token_ids
-        )
+        return list((await self._ask(methods.TOKENIZE, message, model_pb2.TASK_COMPLETION)).token_ids)
 
     async def detokenize(
         self, token_ids: Sequence[int], *, model: str | None = None, skip_special_tokens: bool = False
@@ -181,16 +178,16 @@ class AsyncClient:
         message = token_pb2.DetokenizeTextRequest(
             model=model or "", token_ids=token_ids, skip_special_tokens=skip_special_tokens
         )
-        return (await self.call(methods.DETOKENIZE, await self._with_model(message, model_pb2.TASK_COMPLETION))).text
+        return (await self._ask(methods.DETOKENIZE, message, model_pb2.TASK_COMPLETION)).text
 
     async def count_tokens(self, conversation: request.Conversation, **options: Unpack[request.ChatOptions]) -> int:
         """Return the number of tokens of a conversation, including those that the model's template adds."""
-        message = await self._with_model(request.chat_request(conversation, options), model_pb2.TASK_CHAT)
-        return (await self.call(methods.COUNT_TOKENS, token_pb2.CountTokensRequest(chat=message))).num_tokens
+        message = token_pb2.CountTokensRequest(chat=request.chat_request(conversation, options))
+        return (await self._ask(methods.COUNT_TOKENS, message, model_pb2.TASK_CHAT)).num_tokens
 
-    async def models(self) -> list[model_pb2.Model]:
+    async def models(self, *, timeout: float | None = None) -> list[model_pb2.Model]:
         """Return the served models: those that generate first."""
-        return list((await self.call(methods.LIST_MODELS, model_pb2.ListModelsRequest())).models)
+        return list((await self.call(methods.LIST_MODELS, model_pb2.ListModelsRequest(), timeout=timeout)).models)
 
     async def call(
         self, method: Method[RequestT, ResponseT], message: RequestT, *, timeout: float | None = None
@@ -221,7 +218,28 @@ class AsyncClient:
 
         If the request has no model, the first one for chats is used.
         """
-        return self._stream(method, message, model_pb2.TASK_CHAT, timeout)
+        own = type(message)()
+        own.CopyFrom(message)
+        return self._stream(method, own, model_pb2.TASK_CHAT, timeout)
+
+    async def _ask(
+        self,
+        method: Method[RequestT, ResponseT],
+        message: RequestT,
+        task: model_pb2.Task.ValueType,
+        timeout: float | None = None,
+    ) -> ResponseT:
+        """Call a unary RPC with a request whose model is chosen if it has none."""
+        deadline = time.monotonic() + (self._settings.timeout if timeout is None else timeout)
+        choice = ModelChoice(message, task, self._settings.model, self._known)
+        while True:
+            if not choice.choose():
+                choice.choose_from(await self.models(timeout=max(0.0, deadline - time.monotonic())))
+            try:
+                return await self.call(method, message, timeout=max(0.0, deadline - time.monotonic()))
+            except NotFoundError as error:
+                if not choice.renew(error):
+                    raise
 
     def _call(
         self, method: Method[RequestT, ResponseT], message: Any, timeout: float, routed: Proto | None = None
@@ -246,21 +264,13 @@ class AsyncClient:
     ) -> AsyncStream[ResponseT]:
         return AsyncStream(
             partial(self._call, method),
-            partial(self._with_model, with_id(message), task),
-            self._settings.timeout if timeout is None else timeout,
-            self._settings.resume_timeout,
-            text_reader(method),
+            self._list,
+            ModelChoice(with_id(message), task, self._settings.model, self._known),
+            timeout=self._settings.timeout if timeout is None else timeout,
+            resume_timeout=self._settings.resume_timeout,
+            text=text_reader(method),
         )
 
-    async def _with_model(self, message: RequestT, task: model_pb2.Task.ValueType) -> RequestT:
-        """Set the model of a request that has none, and return the request."""
-        untyped: Any = message  # Any, because RequestT does not declare the field `model`
-        if "model" in untyped.DESCRIPTOR.fields_by_name and not untyped.model:
-            untyped.model = self._settings.model or choose_model(await self._listed(), task)
-        return message
-
-    async def _listed(self) -> list[model_pb2.Model]:
-        async with self._lock:
-            if not self._models:
-                self._models = await self.models()
-            return self._models
+    def _list(self, timeout: float) -> Any:
+        """Begin to list the models."""
+        return self._call(methods.LIST_MODELS, model_pb2.ListModelsRequest(), timeout)

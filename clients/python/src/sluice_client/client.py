@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
@@ -15,9 +15,9 @@ from grpc.experimental import ChannelOptions
 from sluice_client import methods, request
 from sluice_client.answers import ChatAnswer, Completion, ResponseAnswer
 from sluice_client.channel import Settings, Tls
-from sluice_client.errors import decode
+from sluice_client.errors import NotFoundError, decode
 from sluice_client.methods import Method
-from sluice_client.model_choice import choose_model
+from sluice_client.model_choice import KnownModels, ModelChoice
 from sluice_client.repeats import with_id
 from sluice_client.streams.stream import Stream
 from sluice_client.text import text_reader
@@ -77,8 +77,7 @@ class Client:
             else grpc.secure_channel(self._settings.target, credentials, channel_options)
         )
         self._multicallables: dict[str, Any] = {}
-        self._models: list[model_pb2.Model] = []
-        self._lock = threading.Lock()
+        self._known = KnownModels()
 
     def __enter__(self) -> Self:
         return self
@@ -101,7 +100,7 @@ class Client:
     ) -> ChatAnswer:
         """Answer a conversation: a user's text, or messages."""
         message = request.chat_request(conversation, options)
-        return ChatAnswer(self.call(methods.CHAT, self._with_model(message, model_pb2.TASK_CHAT), timeout=timeout))
+        return ChatAnswer(self._ask(methods.CHAT, message, model_pb2.TASK_CHAT, timeout))
 
     def stream_chat(
         self,
@@ -118,8 +117,8 @@ class Client:
         self, prompts: request.Prompts, *, timeout: float | None = None, **options: Unpack[request.CompletionOptions]
     ) -> Completion:
         """Continue one prompt or several: texts or token ids."""
-        message = self._with_model(request.complete_request(prompts, options), model_pb2.TASK_COMPLETION)
-        return Completion(self.call(methods.COMPLETE, message, timeout=timeout))
+        message = request.complete_request(prompts, options)
+        return Completion(self._ask(methods.COMPLETE, message, model_pb2.TASK_COMPLETION, timeout))
 
     def stream_complete(
         self, prompts: request.Prompts, *, timeout: float | None = None, **options: Unpack[request.CompletionOptions]
@@ -136,8 +135,9 @@ class Client:
         **options: Unpack[request.ResponseOptions],
     ) -> ResponseAnswer:
         """Create a response, an answer made of items."""
-        message = self._with_model(request.response_request(conversation, options), model_pb2.TASK_CHAT)
-        return ResponseAnswer(self.call(methods.CREATE_RESPONSE, message, timeout=timeout).response)
+        message = request.response_request(conversation, options)
+        answer = self._ask(methods.CREATE_RESPONSE, message, model_pb2.TASK_CHAT, timeout)
+        return ResponseAnswer(answer.response)
 
     def stream_response(
         self,
@@ -154,8 +154,9 @@ class Client:
         self, inputs: request.Prompts, *, timeout: float | None = None, **options: Unpack[request.EmbedOptions]
     ) -> list[list[float]]:
         """Return the embedding of each text."""
-        message = self._with_model(request.embed_request(inputs, options), model_pb2.TASK_EMBEDDING)
-        return [list(each.values) for each in self.call(methods.EMBED, message, timeout=timeout).embeddings]
+        message = request.embed_request(inputs, options)
+        answer = self._ask(methods.EMBED, message, model_pb2.TASK_EMBEDDING, timeout)
+        return [list(each.values) for each in answer.embeddings]
 
     def rank(
         self,
@@ -166,13 +167,13 @@ class Client:
         **options: Unpack[request.RankOptions],
     ) -> list[rank_pb2.RankedDocument]:
         """Rank documents by relevance to the query, best first: the `index` and `score` of each."""
-        message = self._with_model(request.rank_request(query, documents, options), model_pb2.TASK_RANK)
-        return list(self.call(methods.RANK, message, timeout=timeout).results)
+        message = request.rank_request(query, documents, options)
+        return list(self._ask(methods.RANK, message, model_pb2.TASK_RANK, timeout).results)
 
     def tokenize(self, text: str, *, model: str | None = None, add_special_tokens: bool = True) -> list[int]:
         """Return the token ids of a text."""
         message = token_pb2.TokenizeTextRequest(model=model or "", text=text, add_special_tokens=add_special_tokens)
-        return list(self.call(methods.TOKENIZE, self._with_model(message, model_pb2.TASK_COMPLETION)).token_ids)
+        return list(self._ask(methods.TOKENIZE, message, model_pb2.TASK_COMPLETION).token_ids)
 
     def detokenize(
         self, token_ids: Sequence[int], *, model: str | None = None, skip_special_tokens: bool = False
@@ -181,16 +182,16 @@ class Client:
         message = token_pb2.DetokenizeTextRequest(
             model=model or "", token_ids=token_ids, skip_special_tokens=skip_special_tokens
         )
-        return self.call(methods.DETOKENIZE, self._with_model(message, model_pb2.TASK_COMPLETION)).text
+        return self._ask(methods.DETOKENIZE, message, model_pb2.TASK_COMPLETION).text
 
     def count_tokens(self, conversation: request.Conversation, **options: Unpack[request.ChatOptions]) -> int:
         """Return the number of tokens of a conversation, including those that the model's template adds."""
-        message = self._with_model(request.chat_request(conversation, options), model_pb2.TASK_CHAT)
-        return self.call(methods.COUNT_TOKENS, token_pb2.CountTokensRequest(chat=message)).num_tokens
+        message = token_pb2.CountTokensRequest(chat=request.chat_request(conversation, options))
+        return self._ask(methods.COUNT_TOKENS, message, model_pb2.TASK_CHAT).num_tokens
 
-    def models(self) -> list[model_pb2.Model]:
+    def models(self, *, timeout: float | None = None) -> list[model_pb2.Model]:
         """Return the served models: those that generate first."""
-        return list(self.call(methods.LIST_MODELS, model_pb2.ListModelsRequest()).models)
+        return list(self.call(methods.LIST_MODELS, model_pb2.ListModelsRequest(), timeout=timeout).models)
 
     def call(
         self, method: Method[RequestT, ResponseT], message: RequestT, *, timeout: float | None = None
@@ -221,7 +222,28 @@ class Client:
 
         If the request has no model, the first one for chats is used.
         """
-        return self._stream(method, message, model_pb2.TASK_CHAT, timeout)
+        own = type(message)()
+        own.CopyFrom(message)
+        return self._stream(method, own, model_pb2.TASK_CHAT, timeout)
+
+    def _ask(
+        self,
+        method: Method[RequestT, ResponseT],
+        message: RequestT,
+        task: model_pb2.Task.ValueType,
+        timeout: float | None = None,
+    ) -> ResponseT:
+        """Call a unary RPC with a request whose model is chosen if it has none."""
+        deadline = time.monotonic() + (self._settings.timeout if timeout is None else timeout)
+        choice = ModelChoice(message, task, self._settings.model, self._known)
+        while True:
+            if not choice.choose():
+                choice.choose_from(self.models(timeout=max(0.0, deadline - time.monotonic())))
+            try:
+                return self.call(method, message, timeout=max(0.0, deadline - time.monotonic()))
+            except NotFoundError as error:
+                if not choice.renew(error):
+                    raise
 
     def _call(
         self, method: Method[RequestT, ResponseT], message: Any, timeout: float, routed: Proto | None = None
@@ -246,21 +268,17 @@ class Client:
     ) -> Stream[ResponseT]:
         return Stream(
             partial(self._call, method),
-            partial(self._with_model, with_id(message), task),
-            self._settings.timeout if timeout is None else timeout,
-            self._settings.resume_timeout,
-            text_reader(method),
+            self._list,
+            ModelChoice(with_id(message), task, self._settings.model, self._known),
+            timeout=self._settings.timeout if timeout is None else timeout,
+            resume_timeout=self._settings.resume_timeout,
+            text=text_reader(method),
         )
 
-    def _with_model(self, message: RequestT, task: model_pb2.Task.ValueType) -> RequestT:
-        """Set the model of a request that has none, and return the request."""
-        untyped: Any = message  # Any, because RequestT does not declare the field `model`
-        if "model" in untyped.DESCRIPTOR.fields_by_name and not untyped.model:
-            untyped.model = self._settings.model or choose_model(self._listed(), task)
-        return message
-
-    def _listed(self) -> list[model_pb2.Model]:
-        with self._lock:
-            if not self._models:
-                self._models = self.models()
-            return self._models
+    def _list(self, timeout: float) -> Any:
+        """Begin to list the models, in a call that can be cancelled."""
+        message = model_pb2.ListModelsRequest()
+        metadata = self._settings.call_metadata(message)
+        wait_for_ready = self._settings.wait_for_ready or None
+        multicallable: Any = methods.LIST_MODELS.on(self._channel)
+        return multicallable.future(message, timeout=timeout, metadata=metadata, wait_for_ready=wait_for_ready)

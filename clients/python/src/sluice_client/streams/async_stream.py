@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import grpc
 
-from sluice_client.errors import cancelled, decode
+from sluice_client.errors import SluiceError, cancelled, decode
+from sluice_client.model_choice import ModelChoice
 from sluice_client.streams.resuming import ReceivedEvents
 
 EventT = TypeVar("EventT")
@@ -26,20 +27,25 @@ class AsyncStream(Generic[EventT]):
     def __init__(
         self,
         begin: Callable[[Any, float], Any],
-        request: Callable[[], Awaitable[Any]],
+        list_models: Callable[[float], Any],
+        choice: ModelChoice,
+        *,
         timeout: float,
         resume_timeout: float,
         text: Callable[[EventT], str],
     ) -> None:
         """`begin` starts a call, given a request message and the seconds that are left for it.
 
-        `request` makes the first request; `text` extracts the text of an event.
+        `list_models` starts a call of ListModels, given its seconds, and `choice` has the first request, whose model is
+        chosen if it names none. `text` extracts the text of an event.
         """
         self._begin = begin
+        self._list_models = list_models
+        self._choice = choice
         self._text = text
         self._call: Any = None
         self._cancelled = asyncio.Event()
-        self._events = self._read(request, timeout, resume_timeout)
+        self._events = self._read(timeout, resume_timeout)
 
     def __aiter__(self) -> AsyncIterator[EventT]:
         return self._events
@@ -68,12 +74,11 @@ class AsyncStream(Generic[EventT]):
         if self._call is not None:
             self._call.cancel()
 
-    async def _read(
-        self, request: Callable[[], Awaitable[Any]], timeout: float, resume_timeout: float
-    ) -> AsyncGenerator[EventT, None]:
+    async def _read(self, timeout: float, resume_timeout: float) -> AsyncGenerator[EventT, None]:
         deadline = time.monotonic() + timeout
-        received: ReceivedEvents[EventT] = ReceivedEvents(await request(), resume_timeout)
+        received: ReceivedEvents[EventT] = ReceivedEvents(self._choice.request, resume_timeout)
         while True:
+            await self._choose_model(deadline)
             call = self._open(received.next_request(), deadline)
             try:
                 async for event in call:
@@ -84,7 +89,7 @@ class AsyncStream(Generic[EventT]):
                 raise
             except grpc.RpcError as failure:
                 error = decode(failure)
-                if not await self._wait(received.resume_delay(error), deadline):
+                if not await self._may_continue(received, error, deadline):
                     for each in received.release_held():
                         yield each
                     raise error from None
@@ -95,8 +100,32 @@ class AsyncStream(Generic[EventT]):
             finally:
                 call.cancel()  # gRPC neither collects nor cancels an abandoned call
 
+    async def _choose_model(self, deadline: float) -> None:
+        """Set the model of the first request, if it names none."""
+        if self._choice.choose():
+            return
+        call = self._hold(self._list_models(max(0.0, deadline - time.monotonic())))
+        try:
+            listed = await call
+        except asyncio.CancelledError:
+            self._raise_if_cancelled()
+            raise
+        except grpc.RpcError as failure:
+            raise decode(failure) from None
+        self._choice.choose_from(listed.models)
+
+    async def _may_continue(self, received: ReceivedEvents[EventT], error: SluiceError, deadline: float) -> bool:
+        """Return True if the stream is continued by another call, after a delay, or False if `error` is final."""
+        if not received.has_begun and self._choice.renew(error):
+            return True
+        return await self._wait(received.resume_delay(error), deadline)
+
     def _open(self, request: Any, deadline: float) -> Any:
-        call = self._call = self._begin(request, max(0.0, deadline - time.monotonic()))
+        return self._hold(self._begin(request, max(0.0, deadline - time.monotonic())))
+
+    def _hold(self, call: Any) -> Any:
+        """Return a call that `cancel` ends."""
+        self._call = call
         if self._cancelled.is_set():
             call.cancel()
         return call

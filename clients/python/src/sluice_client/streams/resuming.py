@@ -35,6 +35,7 @@ class ReceivedEvents(Generic[EventT]):
         self._is_followed = isinstance(request, stored_response_pb2.FollowResponseRequest)
         self._is_resumable = "resume" in request.DESCRIPTOR.fields_by_name  # the stream of an answer
         self._stream: bytes = request.resume.stream if self._is_resumable else b""
+        self.has_begun = False  # True if an event has arrived
         self._last: Any = None
         self._held: list[EventT] = []
         self._has_grown = False  # True if an event has arrived since the last break
@@ -44,6 +45,7 @@ class ReceivedEvents(Generic[EventT]):
 
     def take(self, event: Any) -> list[EventT]:
         """Record one event, and return the events that the reader may see now."""
+        self.has_begun = True
         if not (self._is_resumable or self._is_followed):
             return [event]
         if event.stream:
