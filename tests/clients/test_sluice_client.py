@@ -9,6 +9,7 @@ import sys
 import typing
 from pathlib import Path
 
+import numpy as np
 import pytest
 import sluice_client
 from sluice.v1 import chat_pb2 as server_chat_pb2
@@ -19,6 +20,7 @@ from sluice_client.v1 import (
     completion_pb2,
     embedding_pb2,
     error_pb2,
+    prompt_pb2,
     rank_pb2,
     response_pb2,
     sampling_pb2,
@@ -85,6 +87,28 @@ def test_client_options_are_fields_of_the_contract(options: type, messages: tupl
     """Each option has a field in one of these messages, except the few listed here."""
     fields = {name for message in messages for name in message.DESCRIPTOR.fields_by_name}
     assert set(typing.get_type_hints(options)) - SPECIAL <= fields
+
+
+@pytest.mark.parametrize("ids", [[1, 2], np.array([1, 2]), [np.int64(1), np.int64(2)], (np.int32(1), 2)])
+def test_token_ids_of_any_integer_type(ids: typing.Any) -> None:
+    """Integers of NumPy are token ids, too, alone and in an array."""
+    assert [list(each.token_ids.ids) for each in request.complete_request(ids, {}).prompts] == [[1, 2]]
+
+
+@pytest.mark.parametrize("prompts", [[None], [b"text"], [[1, 2]], [1.0, 2.0], ["a", 1], [1, "a"], [1, 2.5]])
+def test_other_types_of_prompts_are_rejected(prompts: typing.Any) -> None:
+    """A prompt of another type is not sent as its text."""
+    with pytest.raises(TypeError):
+        request.complete_request(prompts, {})
+    with pytest.raises(TypeError):
+        request.embed_request(prompts, {})
+
+
+def test_prompts_may_be_empty_or_mixed() -> None:
+    """Texts and Prompt messages can be mixed; the server rejects an empty list."""
+    mixed: typing.Any = ["a", prompt_pb2.Prompt(text="b")]
+    assert [each.text for each in request.complete_request(mixed, {}).prompts] == ["a", "b"]
+    assert not request.complete_request([], {}).prompts
 
 
 def test_every_method_is_declared() -> None:

@@ -14,7 +14,7 @@ from google.rpc import error_details_pb2, status_pb2
 from sluice_client import AsyncClient, CancelledError, Client, DeadlineExceededError, NotFoundError, methods
 from sluice_client.v1 import chat_pb2, model_pb2, token_pb2
 
-from tests.clients.stub_server import served
+from tests.clients.stub_server import Behaviour, served
 from tests.waiting import GUARD_S
 
 QUESTION = "Who are you?"
@@ -70,7 +70,7 @@ class Models:
 @contextmanager
 def serving(models: Models) -> Iterator[str]:
     """Serve the models and yield the address."""
-    behaviours = {
+    behaviours: dict[methods.Method[Any, Any], Behaviour] = {
         methods.LIST_MODELS: models.list,
         methods.CHAT: models.chat,
         methods.STREAM_CHAT: models.stream,

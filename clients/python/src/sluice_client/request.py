@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias, TypedDict, TypeVar
 
 from google.protobuf.message import Message as Proto
 
+from sluice_client.prompts import to_prompts
 from sluice_client.v1 import (
     chat_pb2,
     completion_pb2,
@@ -197,7 +198,7 @@ def chat_request(conversation: Conversation, options: Mapping[str, Any]) -> chat
 
 def complete_request(prompts: Prompts, options: Mapping[str, Any]) -> completion_pb2.CompleteRequest:
     """Return the request of a completion."""
-    return _with(completion_pb2.CompleteRequest(prompts=_prompts(prompts)), options)
+    return _with(completion_pb2.CompleteRequest(prompts=to_prompts(prompts)), options)
 
 
 def response_request(conversation: Conversation, options: Mapping[str, Any]) -> response_pb2.CreateResponseRequest:
@@ -212,7 +213,7 @@ def response_request(conversation: Conversation, options: Mapping[str, Any]) -> 
 
 def embed_request(inputs: Prompts, options: Mapping[str, Any]) -> embedding_pb2.EmbedRequest:
     """Return the request to embed texts."""
-    return _with(embedding_pb2.EmbedRequest(inputs=_prompts(inputs)), options)
+    return _with(embedding_pb2.EmbedRequest(inputs=to_prompts(inputs)), options)
 
 
 def rank_request(query: str, documents: Sequence[str], options: Mapping[str, Any]) -> rank_pb2.RankRequest:
@@ -227,14 +228,6 @@ def _messages(conversation: Conversation) -> list[content_pb2.Message]:
         each if isinstance(each, content_pb2.Message) else message(each["role"], each["content"])
         for each in conversation
     ]
-
-
-def _prompts(prompts: Prompts) -> list[prompt_pb2.Prompt]:
-    if isinstance(prompts, str):
-        return [prompt_pb2.Prompt(text=prompts)]
-    if prompts and isinstance(prompts[0], int):
-        return [prompt_pb2.Prompt(token_ids=prompt_pb2.TokenIds(ids=prompts))]  # type: ignore[arg-type]  # all have the type of the first
-    return [each if isinstance(each, prompt_pb2.Prompt) else prompt_pb2.Prompt(text=str(each)) for each in prompts]
 
 
 def _with(request: R, options: Mapping[str, Any]) -> R:
