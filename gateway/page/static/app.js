@@ -1,7 +1,7 @@
 // The page: its content and controls.
 
 import { write } from "./answer.js";
-import { Conversation, load, save } from "./conversation.js";
+import { alone, Conversation, follow, load, remove, save } from "./conversation.js";
 import { copy } from "./copy.js";
 import { Tray } from "./images.js";
 import { draw } from "./message.js";
@@ -16,6 +16,7 @@ const at = (id) => document.getElementById(id);
 let conversations = load();
 let current = conversations[0] ?? new Conversation();
 let running = null; // an AbortController while an answer is generated
+let answering = null; // the conversation of that answer
 let isLeaving = false; // the page is being closed or reloaded
 const tray = new Tray(at("attached"), drawCode, showProblem);
 const models = new Models(tray);
@@ -29,13 +30,25 @@ function begin() {
 
 function keep() {
   conversations = [current, ...conversations.filter((each) => each.id !== current.id)];
-  save(conversations);
+  save(current, true);
+}
+
+/** Take over what other tabs have stored. */
+function refresh() {
+  const before = JSON.stringify(current);
+  conversations = load().map((each) => (each.id === answering?.id ? answering : each));
+  current = conversations.find((each) => each.id === current.id) ?? current;
+  drawList();
+  if (JSON.stringify(current) === before) return;
+  at("system").value = current.system;
+  if (!at("messages").querySelector(".edit")) drawMessages(); // an edit is not lost
+  drawCode();
 }
 
 function drawList() {
   at("conversations").replaceChildren(
     ...conversations.filter((each) => each.nodes.length).map((each) => {
-      const [item, open, remove] = ["li", "button", "button"].map((name) => document.createElement(name));
+      const [item, open, drop] = ["li", "button", "button"].map((name) => document.createElement(name));
       open.textContent = each.title;
       open.setAttribute("aria-current", String(each.id === current.id));
       open.addEventListener("click", () => {
@@ -46,15 +59,15 @@ function drawList() {
         drawAll();
         resume();
       });
-      remove.textContent = "×";
-      remove.setAttribute("aria-label", `Delete ${each.title}`);
-      remove.addEventListener("click", () => {
+      drop.textContent = "×";
+      drop.setAttribute("aria-label", `Delete ${each.title}`);
+      drop.addEventListener("click", () => {
         conversations = conversations.filter((other) => other !== each);
-        save(conversations);
+        remove(each.id);
         if (each === current) begin();
         else drawList();
       });
-      item.append(open, remove);
+      item.append(open, drop);
       return item;
     }),
   );
@@ -128,38 +141,53 @@ async function ask(text, parent, images = []) {
   if (!(text.trim() || images.length) || running) return;
   const nodes = current.nodes;
   const question = { role: "user", content: text, ...(images.length && { images }) };
-  if (settings() && (await answer(current.add(parent, question)))) return;
+  const isAnswered = settings() && (await answer(current.add(parent, question)));
+  if (isAnswered || isLeaving) return;
   if (nodes === current.nodes) {
     if (nodes.at(-1)?.content === text && current.leaf === nodes.length - 1) nodes.pop();
     current.leaf = parent;
+    if (isAnswered === false) keep();
     drawAll();
   }
   at("question").value ||= text;
   if (!tray.urls.length) tray.put(images);
 }
 
-/** Generate an answer to the message `parent`; true if it is not empty. */
+/** Generate an answer to the message `parent`; true if it is not empty, undefined if another tab answers meanwhile. */
 async function answer(parent) {
   const given = settings();
   if (!given) return false;
   const model = at("model").value;
   const request = { model, ...given, stream: true, stream_options: { include_usage: true }, return_progress: true };
-  return receive(current, current.add(parent, { role: "assistant", content: "", model, request }));
+  const mine = current;
+  running = new AbortController();
+  answering = mine;
+  const isAnswered = await alone(mine.id, () => receive(mine, mine.add(parent, { role: "assistant", content: "", model, request })));
+  if (isAnswered !== undefined) return isAnswered;
+  running = answering = null;
+  showProblem("Another tab is answering in this conversation.");
+  return undefined;
 }
 
-/** Continue an interrupted answer, by default the one that is shown last. */
+/** Continue an interrupted answer, by default the one that is shown last, once no other tab receives it. */
 async function resume(index = current.leaf) {
   if (running || !current.nodes[index]?.request) return;
-  current.leaf = index;
-  showProblem("");
-  await receive(current, index);
+  const { id } = current;
+  await alone(id, async () => {
+    refresh();
+    if (running || current.id !== id || !current.nodes[index]?.request) return;
+    current.leaf = index;
+    showProblem("");
+    await receive(current, index);
+  }, { waits: true });
 }
 
 /** Receive the rest of an answer, whose `request` is kept until it is complete; true if it is not empty. */
 async function receive(mine, index) {
   const node = mine.nodes[index];
   if (!node.event_id) Object.assign(node, { content: "", reasoning: undefined, logprobs: undefined, tool_calls: undefined, took_ms: 0 });
-  running = new AbortController();
+  running ??= new AbortController();
+  answering = mine;
   at("send").hidden = true;
   at("stop").hidden = false;
   at("messages").setAttribute("aria-busy", "true"); // screen readers read the whole answer, not each piece
@@ -168,7 +196,7 @@ async function receive(mine, index) {
   const { signal } = running;
   const body = { ...node.request, messages: mine.messages(node.parent) };
   try {
-    await write(node, body, at("key").value, signal, { changed: redrawer(mine, node), save: () => save(conversations) });
+    await write(node, body, at("key").value, signal, { changed: redrawer(mine, node), save: () => save(mine) });
     finish(node);
   } catch (error) {
     if (isLeaving) return false; // continued when the page is loaded again
@@ -181,12 +209,12 @@ async function receive(mine, index) {
     mine.nodes.pop();
     mine.leaf = node.parent;
   }
-  running = null;
+  running = answering = null;
   at("send").hidden = false;
   at("stop").hidden = true;
   at("messages").removeAttribute("aria-busy");
   if (mine === current) keep();
-  else save(conversations);
+  else save(mine);
   drawAll();
   return !isEmpty || !at("problem").textContent;
 }
@@ -240,7 +268,7 @@ at("system").addEventListener("change", () => { current.system = at("system").va
 at("copy-code").addEventListener("click", () => copy(at("code").textContent));
 addEventListener("pagehide", () => {
   isLeaving = true;
-  save(conversations);
+  if (answering) save(answering);
 });
 addEventListener("pageshow", (event) => {
   isLeaving = false;
@@ -251,6 +279,7 @@ at("question").addEventListener("input", drawCode);
 tray.listen(at("attach"), at("files"), at("question"));
 models.listen();
 listen();
+follow(refresh);
 
 at("system").value = current.system;
 drawAll();

@@ -69,9 +69,30 @@ export function load() {
   }
 }
 
-/** Store conversations with messages. If the browser's storage is full, the oldest lose their images, then are dropped. */
-export function save(conversations) {
-  const kept = conversations.filter((each) => each.nodes.length);
+/**
+ * Store a conversation that this tab has changed: as the newest if `isFirst`, otherwise in its position. One without
+ * messages is removed. The others remain as this tab or another one has stored them.
+ */
+export function save(changed, isFirst = false) {
+  const stored = load();
+  const index = isFirst ? 0 : Math.max(0, stored.findIndex((each) => each.id === changed.id));
+  const kept = stored.filter((each) => each.id !== changed.id);
+  if (changed.nodes.length) kept.splice(index, 0, changed);
+  write(kept);
+}
+
+/** Remove a conversation from the stored ones. */
+export function remove(id) {
+  write(load().filter((each) => each.id !== id));
+}
+
+/** Call `changed` after another tab has changed the stored conversations. */
+export function follow(changed) {
+  addEventListener("storage", ({ key }) => { if (key === STORE || key === null) changed(); });
+}
+
+/** Store conversations. If the browser's storage is full, the oldest lose their images, then are dropped. */
+function write(kept) {
   for (;;) {
     try {
       localStorage.setItem(STORE, JSON.stringify(kept));
@@ -83,4 +104,13 @@ export function save(conversations) {
       else kept[index] = { ...kept[index], nodes: kept[index].nodes.map(({ images, ...node }) => node) };
     }
   }
+}
+
+/**
+ * The result of `work`, during which no other tab answers the conversation; undefined if one does now. With `waits`, that
+ * tab's end is awaited. Pages without TLS have no locks, and don't notice other tabs.
+ */
+export async function alone(id, work, { waits = false } = {}) {
+  if (!navigator.locks) return work();
+  return navigator.locks.request(`${STORE}.${id}`, { ifAvailable: !waits }, (lock) => (lock ? work() : undefined));
 }

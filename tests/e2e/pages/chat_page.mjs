@@ -3,6 +3,7 @@
 import { createRequire } from "node:module";
 
 import { driven } from "./chat_driver.mjs";
+import { interrupted } from "./interrupted_scenarios.mjs";
 import { markup } from "./markup_scenarios.mjs";
 
 const [url, executablePath, modules, scenario, pictures] = process.argv.slice(2);
@@ -67,6 +68,7 @@ const scenarios = {
     return { facts: await texts(page, "article.assistant .facts"), length: (await texts(page, "article.assistant .content"))[0].length, errors: page.errors };
   },
   ...markup({ open, ask, texts }),
+  ...interrupted({ open, ask, settle, texts, url }),
   async progress() {
     const page = await open();
     const bars = await page.evaluate(async () => {

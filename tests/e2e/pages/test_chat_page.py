@@ -151,6 +151,22 @@ def test_an_answer_continues_after_a_reload(stack: Stack) -> None:
     assert found["errors"] == []
 
 
+def test_tabs_keep_each_others_conversations(stack: Stack) -> None:
+    """A tab that is reloaded keeps what another one has stored since it was opened."""
+    assert seen(stack, "tabs") == {"questions": ["Left?", "Right?"], "listed": 2}
+
+
+def test_an_answer_is_received_by_one_tab(stack: Stack) -> None:
+    """A second tab shows the answer of the first one without a call of its own, and continues it if that one closes."""
+    assert seen(stack, "sharedAnswer") == {
+        "problem": "Another tab is answering in this conversation.",
+        "question": "Me, too?",
+        "calls": 0,
+        "before": 0,
+        "answers": ["shared", "continued"],
+    }
+
+
 def test_page_asks_for_a_key_if_the_server_requires_one(guarded: Guarded) -> None:
     """The page asks for a key where the conversation is; its errors are sentences, and keep the question."""
     found = seen(guarded.stack, "key", SLUICE_API_KEY=guarded.keys["team"])
