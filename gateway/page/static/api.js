@@ -13,6 +13,9 @@ class CallError extends Error {
   }
 }
 
+/** The types of a stream's last event after which the rest of the answer may be received later. */
+const PASSING_TYPES = ["server_error", "rate_limit_error", "requests", "tokens"];
+
 const BEGINNINGS = {
   401: "This server needs a valid key",
   403: "The key does not permit this",
@@ -73,7 +76,7 @@ export async function* streamChat(body, key, signal, after) {
   for await (const { id, data } of events(answer.body, signal)) {
     if (data === "[DONE]") return;
     const event = JSON.parse(data);
-    if (event.error) throw new CallError(`The answer has failed: ${event.error.message}`, event.error.code ?? 500);
+    if (event.error) throw new CallError(`The answer has failed: ${event.error.message}`, PASSING_TYPES.includes(event.error.type) ? 503 : 400);
     yield { ...event, event_id: id };
   }
   throw new CallError("The connection ended before the answer was complete");

@@ -151,6 +151,16 @@ def test_an_answer_continues_after_a_reload(stack: Stack) -> None:
     assert found["errors"] == []
 
 
+def test_an_answer_that_the_server_ends_can_be_continued(stack: Stack) -> None:
+    """A server that stops or is busy ends the stream, and the rest is received later; other errors are final."""
+    continued = {"content": "Par", "event": "event-0", "canContinue": True, "after": "event-0"}
+    assert seen(stack, "failures") == {
+        "server_error": continued,
+        "rate_limit_error": continued,
+        "invalid_request_error": {"content": "Par", "event": None, "canContinue": False},
+    }
+
+
 def test_tabs_keep_each_others_conversations(stack: Stack) -> None:
     """A tab that is reloaded keeps what another one has stored since it was opened."""
     assert seen(stack, "tabs") == {"questions": ["Left?", "Right?"], "listed": 2}
