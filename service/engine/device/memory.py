@@ -6,13 +6,13 @@ import resource
 import sys
 from pathlib import Path
 
+from service.engine.device import control_groups
 from service.generation.errors import ModelLoadError
 
 _GB = 1e9
 CPU_CACHE_FRACTION = 0.5  # of the memory left after the weights; activations and other processes need memory too
 
 MEMINFO = Path("/proc/meminfo")
-CGROUP = Path("/sys/fs/cgroup")
 
 
 def cache_bytes() -> int:
@@ -21,14 +21,8 @@ def cache_bytes() -> int:
 
 
 def available_host_bytes() -> int:
-    """Return the kernel's MemAvailable, or the rest of the container's or the process's limit if that is less."""
-    available = min(_meminfo("MemAvailable"), _left_of_address_space())
-    try:
-        limit = (CGROUP / "memory.max").read_text(encoding="ascii").strip()
-        used = int((CGROUP / "memory.current").read_text(encoding="ascii"))
-    except OSError:
-        return available
-    return available if limit == "max" else min(available, int(limit) - used)
+    """Return the kernel's MemAvailable, or what the container's or the process's limit leaves if that is less."""
+    return min(_meminfo("MemAvailable"), _left_of_address_space(), control_groups.memory_left())
 
 
 def require_host_memory(weight_bytes: int, folder: Path) -> None:

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from service.engine.building.engines import build_engine
-from service.engine.device import memory
+from service.engine.device import control_groups, memory
 from service.engine.interface.config import EngineConfig
 from service.engine.loading import model_folder, model_source
 from service.generation.errors import ModelLoadError
@@ -48,7 +48,7 @@ def set_available_memory(
     text = f"MemTotal: 1 kB\nMemAvailable: {num_bytes // 1024} kB\nSwapFree: {swap_bytes // 1024} kB\n"
     (host / "meminfo").write_text(text)
     monkeypatch.setattr(memory, "MEMINFO", host / "meminfo")
-    monkeypatch.setattr(memory, "CGROUP", host)
+    monkeypatch.setattr(control_groups, "ROOT", host)
 
 
 def edit_json(file: Path, **values: object) -> None:
@@ -167,16 +167,6 @@ def test_memory_is_in_bytes() -> None:
     """The cache memory of this machine is more than a megabyte and less than its total memory."""
     total = int(Path("/proc/meminfo").read_text(encoding="ascii").split()[1]) * 1024
     assert 2**20 < memory.cache_bytes() < total
-
-
-def test_memory_is_limited_by_the_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit of a control group minus its usage counts if it is smaller than the available memory."""
-    monkeypatch.setattr(memory, "CGROUP", tmp_path)
-    (tmp_path / "memory.current").write_text("1000000\n")
-    (tmp_path / "memory.max").write_text("3000000\n")
-    assert memory.cache_bytes() == 1_000_000
-    (tmp_path / "memory.max").write_text("max\n")
-    assert memory.cache_bytes() > 1_000_000
 
 
 def test_memory_is_limited_by_the_address_space(monkeypatch: pytest.MonkeyPatch) -> None:
