@@ -31,6 +31,7 @@ from service.engine.models.selection.backends import preferred_reasons, weight_t
 from service.engine.models.torch.shard import num_rank_parameters
 from service.engine.tokens.tokenizer import FastTokenizer
 from service.generation.errors import ModelLoadError
+from service.loading.failures import explained_failures
 
 # Bytes of one weight, with its share of the scales.
 _BYTES: Final = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "int8": 1.02, "int4": 0.57}
@@ -234,7 +235,8 @@ def main() -> int:
         return 1
     model = str(Path(options.model).expanduser()) if options.model.startswith("~") else options.model
     try:
-        report = check_model(model, config, options.dtype, options.device)
+        with explained_failures(model):
+            report = check_model(model, config, options.dtype, options.device)
     except ModelLoadError as error:
         sys.stderr.write(f"sluice: {error}\n")
         return 1

@@ -20,6 +20,7 @@ from service.generation.formats.constraint import ReasoningMarkers
 from service.generation.prompts.conversation import ReasoningEffort
 from service.generation.prompts.image import ImageForm
 from service.loading.encoder import load_cross_encoder, load_encoder
+from service.loading.failures import explained_failures
 from service.output.families.tool_families import SYNTAXES
 from service.output.tokens.watermark import WatermarkDetector
 from service.prompting.chat_model import ChatModel
@@ -49,8 +50,13 @@ _log = logging.getLogger(__name__)
 def load_model(settings: ModelSettings, observer: StepObserver, *, is_asleep: bool = False) -> ServedModel:
     """Load a model, or with `is_asleep` all but its weights; its engine is not started.
 
-    `settings` must have every value filled in. Raise ModelLoadError.
+    `settings` must have every value filled in. Raise ModelLoadError for every failure.
     """
+    with explained_failures(settings.path):
+        return _load(settings, observer, is_asleep=is_asleep)
+
+
+def _load(settings: ModelSettings, observer: StepObserver, *, is_asleep: bool) -> ServedModel:
     folder = find_folder(settings.path)
     if is_cross_encoder(folder):
         return load_cross_encoder(settings, folder, observer, is_asleep=is_asleep)

@@ -59,7 +59,7 @@ def eos_token_ids_of(folder: Path, model_config: Any) -> frozenset[int]:
     if (folder / "generation_config.json").is_file():
         try:
             eos = json.loads((folder / "generation_config.json").read_text(encoding="utf-8")).get("eos_token_id")
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
             raise ModelLoadError(f"{folder / 'generation_config.json'} can't be used: {error}") from error
         ids = eos if eos is not None else ids
     return frozenset([ids] if isinstance(ids, int) else ids or ())

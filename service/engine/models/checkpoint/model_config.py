@@ -106,7 +106,7 @@ def read_model_config(folder: Path, *, keeps_images: bool = False) -> Any:
     try:
         text = (folder / "config.json").read_text(encoding="utf-8")
         raw = json.loads(text)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelLoadError(f"{folder / 'config.json'} can't be used: {error}") from error
     _check_sizes(folder, raw)
     if isinstance(raw, dict) and (quantization := quantization_in(raw)) is not None:

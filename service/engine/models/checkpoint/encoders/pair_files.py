@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from service.engine.models.checkpoint.encoders.sentence_files import architecture_name
 from service.generation.errors import ModelLoadError
 from service.generation.requests.ranking import Activation
 
@@ -46,7 +47,9 @@ class PairFiles:
             )
         tokenizer = _read(folder / "tokenizer_config.json")
         longest = tokenizer.get("model_max_length")
-        names = tokenizer.get("model_input_names") or ["token_type_ids"]
+        names = tokenizer.get("model_input_names")
+        if not isinstance(names, list) or not names:
+            names = ["token_type_ids"]
         return cls(
             folder,
             _activation(folder, config),
@@ -58,17 +61,17 @@ class PairFiles:
 def is_cross_encoder(folder: Path) -> bool:
     """Return True if a folder has a cross-encoder: a model with a classification head and no pooling module."""
     try:
-        architectures = _read(folder / "config.json").get("architectures") or [""]
+        name = architecture_name(_read(folder / "config.json"))
         modules = (folder / "modules.json").read_text(encoding="utf-8") if (folder / "modules.json").is_file() else ""
     except (ModelLoadError, OSError, UnicodeDecodeError):
         return False  # loading it as another kind of model reports the error
-    return str(architectures[0]).endswith(_HEAD) and "Pooling" not in modules
+    return name.endswith(_HEAD) and "Pooling" not in modules
 
 
 def unsupported_head(folder: Path) -> str | None:
     """Return the architecture's name if its head is unsupported, otherwise None."""
     try:
-        name = str((_read(folder / "config.json").get("architectures") or [""])[0])
+        name = architecture_name(_read(folder / "config.json"))
     except ModelLoadError:
         return None  # loading the model reports the error
     return name if name.endswith(_UNSUPPORTED) and not (folder / "modules.json").is_file() else None
@@ -98,7 +101,7 @@ def _read(file: Path) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelLoadError(f"{file} can't be read: {error}") from error
     if not isinstance(value, dict):
         raise ModelLoadError(f"{file} is not a JSON object")

@@ -85,6 +85,7 @@ class SentenceFiles:
         kinds_and_folders = [
             (str(module.get("type", "")).rpartition(".")[2], folder / str(module.get("path", "")))
             for module in _read(folder / _MODULES, list)
+            if isinstance(module, dict)
         ]
         kinds = [kind for kind, _ in kinds_and_folders]
         num_dense = kinds.count("Dense")
@@ -120,11 +121,16 @@ def is_encoder(folder: Path) -> bool:
     try:
         if (folder / _MODULES).is_file():
             return "LogitScore" not in (folder / _MODULES).read_text(encoding="utf-8", errors="replace")
-        architectures = _read(folder / "config.json", dict).get("architectures") or [""]
+        name = architecture_name(_read(folder / "config.json", dict))
     except ModelLoadError:
         return False  # loading it as a decoder reports the error
-    name = str(architectures[0])
     return name.endswith(_BODIES) and not name.endswith("LMHeadModel")
+
+
+def architecture_name(config: Mapping[str, Any]) -> str:
+    """Return the first of a configuration's architectures; "" if it has none or they are no list."""
+    names = config.get("architectures")
+    return str(names[0]) if isinstance(names, list) and names else ""
 
 
 def _pooling(file: Path) -> Pooling:
@@ -169,7 +175,7 @@ def _read(file: Path, kind: type[Any]) -> Any:
     """Return a JSON file's value. Raise ModelLoadError if it can't be read or is not of `kind`."""
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelLoadError(f"{file} can't be read: {error}") from error
     if not isinstance(value, kind):
         raise ModelLoadError(f"{file} is not a JSON {'object' if kind is dict else 'list'}")
