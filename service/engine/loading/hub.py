@@ -20,7 +20,7 @@ def download(model: str) -> Path:
     """Download the needed files of a hub id that are not cached yet. Raise ModelLoadError if that fails."""
     # Imported here, because the import takes 0.1 s and most models are not downloaded.
     from huggingface_hub import constants, snapshot_download  # noqa: PLC0415
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415
+    from huggingface_hub.errors import LocalEntryNotFoundError  # noqa: PLC0415
 
     for name in _CLIENTS:
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -30,7 +30,7 @@ def download(model: str) -> Path:
         cause = _first_line(error.__cause__ or error)
         where = f"{constants.ENDPOINT} can't be reached" if not constants.is_offline_mode() else "HF_HUB_OFFLINE is set"
         raise ModelLoadError(f"{model} is not a folder and not in the local hub cache; {where}: {cause}") from error
-    except (HfHubHTTPError, HFValidationError, OSError) as error:
+    except Exception as error:  # the libraries that transfer files have errors of their own
         raise ModelLoadError(
             f"{model} is not a folder and could not be downloaded from the model hub: {_first_line(error)}"
         ) from error
