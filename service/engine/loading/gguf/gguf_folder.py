@@ -6,15 +6,14 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from process.distribution import installed_version
+from service.engine.loading.gguf.unfinished_folder import unfinished_folder
 from service.engine.models.checkpoint.gguf.gguf_checkpoint import REFERENCE
 from service.engine.models.checkpoint.gguf.header import GgufHeader, read_header
 from service.generation.errors import ModelLoadError
@@ -27,24 +26,23 @@ _SPLIT: Final = re.compile(r"(.+-)\d{5}(-of-(\d{5})\.gguf)", re.IGNORECASE)
 def gguf_folder(file: Path) -> Path:
     """Return the folder of a GGUF file, which is created once per version of the file. Raise ModelLoadError."""
     files = split_files(file)
-    folder = _cache() / f"{file.stem}-{_identity(files)}"
-    if (folder / REFERENCE).is_file():
-        return folder
-    check_split([read_header(each) for each in files])
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
-        _write_settings(files[0], building)
-        (building / REFERENCE).write_text(json.dumps({"files": [str(each) for each in files]}), encoding="utf-8")
-        try:
-            building.rename(folder)
-        except OSError:  # another process was faster
-            if not (folder / REFERENCE).is_file():
-                raise
+        folder = _cache() / f"{file.stem}-{_identity(files)}"
+        if (folder / REFERENCE).is_file():
+            return folder
+        check_split([read_header(each) for each in files])
+        with unfinished_folder(folder) as building:
+            _write_settings(files[0], building)
+            (building / REFERENCE).write_text(json.dumps({"files": [str(each) for each in files]}), encoding="utf-8")
+            try:
+                building.rename(folder)
+            except OSError:  # another process was faster
+                if not (folder / REFERENCE).is_file():
+                    raise
     except OSError as error:
-        raise ModelLoadError(f"{file}: its settings can't be written: {error}") from error
-    finally:
-        shutil.rmtree(building, ignore_errors=True)  # a no-op after the rename
+        raise ModelLoadError(
+            f"{file}: its settings can't be written: {error}; set XDG_CACHE_HOME to a folder that can be written to"
+        ) from error
     return folder
 
 
@@ -91,8 +89,15 @@ def _write_settings(file: Path, folder: Path) -> None:
 
 
 def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "sluice" / "gguf"
+    """Return the folder of all folders. Raise ModelLoadError for a user without a home."""
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "sluice" / "gguf"
+    try:
+        return Path.home() / ".cache" / "sluice" / "gguf"
+    except RuntimeError as error:
+        raise ModelLoadError(
+            f"settings of GGUF files have no folder: {error}; set XDG_CACHE_HOME to a folder that can be written to"
+        ) from error
 
 
 def _identity(files: list[Path]) -> str:
