@@ -149,7 +149,7 @@ def _modules(
             )
         alpha = _of_pattern(file, config, "alpha_pattern", "lora_alpha", name)
         scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
-        down, up = _floats(checkpoint, tensor, down_shape), _floats(checkpoint, stem + _UP, up_shape)
+        down, up = checkpoint.take_floats(tensor, down_shape), checkpoint.take_floats(stem + _UP, up_shape)
         yield name, LowRank(down, up * np.float32(scale))
 
 
@@ -194,10 +194,3 @@ def _of_pattern(file: Path, config: dict[str, Any], patterns: str, field: str, m
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         raise AdapterRejected(f"{file}: {named} must be a number, not {value!r}")
     return float(value)
-
-
-def _floats(checkpoint: Checkpoint, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
-    array = checkpoint.take(name, shape)
-    if array.dtype == np.uint16:  # the bits of bfloat16
-        return (array.astype(np.uint32) << 16).view(np.float32)
-    return array.astype(np.float32)

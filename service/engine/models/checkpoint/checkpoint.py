@@ -138,8 +138,7 @@ class Checkpoint:
             if name.endswith(_DERIVED) or kind in _TABLES:
                 continue
             if kind not in TYPES:
-                file = self._locations[name].file
-                raise ModelLoadError(f"{file}: {name} has the type {kind}; weights are F32, F16 or BF16")
+                raise _unsupported(self._locations[name].file, name, kind)
             types.add(TYPES[kind])
         return types.pop() if len(types) == 1 else "float32"
 
@@ -191,6 +190,13 @@ class Checkpoint:
             self.on_read(tensor.nbytes)
         return tensor
 
+    def take_floats(self, name: str, shape: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Read one tensor as float32. Raise ModelLoadError for a type whose numbers need a scale or are no weights."""
+        if name in self._locations and (location := self._locations[name]).kind not in TYPES:
+            raise _unsupported(location.file, name, location.kind)
+        array = self.take(name, shape)
+        return bits_as_floats(array) if array.dtype == np.uint16 else array.astype(np.float32)
+
     def require_all_taken(self, known: Iterable[str] = ()) -> None:
         """Raise ModelLoadError if a tensor was not read, unless its name ends with one of `known`."""
         known = tuple(known)
@@ -221,6 +227,10 @@ def _read(location: _TensorLocation, part: TensorSlice | None) -> npt.NDArray[An
             if not _fill(file.fileno(), region, location.offset + offset):
                 return None
     return tensor
+
+
+def _unsupported(file: Path, name: str, kind: str) -> ModelLoadError:
+    return ModelLoadError(f"{file}: {name} has the type {kind}; weights are F32, F16 or BF16")
 
 
 def bits_as_floats(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import abc
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -50,7 +48,4 @@ def load_dense(files: DenseFiles, device: torch.device) -> Dense:
 
 
 def _tensor(checkpoint: Checkpoint, name: str, *shape: int) -> Tensor:
-    stored: Any = checkpoint.take(name, shape)
-    if stored.dtype == np.uint16:  # the bits of bfloat16
-        stored = (stored.astype(np.uint32) << 16).view(np.float32)
-    return torch.from_numpy(stored.astype(np.float32))
+    return torch.from_numpy(checkpoint.take_floats(name, shape))

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from service.engine.models.checkpoint.checkpoint import Checkpoint
 from service.engine.models.checkpoint.encoders.sentence_files import DenseFiles
 from service.engine.models.plans.encoder_family import HeadLayer
-from service.engine.models.plans.sources import as_floats
 
 Vector: TypeAlias = NDArray[np.float32]
 
@@ -86,8 +85,8 @@ class VectorLayer:
 def load_dense_layer(files: DenseFiles) -> VectorLayer:
     """Load a Dense module. Raise ModelLoadError for a missing or wrongly shaped tensor."""
     checkpoint = Checkpoint(files.folder)
-    weight = as_floats(checkpoint.take("linear.weight", (files.num_outputs, files.num_inputs)))
-    bias = as_floats(checkpoint.take("linear.bias", (files.num_outputs,))) if files.has_bias else None
+    weight = checkpoint.take_floats("linear.weight", (files.num_outputs, files.num_inputs))
+    bias = checkpoint.take_floats("linear.bias", (files.num_outputs,)) if files.has_bias else None
     return VectorLayer(weight, bias, ACTIVATIONS[files.activation])
 
 

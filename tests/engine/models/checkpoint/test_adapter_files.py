@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import save_file
+from safetensors.torch import save_file as save_torch_file
 
 from service.engine.models.checkpoint.adapter_files import CONFIG, TENSORS, read_adapter
 from service.generation.errors import AdapterRejected
@@ -111,4 +113,25 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
         read_adapter(tmp_path, 8)
     (tmp_path / TENSORS).unlink()
     with pytest.raises(AdapterRejected, match="is missing; adapters are read as safetensors only"):
+        read_adapter(tmp_path, 8)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16])
+def test_floating_types_are_read_as_their_numbers(kind: torch.dtype, tmp_path: Path) -> None:
+    write(tmp_path, PLAIN, PAIR)
+    save_torch_file({name: torch.full(shape, 1.5).to(kind) for name, shape in PAIR.items()}, tmp_path / TENSORS)
+    (low_rank,) = read_adapter(tmp_path, 8).modules.values()
+    np.testing.assert_array_equal(low_rank.down, np.full((2, 8), 1.5, np.float32))
+    np.testing.assert_array_equal(low_rank.up, np.full((8, 2), 3, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(torch.float8_e4m3fn, "F8_E4M3"), (torch.float8_e5m2, "F8_E5M2"), (torch.int8, "I8"), (torch.int64, "I64")],
+)
+def test_other_types_are_refused_by_name(kind: torch.dtype, name: str, tmp_path: Path) -> None:
+    """Their bits are not read as numbers, which would serve a wrong adapter."""
+    write(tmp_path, PLAIN, PAIR)
+    save_torch_file({name: torch.ones(shape).to(kind) for name, shape in PAIR.items()}, tmp_path / TENSORS)
+    with pytest.raises(AdapterRejected, match=rf"{TENSORS}: .* has the type {name}; weights are F32, F16 or BF16"):
         read_adapter(tmp_path, 8)

@@ -208,6 +208,18 @@ def test_dense_module_of_another_shape_is_refused(tmp_path: Path) -> None:
         build_encoder(tmp_path, EngineConfig(worker="thread"), device="cpu")
 
 
+@pytest.mark.parametrize("backend", ["native", "torch"])
+def test_dense_module_of_another_type_is_refused(backend: Any, tmp_path: Path) -> None:
+    """The bits of 8-bit numbers are not read as their values."""
+    kinds = modules("Transformer", "Pooling", "Dense")
+    save_encoder("bert", tmp_path, modules=kinds, pooling={"pooling_mode_mean_tokens": True})
+    layer = save_dense(tmp_path / "2_Dense", 32, 20, "Tanh", bias=False)
+    weight = layer.weight.detach().to(torch.float8_e4m3fn)
+    save_file({"linear.weight": weight}, tmp_path / "2_Dense/model.safetensors")
+    with pytest.raises(ModelLoadError, match=r"linear\.weight has the type F8_E4M3; weights are F32, F16 or BF16"):
+        build_encoder(tmp_path, EngineConfig(worker="thread", backend=backend), device="cpu")
+
+
 async def test_embedding_decoder_is_served_by_its_modules(tmp_path: Path) -> None:
     """A model like Qwen3-Embedding is served: causal weights, last-token pooling at unit length, prompts in a file."""
     prompts = {"query": "Instruct: search\nQuery:", "document": ""}
