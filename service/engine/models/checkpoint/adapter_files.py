@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.models.checkpoint.checkpoint import Checkpoint
+from service.engine.models.checkpoint.module_pattern import MAX_NAME, ModulePattern
 from service.generation.adapter import AdapterLoaded
 from service.generation.errors import AdapterRejected, ModelLoadError
 
@@ -136,19 +136,20 @@ def _modules(
     tensors = file.parent / TENSORS
     shapes = {name: shape for name, shape, _ in checkpoint.describe()}
     _check_names(tensors, shapes)
+    ranks = _ModuleValues.read(file, config, "r", "rank_pattern")
+    alphas = _ModuleValues.read(file, config, "lora_alpha", "alpha_pattern")
     for tensor, down_shape in shapes.items():
         if not tensor.endswith(_DOWN):
             continue
         stem = tensor.removesuffix(_DOWN)
         name = stem.removeprefix(_PREFIX)
-        rank = _rank(file, config, name, max_rank)
+        rank = _rank(file, ranks, name, max_rank)
         up_shape = shapes[stem + _UP]
         if down_shape[0] != rank or up_shape[1] != rank:
             raise AdapterRejected(
                 f"{tensors}: {name} has the shapes {[*down_shape]} and {[*up_shape]}, {CONFIG} the rank {rank}"
             )
-        alpha = _of_pattern(file, config, "alpha_pattern", "lora_alpha", name)
-        scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+        scale = alphas.of(name) / (math.sqrt(rank) if config.get("use_rslora") else rank)
         down, up = checkpoint.take_floats(tensor, down_shape), checkpoint.take_floats(stem + _UP, up_shape)
         yield name, LowRank(down, up * np.float32(scale))
 
@@ -156,6 +157,8 @@ def _modules(
 def _check_names(tensors: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Raise AdapterRejected unless the tensors are pairs of matrices of supported modules."""
     for tensor, shape in shapes.items():
+        if len(tensor) > MAX_NAME:
+            raise AdapterRejected(f"{tensors}: the tensor {tensor[:50]}… has a name of more than {MAX_NAME} characters")
         if not (tensor.startswith(_PREFIX) and tensor.endswith((_DOWN, _UP)) and len(shape) == 2):
             raise AdapterRejected(f"{tensors}: the tensor {tensor} is not served; {_PREFIX}MODULE{_DOWN} and {_UP} are")
         stem = tensor.removesuffix(_DOWN).removesuffix(_UP)
@@ -167,9 +170,9 @@ def _check_names(tensors: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
             raise AdapterRejected(f"{tensors}: {name}: adapters of the embedding and of the head are not served")
 
 
-def _rank(file: Path, config: dict[str, Any], module: str, max_rank: int) -> int:
+def _rank(file: Path, ranks: _ModuleValues, module: str, max_rank: int) -> int:
     """Return the rank of a module. Raise AdapterRejected if it is invalid or exceeds `max_rank`."""
-    rank = _of_pattern(file, config, "rank_pattern", "r", module)
+    rank = ranks.of(module)
     if not rank.is_integer() or rank < 1:
         raise AdapterRejected(f"{file}: r: the rank of {module} must be a whole number of at least 1, not {rank!r}")
     if rank > max_rank:
@@ -177,20 +180,36 @@ def _rank(file: Path, config: dict[str, Any], module: str, max_rank: int) -> int
     return int(rank)
 
 
-def _of_pattern(file: Path, config: dict[str, Any], patterns: str, field: str, module: str) -> float:
-    """Return a module's value: of the first pattern that its name ends with, otherwise the default of all modules."""
-    value: Any = config.get(field)
-    named, overrides = field, config.get(patterns) or {}
-    if not isinstance(overrides, dict):
-        raise AdapterRejected(f"{file}: {patterns} must be an object of numbers")
-    for pattern, each in overrides.items():
-        try:
-            fits = re.fullmatch(rf"(?:.*\.)?(?:{pattern})", module) is not None
-        except re.error as error:
-            raise AdapterRejected(f"{file}: {patterns}: {pattern!r} is no regular expression: {error}") from error
-        if fits:
-            value, named = each, f"{patterns}.{pattern}"
-            break
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        raise AdapterRejected(f"{file}: {named} must be a number, not {value!r}")
-    return float(value)
+@dataclass(frozen=True, slots=True)
+class _ModuleValues:
+    """A number for each module: of the first pattern that fits its name, otherwise the default of all modules."""
+
+    file: Path
+    field: str
+    default: Any
+    overrides: Mapping[str, tuple[ModulePattern, Any]]  # by the patterns' fields
+
+    @classmethod
+    def read(cls, file: Path, config: dict[str, Any], field: str, patterns: str) -> _ModuleValues:
+        """Read two fields. Raise AdapterRejected for an unusable pattern."""
+        given = config.get(patterns) or {}
+        if not isinstance(given, dict):
+            raise AdapterRejected(f"{file}: {patterns} must be an object of numbers")
+        overrides = {}
+        for pattern, value in given.items():
+            try:
+                overrides[f"{patterns}.{pattern}"] = ModulePattern(pattern), value
+            except ValueError as error:
+                raise AdapterRejected(f"{file}: {patterns}: {pattern[:100]!r} {error}") from error
+        return cls(file, field, config.get(field), overrides)
+
+    def of(self, module: str) -> float:
+        """Return a module's number. Raise AdapterRejected if it is none."""
+        named, value = self.field, self.default
+        for override, (pattern, each) in self.overrides.items():
+            if pattern.fits(module):
+                named, value = override, each
+                break
+        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+            raise AdapterRejected(f"{self.file}: {named} must be a number, not {value!r}")
+        return float(value)

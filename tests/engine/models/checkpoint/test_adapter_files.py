@@ -35,6 +35,7 @@ def write(folder: Path, config: object, shapes: dict[str, tuple[int, ...]]) -> P
         ({"alpha_pattern": {"q_proj": 6}}, 3.0),
         ({"alpha_pattern": {"proj": 6, r"layers\.\d+\.self_attn\.q_proj": 8}}, 4.0),
         ({"r": 64, "rank_pattern": {"self_attn.q_proj": 2}}, 2.0),
+        ({"alpha_pattern": {r".*\.layers\.(1|[2-9])\..*": 6, r"^model\.layers\.(?:0|1)\..+_proj$": 8}}, 4.0),
     ],
 )
 def test_scale_is_alpha_over_rank_as_the_patterns_say(values: dict[str, Any], scale: float, tmp_path: Path) -> None:
@@ -63,6 +64,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "half a rank": ({"r": 1.5}, "must be a whole number of at least 1, not 1.5"),
     "another rank": ({"r": 3}, "has the shapes [2, 8] and [8, 2], adapter_config.json the rank 3"),
     "a broken pattern": ({"rank_pattern": {"(": 2}}, "rank_pattern: '(' is no regular expression"),
+    "an endless pattern": ({"rank_pattern": {r"([\w.]+)+!": 2}}, r"rank_pattern: '([\\w.]+)+!' has unsupported syntax"),
+    "a long pattern": ({"alpha_pattern": {"a" * 513: 2}}, "has more than 512 characters"),
     "patterns that are none": ({"alpha_pattern": [1]}, "alpha_pattern must be an object of numbers"),
     "no alpha": ({"lora_alpha": "many"}, "lora_alpha must be a number, not 'many'"),
 }
@@ -83,6 +86,7 @@ TENSORS_REFUSED: dict[str, tuple[dict[str, tuple[int, ...]], str]] = {
     "the other half": ({f"{STEM}.lora_B.weight": (8, 2)}, f"{STEM}.lora_A.weight is missing"),
     "an embedding": ({"base_model.model.model.embed_tokens.lora_embedding_A": (2, 8)}, "is not served"),
     "a whole module": (PAIR | {"base_model.model.lm_head.weight": (8, 8)}, "lm_head.weight is not served"),
+    "a long name": ({f"base_model.model.{'a' * 1024}.lora_A.weight": (2, 8)}, "a name of more than 1024 characters"),
     "the head": (
         {"base_model.model.lm_head.lora_A.weight": (2, 8), "base_model.model.lm_head.lora_B.weight": (8, 2)},
         "lm_head: adapters of the embedding and of the head are not served",
