@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -41,7 +42,10 @@ _UNSUPPORTED_FIELDS: Mapping[str, str] = {
     "monteclora_config": "MonteCLoRA is not served: null",
     "arrow_config": "routed adapters are not served: null",
 }
+_LARGEST = float(np.finfo(np.float32).max)
 _CHANGES_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,16 @@ class Adapter:
 
 def read_adapter(folder: Path, max_rank: int) -> Adapter:
     """Read an adapter. Raise AdapterRejected if it is invalid, unsupported or above `max_rank`."""
+    try:
+        return _read(folder, max_rank)
+    except AdapterRejected:
+        raise
+    except Exception as error:  # files of adapters come from anywhere
+        _log.exception("%s can't be read", folder)
+        raise AdapterRejected(f"{folder} can't be read: {type(error).__name__}: {error}") from error
+
+
+def _read(folder: Path, max_rank: int) -> Adapter:
     file = folder / CONFIG
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
@@ -115,7 +129,7 @@ def _check_config(file: Path, config: dict[str, Any]) -> None:
     """Raise AdapterRejected for a kind of adapter or an option that is not supported."""
     if (kind := config.get("peft_type")) != "LORA":
         raise AdapterRejected(f"{file}: peft_type: {kind!r} is not served; LORA is")
-    if (task := config.get("task_type")) not in {None, "CAUSAL_LM"}:
+    if (task := config.get("task_type")) not in (None, "CAUSAL_LM"):
         raise AdapterRejected(f"{file}: task_type: {task!r} is not served; CAUSAL_LM is")
     if (bias := config.get("bias", "none")) != "none":
         raise AdapterRejected(f"{file}: bias: {bias!r} is not served; none is")
@@ -151,7 +165,11 @@ def _modules(
             )
         scale = alphas.of(name) / (math.sqrt(rank) if config.get("use_rslora") else rank)
         down, up = checkpoint.take_floats(tensor, down_shape), checkpoint.take_floats(stem + _UP, up_shape)
-        yield name, LowRank(down, up * np.float32(scale))
+        with np.errstate(over="ignore"):
+            up *= np.float32(scale)
+        if not (np.isfinite(down).all() and np.isfinite(up).all()):
+            raise AdapterRejected(f"{tensors}: {name} has numbers that are not finite, or not with the scale {scale:g}")
+        yield name, LowRank(down, up)
 
 
 def _check_names(tensors: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -210,6 +228,6 @@ class _ModuleValues:
             if pattern.fits(module):
                 named, value = override, each
                 break
-        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-            raise AdapterRejected(f"{self.file}: {named} must be a number, not {value!r}")
+        if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= _LARGEST:
+            raise AdapterRejected(f"{self.file}: {named} must be a number, not {repr(value)[:50]}")
         return float(value)

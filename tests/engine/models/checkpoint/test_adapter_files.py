@@ -67,6 +67,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an endless pattern": ({"rank_pattern": {r"([\w.]+)+!": 2}}, r"rank_pattern: '([\\w.]+)+!' has unsupported syntax"),
     "a long pattern": ({"alpha_pattern": {"a" * 513: 2}}, "has more than 512 characters"),
     "patterns that are none": ({"alpha_pattern": [1]}, "alpha_pattern must be an object of numbers"),
+    "an infinite alpha": ({"lora_alpha": 1e300}, "lora_alpha must be a number, not 1e+300"),
+    "a huge integer": ({"lora_alpha": 10**400}, "lora_alpha must be a number, not 1000"),
+    "a huge rank": ({"rank_pattern": {"q_proj": 10**400}}, "rank_pattern.q_proj must be a number, not 1000"),
+    "no number": ({"lora_alpha": float("nan")}, "lora_alpha must be a number, not nan"),
+    "a list of tasks": ({"task_type": ["CAUSAL_LM"]}, "task_type: ['CAUSAL_LM'] is not served"),
+    "a list of kinds": ({"peft_type": ["LORA"]}, "peft_type: ['LORA'] is not served"),
     "no alpha": ({"lora_alpha": "many"}, "lora_alpha must be a number, not 'many'"),
 }
 
@@ -138,4 +144,14 @@ def test_other_types_are_refused_by_name(kind: torch.dtype, name: str, tmp_path:
     write(tmp_path, PLAIN, PAIR)
     save_torch_file({name: torch.ones(shape).to(kind) for name, shape in PAIR.items()}, tmp_path / TENSORS)
     with pytest.raises(AdapterRejected, match=rf"{TENSORS}: .* has the type {name}; weights are F32, F16 or BF16"):
+        read_adapter(tmp_path, 8)
+
+
+@pytest.mark.parametrize(("number", "alpha"), [(float("nan"), 4), (float("-inf"), 4), (1e30, 1e30)])
+def test_numbers_that_are_not_finite_are_refused(number: float, alpha: float, tmp_path: Path) -> None:
+    """One of them would make every token's logits invalid; the scale may make finite numbers infinite."""
+    write(tmp_path, PLAIN | {"lora_alpha": alpha}, PAIR)
+    arrays = {name: np.full(shape, number, np.float32) for name, shape in PAIR.items()}
+    save_file(arrays, tmp_path / TENSORS)
+    with pytest.raises(AdapterRejected, match=r"model\.layers\.0\.self_attn\.q_proj has numbers that are not finite"):
         read_adapter(tmp_path, 8)
