@@ -101,12 +101,7 @@ def load_generator(
         loaded.tokens,
         loaded.config,
         eos_token_ids=eos_token_ids,
-        # Without an end-of-text token a grammar could not allow the end.
-        compile_constraint=(
-            ConstraintCompiler(loaded.tokens, control_token_ids, eos_token_ids, ends_in_time=loaded.config.end_in_time)
-            if eos_token_ids
-            else None
-        ),
+        compile_constraint=_constraint_compiler(loaded, control_token_ids),
         speculation=Speculation(loaded.drafter, clock) if loaded.drafter else None,
         clock=clock,
         adapters=loaded.adapters,
@@ -123,6 +118,15 @@ def load_generator(
     helpers = backend if isinstance(backend, HelperProcesses) else None
     reload_arguments = {"config": loaded.config, "num_states": loaded.num_states}
     return BuiltCore(core, description, reload_arguments, helpers)
+
+
+def _constraint_compiler(loaded: LoadedModel, control_token_ids: abc.Mapping[str, int]) -> ConstraintCompiler | None:
+    """Return the compiler; None without an end-of-text token of the tokenizer, as a grammar could not allow the end."""
+    tokens = loaded.tokens
+    ending = [token_id for token_id in loaded.eos_token_ids if token_id < tokens.vocab_size]
+    if not ending:
+        return None
+    return ConstraintCompiler(tokens, control_token_ids, ending, ends_in_time=loaded.config.end_in_time)
 
 
 def load_model(

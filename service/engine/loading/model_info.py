@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,8 @@ _FINGERPRINTED: Final = (
     "tokenizer_config.json",
     "chat_template.jinja",
 )
+
+_log = logging.getLogger(__name__)
 
 
 def model_info(plan: ModelPlan, config: EngineConfig) -> ModelInfo:
@@ -52,7 +55,10 @@ def model_info(plan: ModelPlan, config: EngineConfig) -> ModelInfo:
 
 
 def eos_token_ids_of(folder: Path, model_config: Any) -> frozenset[int]:
-    """Return the end-of-text ids from generation_config.json, or from config.json if it has none."""
+    """Return the end-of-text ids from generation_config.json, or from config.json if it has none.
+
+    Raise ModelLoadError if none of them is in the vocabulary.
+    """
     ids = getattr(model_config, "eos_token_id", None)
     if ids is None:
         ids = getattr(text_config(model_config), "eos_token_id", None)
@@ -62,4 +68,15 @@ def eos_token_ids_of(folder: Path, model_config: Any) -> frozenset[int]:
         except (OSError, ValueError, AttributeError, RecursionError) as error:
             raise ModelLoadError(f"{folder / 'generation_config.json'} can't be used: {error}") from error
         ids = eos if eos is not None else ids
-    return frozenset([ids] if isinstance(ids, int) else ids or ())
+    return _in_vocabulary(ids, text_config(model_config).vocab_size, folder)
+
+
+def _in_vocabulary(given: Any, vocab_size: int, folder: Path) -> frozenset[int]:
+    """Return the ids that the model has, with a warning for others. Raise ModelLoadError if none is left."""
+    ids = [] if given is None else given if isinstance(given, list | tuple) else [given]
+    known = frozenset(each for each in ids if type(each) is int and 0 <= each < vocab_size)
+    if len(known) < len(frozenset(map(repr, ids))):
+        if not known:
+            raise ModelLoadError(f"{folder}: eos_token_id must be from 0 to {vocab_size - 1}, not {given}")
+        _log.warning("%s: eos_token_id is %s; ids beyond 0 to %d are ignored", folder, given, vocab_size - 1)
+    return known

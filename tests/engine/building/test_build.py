@@ -19,6 +19,7 @@ from service.engine.device import control_groups, memory
 from service.engine.interface.config import EngineConfig
 from service.engine.loading import model_folder, model_source
 from service.generation.errors import ModelLoadError
+from service.generation.formats.constraint import Constraint, Grammar
 from service.generation.requests.parameters import SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import read
@@ -54,6 +55,24 @@ def set_available_memory(
 def edit_json(file: Path, **values: object) -> None:
     data: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     file.write_text(json.dumps(data | values))
+
+
+async def test_end_of_text_ids_beyond_the_tokenizer_end_no_grammar(folder: Path) -> None:
+    """A model may have more ids than its tokenizer; constrained texts end at those that the tokenizer has."""
+    write_tokenizer(folder, VOCAB_SIZE - 4)
+    edit_json(folder / "generation_config.json", eos_token_id=[3, VOCAB_SIZE - 1])
+    built = build_engine(str(folder), SMALL)
+    assert built.eos_token_ids == {3, VOCAB_SIZE - 1}
+    constraint = Constraint(Grammar("start: /w[0-9]+/", "schema"))
+    async with (
+        built.engine as engine,
+        engine.generate(
+            GenerationRequest("r", [1], SamplingParams(), StopParams(max_tokens=5), constraint=constraint)
+        ) as outputs,
+    ):
+        token_ids = [token_id for output in await read(outputs) for token_id in output.token_ids]
+    assert token_ids
+    assert all(token_id < VOCAB_SIZE - 4 for token_id in token_ids)
 
 
 @pytest.mark.parametrize("worker", ["thread", "process"])
@@ -100,6 +119,16 @@ def test_build_reads_the_end_of_text_ids(
         file.write_text(json.dumps(generation))
     edit_json(folder / "config.json", **config)
     assert build_engine(str(folder), SMALL).eos_token_ids == expected
+
+
+def test_end_of_text_ids_beyond_the_vocabulary_are_ignored(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A model with one that it can generate is served; a grammar would reject the others at the first request."""
+    edit_json(folder / "generation_config.json", eos_token_id=[7, VOCAB_SIZE, -1, "8", True])
+    assert build_engine(str(folder), SMALL).eos_token_ids == {7}
+    assert f"ids beyond 0 to {VOCAB_SIZE - 1} are ignored" in caplog.text
+    edit_json(folder / "generation_config.json", eos_token_id=VOCAB_SIZE)
+    with pytest.raises(ModelLoadError, match=f"eos_token_id must be from 0 to {VOCAB_SIZE - 1}, not {VOCAB_SIZE}"):
+        build_engine(str(folder), SMALL)
 
 
 @pytest.mark.parametrize(("wanted", "smallest", "expected"), [(None, 10**9, 1), (None, 0, 3), (2, 10**9, 2)])
