@@ -126,6 +126,11 @@ MALFORMED: dict[str, tuple[bytes, str]] = {
     "tensor type": (file_of([], [tensor(kind=16)]), "output.weight has the type IQ2_XXS, which is not supported"),
     "unknown type": (file_of([], [tensor(kind=99)]), "output.weight has the type 99, which is not supported"),
     "offset": (file_of([], [tensor(offset=8)]), "the offset of output.weight must be a multiple of 32, not 8"),
+    "overlapping": (
+        file_of([], [tensor("b", (32, 4), offset=64), tensor("a")], 200),
+        "the tensors a and b overlap",
+    ),
+    "the same": (file_of([], [tensor("a"), tensor("b")]), "the tensors a and b overlap"),
     "far": (file_of([], [tensor(offset=HUGE - 31)]), "the tensor output.weight ends behind the end of the file"),
     "truncated": (file_of([], [tensor()], 67), "the tensor output.weight ends behind the end of the file"),
     "same name": (file_of([], [tensor(), tensor()]), "the tensor output.weight occurs twice"),

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 import os
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
@@ -113,7 +115,14 @@ class _Reader:
             if start + tensor.offset + tensor.num_bytes > self._size:
                 self._fail(f"the tensor {tensor.name} ends behind the end of the file")
             tensors[tensor.name] = GgufTensor(tensor.name, self._file, tensor.type, tensor.shape, start + tensor.offset)
+        self._check_overlaps(tensors.values())
         return GgufHeader(self._file, metadata, tensors)
+
+    def _check_overlaps(self, tensors: Iterable[GgufTensor]) -> None:
+        """Reject tensors that share bytes, by which a small file could describe more numbers than it has."""
+        for first, second in pairwise(sorted(tensors, key=lambda tensor: tensor.offset)):
+            if first.offset + first.num_bytes > second.offset:
+                self._fail(f"the tensors {first.name} and {second.name} overlap")
 
     def _tensor(self, index: int) -> GgufTensor:
         name = self._text(f"the name of tensor {index}", _MOST_NAME_BYTES)
