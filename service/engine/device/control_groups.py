@@ -38,6 +38,22 @@ def memory_left() -> int:
     return min(left, default=sys.maxsize)
 
 
+def cpu_limit() -> int | None:
+    """Return the number of CPUs whose time the groups allow, rounded up; None without a limit."""
+    limits = [_cpus(folder, "cpu.max") for folder in _folders("")]
+    limits += [_cpus(folder, "cpu.cfs_quota_us", "cpu.cfs_period_us") for folder in _folders("cpu")]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _cpus(folder: Path, *names: str) -> int | None:
+    """Return a group's quota per period, both in microseconds, which version 2 has in one file."""
+    try:
+        quota, period = map(int, " ".join((folder / name).read_text(encoding="ascii") for name in names).split())
+    except (OSError, ValueError):  # the group has no such file, or its quota is "max"
+        return None
+    return max(1, -(-quota // period)) if quota > 0 and period > 0 else None  # version 1 has -1 without a limit
+
+
 def _left(folder: Path, names: _Names) -> int:
     """Return the bytes that a group leaves; sys.maxsize if it has no limit."""
     try:

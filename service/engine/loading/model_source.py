@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from process.distribution import installed_version
+from service.engine.device.control_groups import cpu_limit
 from service.engine.device.device_memory import DeviceMemory
 from service.engine.interface.config import BLOCK_SIZE
 from service.engine.models.checkpoint.checkpoint import Checkpoint
@@ -117,12 +118,16 @@ def fingerprint(checkpoint: Checkpoint, weight_type: str, *files: Path, backend:
 
 
 def num_cores() -> int:
-    """Return OMP_NUM_THREADS if it is set, otherwise the physical cores that this process may use."""
+    """Return OMP_NUM_THREADS if it is set, otherwise the physical cores that this process may use.
+
+    More threads than the CPUs of a container's limit would wait for its next period in the middle of a step.
+    """
     given = os.environ.get("OMP_NUM_THREADS", "")
     if given.isdecimal() and int(given):
         return int(given)
     cpus = os.sched_getaffinity(0)
+    limit = cpu_limit() or len(cpus)
     try:
-        return len({Path(_SIBLINGS.format(cpu)).read_text(encoding="ascii") for cpu in cpus})
+        return min(limit, len({Path(_SIBLINGS.format(cpu)).read_text(encoding="ascii") for cpu in cpus}))
     except OSError:
-        return len(cpus)
+        return min(limit, len(cpus))

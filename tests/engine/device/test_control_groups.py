@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from service.engine.device import control_groups, memory
-from service.engine.device.control_groups import memory_left
+from service.engine.device.control_groups import cpu_limit, memory_left
+from service.engine.loading.model_source import num_cores
 
 
 @pytest.fixture
@@ -82,3 +84,42 @@ def test_no_limit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory_left() == sys.maxsize
     monkeypatch.setattr(control_groups, "OWN", root / "missing")
     assert memory_left() == sys.maxsize
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("max 100000", None), ("200000 100000", 2), ("150000 100000", 2), ("5000 100000", 1), ("1600000 100000", 16)],
+)
+def test_cpus_of_version_2(root: Path, text: str, expected: int | None) -> None:
+    """A part of a CPU counts as one."""
+    write_group(root, cpu__max=text)
+    assert cpu_limit() == expected
+
+
+@pytest.mark.parametrize(("quota", "expected"), [(-1, None), (250_000, 3), (20_000, 1)])
+def test_cpus_of_version_1(root: Path, quota: int, expected: int | None) -> None:
+    """The quota and the period are in two files."""
+    write_group(root / "cpu", cpu__cfs_quota_us=quota, cpu__cfs_period_us=100_000)
+    assert cpu_limit() == expected
+
+
+def test_the_fewest_cpus_of_the_groups_above(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit of a group above applies, and without any there is none."""
+    assert cpu_limit() is None
+    write_group(root / "system.slice" / "sluice.service", cpu__max="400000 100000")
+    write_group(root / "system.slice", cpu__max="300000 100000")
+    set_own_groups(monkeypatch, tmp_path, "0::/system.slice/sluice.service\n")
+    assert cpu_limit() == 3
+
+
+def test_a_container_limits_the_threads(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model gets a thread for each core, at most those of the limit; OMP_NUM_THREADS precedes both."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1001, 1002, 1003, 1004})  # whose cores are unknown
+    assert num_cores() == 4
+    write_group(root, cpu__max="250000 100000")
+    assert num_cores() == 3
+    write_group(root, cpu__max="900000 100000")
+    assert num_cores() == 4
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert num_cores() == 7
