@@ -63,10 +63,14 @@ class KeptCache:
         shapes = [(num_blocks, self.backend.bytes_per_block(self.config.tokens_per_block))]
         if isinstance(self.backend, KeepsSequenceState):
             shapes.append((num_states, self.backend.bytes_per_sequence))
+        file = None
         try:
+            seal = self._seal(self.checkpoint.versions(), shapes)
             file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            memory = CacheMemory(file, self._seal(self.checkpoint.versions(), shapes), shapes)
+            memory = CacheMemory(file, seal, shapes)
         except OSError as error:
+            if file is not None:
+                os.close(file)
             _log.warning("%s: the cache can't outlive the engine's process: %s", self.checkpoint.folder, error)
             return None
         self.backend.place_cache(file, memory.offsets)
