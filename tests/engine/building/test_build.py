@@ -19,7 +19,6 @@ from service.engine.device import control_groups, memory
 from service.engine.interface.config import EngineConfig
 from service.engine.loading import model_folder, model_source
 from service.generation.errors import ModelLoadError
-from service.generation.formats.constraint import Constraint, Grammar
 from service.generation.requests.parameters import SamplingParams, StopParams
 from service.generation.requests.request import GenerationRequest
 from tests.engine.fakes import read
@@ -55,24 +54,6 @@ def set_available_memory(
 def edit_json(file: Path, **values: object) -> None:
     data: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     file.write_text(json.dumps(data | values))
-
-
-async def test_end_of_text_ids_beyond_the_tokenizer_end_no_grammar(folder: Path) -> None:
-    """A model may have more ids than its tokenizer; constrained texts end at those that the tokenizer has."""
-    write_tokenizer(folder, VOCAB_SIZE - 4)
-    edit_json(folder / "generation_config.json", eos_token_id=[3, VOCAB_SIZE - 1])
-    built = build_engine(str(folder), SMALL)
-    assert built.eos_token_ids == {3, VOCAB_SIZE - 1}
-    constraint = Constraint(Grammar("start: /w[0-9]+/", "schema"))
-    async with (
-        built.engine as engine,
-        engine.generate(
-            GenerationRequest("r", [1], SamplingParams(), StopParams(max_tokens=5), constraint=constraint)
-        ) as outputs,
-    ):
-        token_ids = [token_id for output in await read(outputs) for token_id in output.token_ids]
-    assert token_ids
-    assert all(token_id < VOCAB_SIZE - 4 for token_id in token_ids)
 
 
 @pytest.mark.parametrize("worker", ["thread", "process"])
