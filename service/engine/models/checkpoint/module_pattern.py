@@ -46,7 +46,7 @@ class _Edge:
     is_start: bool
 
     def ends(self, text: str, starts: AbstractSet[int]) -> set[int]:
-        return starts & {0 if self.is_start else len(text)}
+        return set(starts) & {0 if self.is_start else len(text)}
 
 
 @dataclass(frozen=True, slots=True)
