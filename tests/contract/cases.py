@@ -111,8 +111,8 @@ CASES = [
     ),
     Case(
         "content missing",
-        {"messages": [USER, {"role": "assistant", "content": None}]},
-        GRPC_USER + " messages { role: ROLE_ASSISTANT }",
+        {"messages": [USER, {"role": "user", "content": None}]},
+        GRPC_USER + " messages { role: ROLE_USER }",
         "messages[1].content",
         "messages.1.content",
         "content",

@@ -1,6 +1,7 @@
 // Matrix products with packed weights; weights/packed.h defines span, run, step and group. The codes of a run are
-// unpacked once for up to 64 rows. Inputs are integers with a scale per run, so sums of a step are exact, and a result is
-// one chain of additions along the steps. Its bits don't depend on which rows and groups are multiplied together.
+// unpacked once for up to 64 rows, with AVX2 32. Inputs are integers with a scale per run, so sums of a step are exact,
+// and a result is one chain of additions along the steps. Its bits don't depend on which rows and groups are multiplied
+// together.
 #pragma once
 
 #include "kernels/linear.h"
