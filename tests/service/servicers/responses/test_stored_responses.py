@@ -108,13 +108,13 @@ async def test_error_names_the_new_item_or_the_previous_response(tmp_path: Path)
         first = await create(run)
         late = await rejection_of(
             stub_of(run).CreateResponse(
-                response_request(input=[message_item("x", "SYSTEM")], previousResponseId=first.id)
+                response_request(input=[message_item("x"), {"reference": {"id": "y"}}], previousResponseId=first.id)
             )
         )
         long = await rejection_of(
             stub_of(run).CreateResponse(response_request(input=[message_item("x")] * 4095, previousResponseId=first.id))
         )
-    assert [field for field, _ in late.fields] == ["input[0].message.role"]
+    assert [field for field, _ in late.fields] == ["input[1].reference.id"]
     assert [field for field, _ in long.fields] == ["previous_response_id"]
     assert "the limit is 4096" in long.text
 
