@@ -1,14 +1,15 @@
 """A ChatService that rejects calls, for the checks of this project's Python client. Needs only its packages."""
 
-from collections.abc import Iterator
-from concurrent import futures
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import grpc
 from google.protobuf import duration_pb2
 from google.rpc import error_details_pb2, status_pb2
+from sluice_client import methods
 from sluice_client.v1 import chat_pb2
+
+from tests.clients import stub_server
 
 
 class RejectingServer:
@@ -37,17 +38,6 @@ class RejectingServer:
         return chat_pb2.ChatResponse(model=request.model)
 
 
-@contextmanager
-def served(rejecting: RejectingServer) -> Iterator[str]:
+def served(rejecting: RejectingServer) -> AbstractContextManager[str]:
     """Serve and yield the address."""
-    handler = grpc.unary_unary_rpc_method_handler(
-        rejecting.answer, chat_pb2.ChatRequest.FromString, chat_pb2.ChatResponse.SerializeToString
-    )
-    server = grpc.server(futures.ThreadPoolExecutor(2))
-    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("sluice.v1.ChatService", {"Chat": handler})])
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        server.stop(None)
+    return stub_server.served({methods.CHAT: rejecting.answer})
