@@ -39,6 +39,15 @@ def _commands(*names: str) -> dict[str, Any]:
 _TEXT: Final = {"type": "string"}
 _NUMBER: Final = {"type": "integer"}
 _RANGE: Final = {"type": "array", "items": _NUMBER, "minItems": 2, "maxItems": 2}
+_EDITS: Final = {  # the parameters of all commands on files
+    "path": _TEXT,
+    "view_range": _RANGE,
+    "file_text": _TEXT,
+    "old_str": _TEXT,
+    "new_str": _TEXT,
+    "insert_line": _NUMBER,
+    "insert_text": _TEXT,
+}
 _FUNCTIONS: Final = {  # a type without its date → the description and the schema of the function
     "bash": (
         "Run a command in a persistent bash session.",
@@ -49,13 +58,7 @@ _FUNCTIONS: Final = {  # a type without its date → the description and the sch
         _schema(
             ["command", "path"],
             command=_commands("view", "create", "str_replace", "insert"),
-            path=_TEXT,
-            view_range=_RANGE,
-            file_text=_TEXT,
-            old_str=_TEXT,
-            new_str=_TEXT,
-            insert_line=_NUMBER,
-            insert_text=_TEXT,
+            **_EDITS,
         ),
     ),
     "memory": (
@@ -63,13 +66,7 @@ _FUNCTIONS: Final = {  # a type without its date → the description and the sch
         _schema(
             ["command"],
             command=_commands("view", "create", "str_replace", "insert", "delete", "rename"),
-            path=_TEXT,
-            view_range=_RANGE,
-            file_text=_TEXT,
-            old_str=_TEXT,
-            new_str=_TEXT,
-            insert_line=_NUMBER,
-            insert_text=_TEXT,
+            **_EDITS,
             old_path=_TEXT,
             new_path=_TEXT,
         ),
